@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from seqgate.pid_allocator import blocks as arithmetic
 from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
     BlockStore,
     BlockStoreError,
-    Overlap,
     ProducerIdBlock,
     UsageStore,
 )
@@ -221,7 +219,7 @@ class ProducerIdAllocator:
             self._report = None
 
 
-# The operations of `seqgate pids`, as plain functions over the ports: the command only prints their results.
+# The operations of `seqgate pids` that are more than one call of a store.
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,14 +229,6 @@ class BlockUsage:
     block: ProducerIdBlock
     used: int | None
     left: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class NextMoved:
-    """The next producer id of the store before and after the move."""
-
-    previous: int
-    current: int
 
 
 async def list_blocks(store: BlockStore, usage: UsageStore | None = None) -> list[BlockUsage]:
@@ -260,28 +250,11 @@ def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[
     return lines
 
 
-async def claim_block(store: BlockStore, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-    """Claim a block by hand, for use outside of the gateways. Raises the errors of `BlockStore.claim`."""
-    return await store.claim(size, owner, now_ms)
-
-
-async def find_owner(store: BlockStore, producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`; None when no such block was claimed. Raises
-    StoreUnavailable.
-    """
-    return arithmetic.owner_of(await store.blocks(), producer_id)
-
-
-async def find_overlaps(store: BlockStore) -> list[Overlap]:
-    """Return every pair of blocks that share ids; a sound store has no such pair. Raises StoreUnavailable."""
-    return arithmetic.overlaps(await store.blocks())
-
-
-async def move_next(store: BlockStore, producer_id: int) -> NextMoved:
-    """Make the next block begin at `producer_id` or later.
+async def move_next(store: BlockStore, producer_id: int) -> int:
+    """Make the next block begin at `producer_id` or later; return where it began before.
 
     Raises ValueError for a number that is no producer id, NextIdBehind, and StoreUnavailable.
     """
     if not 0 <= producer_id <= MAX_PRODUCER_ID:
         raise ValueError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
-    return NextMoved(await store.move_next(producer_id), producer_id)
+    return await store.move_next(producer_id)

@@ -30,17 +30,13 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound=Request[Any])
 
 
-def _nothing(_: Request[Any]) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[Q]):
     """An operation of the gateway: its request, which names the operation and the answer, and the functions
     that answer.
 
     Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with
-    all rows in one page; None: only a running gateway can answer. `changes` returns whether a request changes
+    all rows in one page; None: only a running gateway can answer. `changes` says whether a request changes
     something, so that the audit log names it. `is_partial`: in a cluster the answer lacks what other gateways
     lead or coordinate, and a note says so.
     """
@@ -48,7 +44,7 @@ class Operation(Generic[Q]):
     request: type[Q]
     run: Callable[[LiveGateway, Q], Awaitable[Any] | Any]
     stopped: Callable[[StoppedGateway, Q], Any] | None = None
-    changes: Callable[[Q], bool] = _nothing
+    changes: Callable[[Q], bool] | bool = False
     is_partial: bool = False
 
 

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final, NamedTuple, Union
@@ -25,7 +26,8 @@ from seqgate.gateway.admin.backlog.messages import BacklogRequest
 from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
-from seqgate.gateway.admin.groups import live as groups
+from seqgate.gateway.admin.groups import answers as of_groups
+from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -39,13 +41,6 @@ from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGatew
 from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
-from seqgate.gateway.admin.pids.messages import (
-    ClaimBlockRequest,
-    FindOverlapsRequest,
-    FindOwnerRequest,
-    ListBlocksRequest,
-    MoveNextRequest,
-)
 from seqgate.gateway.admin.producers import live as producers
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.request import (
@@ -55,13 +50,15 @@ from seqgate.gateway.admin.request import (
     Elsewhere,
     PagedRequest,
     Request,
+    from_source,
     in_words,
 )
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.sweep import live as sweep
 from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -156,58 +153,59 @@ def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:
 
 # The list.
 
-
-def _always(_: Request[Any]) -> bool:
-    return True
+_sweeps = attrgetter("sweeps")
 
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(StatusRequest, status.status),
     Operation(GatewaysRequest, gateways.gateways),
-    Operation(MoveRequest, gateways.move, changes=_always),
-    Operation(DrainRequest, gateways.drain, changes=_always),
-    Operation(StageBackupRequest, stage_backup, changes=_always),
-    Operation(ReopenRequest, reopen, changes=_always),
+    Operation(MoveRequest, gateways.move, changes=True),
+    Operation(DrainRequest, gateways.drain, changes=True),
+    Operation(StageBackupRequest, stage_backup, changes=True),
+    Operation(ReopenRequest, reopen, changes=True),
     Operation(ListProducersRequest, producers.list_producers, is_partial=True),
     Operation(ListVerdictsRequest, list_verdicts, is_partial=True),
     Operation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
-    Operation(ListBlocksRequest, pids.list_blocks_live, pids.list_blocks_stopped),
-    Operation(FindOwnerRequest, pids.find_owner_live, pids.find_owner_stopped),
-    Operation(FindOverlapsRequest, pids.find_overlaps_live, pids.find_overlaps_stopped),
-    Operation(ClaimBlockRequest, pids.claim_block_live, pids.claim_block_stopped, changes=_always),
-    Operation(MoveNextRequest, pids.move_next_live, pids.move_next_stopped, changes=_always),
-    Operation(ListGroupsRequest, groups.list_groups, is_partial=True),
-    Operation(DescribeGroupRequest, groups.describe_group),
-    Operation(ResetOffsetsRequest, groups.reset_offsets, changes=lambda request: request.execute),
-    Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
+    *pids.OPERATIONS,
+    Operation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
+    Operation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),
+    Operation(
+        ResetOffsetsRequest,
+        from_source(LiveGroups, of_groups.reset_offsets),
+        changes=lambda request: request.execute,
+    ),
+    Operation(DeleteGroupsRequest, delete_groups, changes=lambda request: request.execute),
     Operation(
         ListTransactionsRequest, transactions.list_transactions, transactions.list_transactions_stopped
     ),
     Operation(
         DescribeTransactionRequest,
-        transactions.describe_transaction,
+        from_source(transactions.LiveTransactions, of_transactions.describe_transaction),
         transactions.describe_transaction_stopped,
     ),
     Operation(FindHangingRequest, transactions.find_hanging),
     Operation(
-        AbortTransactionRequest, transactions.abort_transaction, changes=lambda request: request.execute
+        AbortTransactionRequest,
+        from_source(transactions.LiveTransactions, of_transactions.abort_transaction),
+        changes=lambda request: request.execute,
     ),
     Operation(AbortHangingRequest, transactions.abort_hanging, changes=lambda request: request.execute),
-    Operation(SweepRequest, sweep.begin, changes=lambda request: request.remove),
-    Operation(SweepResultRequest, sweep.result),
-    Operation(ListTasksRequest, sweep.tasks),
+    Operation(SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove),
+    Operation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
+    Operation(ListTasksRequest, from_source(_sweeps, Sweeps.tasks)),
     Operation(LogLinesRequest, log_lines),
     Operation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
-    Operation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=_always),
-    Operation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=_always),
+    Operation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
+    Operation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 
 
 def changes_something(request: Request[Any]) -> bool:
     """Return whether a request changes the gateway's state. Other requests only read it."""
-    return _BY_REQUEST[type(request)].changes(request)
+    changes = _BY_REQUEST[type(request)].changes
+    return changes if isinstance(changes, bool) else changes(request)
 
 
 def note_on(gateway: LiveGateway, request: Request[Any]) -> str | None:

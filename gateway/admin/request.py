@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import heapq
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar, get_args
@@ -32,6 +33,9 @@ STOPPED: Final = "stopped"
 """The word for a data directory without a running gateway as the source of an answer."""
 
 A = TypeVar("A")
+G = TypeVar("G")
+Q = TypeVar("Q", bound="Request[Any]")
+S = TypeVar("S")
 T = TypeVar("T")
 K = TypeVar("K", bound=Any)
 
@@ -99,17 +103,25 @@ class PagedRequest(Request[A], kw_only=True):
         return msgspec.structs.replace(self, after=attrgetter(*self.key.split())(found[-1]))
 
 
-def page(
-    found: Iterable[T], after: K | None, limit: int | None, key: Callable[[T], K]
-) -> tuple[list[T], bool]:
+def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
     """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the
-    last ones; None: all items.
+    last ones.
     """
     wanted = found if after is None else (item for item in found if key(item) > after)
-    if limit is None:
-        return sorted(wanted, key=key), True
     first = heapq.nsmallest(limit + 1, wanted, key=key)
     return first[:limit], len(first) <= limit
+
+
+def from_source(
+    source: Callable[[G], S], answer: Callable[[S, Q], Awaitable[A] | A]
+) -> Callable[[G, Q], Awaitable[A] | A]:
+    """Return a function that answers from what `source` makes of a gateway or cluster."""
+
+    @functools.wraps(answer)
+    def run(made_of: G, request: Q) -> Awaitable[A] | A:
+        return answer(source(made_of), request)
+
+    return run
 
 
 class Answer(msgspec.Struct, omit_defaults=True):

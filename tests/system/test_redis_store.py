@@ -18,9 +18,9 @@ from seqgate.pid_allocator import (
     StoreUnavailable,
     StoreWentBack,
     UnknownStoreVersion,
-    find_overlaps,
     list_blocks,
     next_after,
+    overlaps,
 )
 from seqgate.pid_allocator.redis_store import RedisBlockStore
 from tests.support.redis_server import RedisServer
@@ -107,7 +107,7 @@ async def test_claims_of_many_gateways_never_overlap(gateway: Gateway) -> None:
         for producer_id in range(block.first_producer_id, block.next_producer_id)
     ]
     assert len(ids) == len(set(ids)) == 30 * 7 + 160 * 5
-    assert await find_overlaps(stores[0]) == []
+    assert overlaps(await stores[0].blocks()) == []
     assert len(await stores[0].blocks()) == 190
 
 
@@ -178,7 +178,7 @@ async def test_a_call_to_a_hung_server_times_out(server: RedisServer, gateway: G
     patient = gateway()
     after = await patient.claim(10, "a", 3)
     assert after.first_producer_id >= before.next_producer_id
-    assert await find_overlaps(patient) == []
+    assert overlaps(await patient.blocks()) == []
 
 
 async def test_a_call_is_bounded_as_a_whole(server: RedisServer, gateway: Gateway) -> None:

@@ -19,9 +19,8 @@ from seqgate.gateway.admin.backup.messages import (
     Verified,
 )
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.operation import StoppedGateway
-from seqgate.gateway.admin.pids.blocks import move_next_stopped
-from seqgate.gateway.admin.pids.messages import MoveNextRequest
+from seqgate.gateway.admin.operations import answer_stopped
+from seqgate.gateway.admin.pids.messages import Moved, MoveNextRequest
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.backup import creation
@@ -133,7 +132,7 @@ def _move_ids(data_dir: Path, config: Config) -> int | None:
         return None
     now_ms = time.time_ns() // 1_000_000
     wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
-    moved = move_next_stopped(StoppedGateway(data_dir, config, now_ms), MoveNextRequest(wanted))
+    moved: Moved = answer_stopped(data_dir, config, now_ms, MoveNextRequest(wanted))
     return moved.current
 
 

@@ -151,8 +151,8 @@ class GroupSource(Protocol):
         """Commit all new offsets, or none."""
 
 
-async def list_groups(source: GroupSource, request: ListGroupsRequest, limit: int | None) -> GroupPage:
-    """Return the first `limit` groups that the request asks for, by their ids."""
+async def list_groups(source: GroupSource, request: ListGroupsRequest) -> GroupPage:
+    """Return one page of the groups that the request asks for, by their ids."""
     names = {state.lower(): state for state in source.states}
     for state in request.states:
         if state.lower() not in names:
@@ -160,7 +160,7 @@ async def list_groups(source: GroupSource, request: ListGroupsRequest, limit: in
                 f"{state} is not a state of a group; the states are {', '.join(source.states)}"
             )
     found = source.rows({names[state.lower()] for state in request.states})
-    rows, complete = page(found, request.after, limit, key=lambda row: row.group)
+    rows, complete = page(found, request.after, request.limit, key=lambda row: row.group)
     totals = await source.totals(rows)
     told = [
         msgspec.structs.replace(
@@ -173,17 +173,13 @@ async def list_groups(source: GroupSource, request: ListGroupsRequest, limit: in
     return GroupPage(told, complete, source.offline_partitions)
 
 
-async def describe_group(
-    source: GroupSource, request: DescribeGroupRequest, limit: int | None
-) -> GroupDescription:
-    """Return a group with the first `limit` partitions that the request asks for; the first page has its
-    members.
-    """
+async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> GroupDescription:
+    """Return a group with one page of its partitions; the first page has its members."""
     group = await source.describe(request.group)
     read = await source.progress(request.group, group.type)
     owners = _owners(group.members)
     found = {*read.committed, *read.pending, *read.delivered, *owners}
-    places, complete = page(found, request.after, limit, key=lambda place: place)
+    places, complete = page(found, request.after, request.limit, key=lambda place: place)
     ends, starts = await source.ends(places), await source.starts(places)
     now_ms = source.now_ms
     rows = []

@@ -55,38 +55,22 @@ _NOT_COMMITTED: Final = {
 }
 
 
-async def list_groups(gateway: LiveGateway, request: messages.ListGroupsRequest) -> messages.GroupPage:
-    """Return one page of the groups, by their ids. Raises ControlError."""
-    return await answers.list_groups(_LiveGroups(gateway.services), request, request.limit)
-
-
-async def describe_group(
-    gateway: LiveGateway, request: messages.DescribeGroupRequest
-) -> messages.GroupDescription:
-    """Return a group with one page of its partitions; the first page has its members. Raises ControlError."""
-    return await answers.describe_group(_LiveGroups(gateway.services), request, request.limit)
-
-
 async def delete_groups(
     gateway: LiveGateway, request: messages.DeleteGroupsRequest
 ) -> messages.GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
     if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
         raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
-    return await answers.delete_groups(_LiveGroups(gateway.services), request)
+    return await answers.delete_groups(LiveGroups(gateway), request)
 
 
-async def reset_offsets(gateway: LiveGateway, request: messages.ResetOffsetsRequest) -> messages.OffsetReset:
-    """Find the new offsets of a group, and commit them if `execute` is set. Raises ControlError."""
-    return await answers.reset_offsets(_LiveGroups(gateway.services), request)
-
-
-class _LiveGroups:
+class LiveGroups:
     """The groups that this gateway coordinates: a `GroupSource`."""
 
     states = STATES
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, gateway: LiveGateway) -> None:
+        services = gateway.services
         self._services = services
         self._partitions = services.partitions.registry
         self._groups = services.coordinators.groups

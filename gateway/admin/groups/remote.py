@@ -31,7 +31,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from seqgate.gateway.admin.groups import answers, messages
+from seqgate.gateway.admin.groups import messages
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
@@ -48,7 +48,6 @@ from seqgate.gateway.admin.remote.cluster import (
     Cluster,
     ask_coordinator,
     check,
-    finished,
     nearest_hint,
     refusal,
     refusal_of_text,
@@ -59,26 +58,6 @@ from seqgate.gateway.admin.request import ControlError
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
 NO_OFFSET: Final = -1
-
-
-def list_groups(cluster: Cluster, request: messages.ListGroupsRequest) -> messages.GroupPage:
-    """Return all groups by their ids."""
-    return finished(answers.list_groups(_ClusterGroups(cluster), request, None))
-
-
-def describe_group(cluster: Cluster, request: messages.DescribeGroupRequest) -> messages.GroupDescription:
-    """Return a group with all its partitions."""
-    return finished(answers.describe_group(_ClusterGroups(cluster), request, None))
-
-
-def delete_groups(cluster: Cluster, request: messages.DeleteGroupsRequest) -> messages.GroupDeletions:
-    """Delete each group that has no members, or report which groups could be deleted."""
-    return finished(answers.delete_groups(_ClusterGroups(cluster), request))
-
-
-def reset_offsets(cluster: Cluster, request: messages.ResetOffsetsRequest) -> messages.OffsetReset:
-    """Find the new offsets of a group, and commit them in one request if `execute` is set."""
-    return finished(answers.reset_offsets(_ClusterGroups(cluster), request))
 
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
@@ -136,7 +115,7 @@ def share_progress(found: Any) -> Progress:
     )
 
 
-class _ClusterGroups:
+class ClusterGroups:
     """The groups of a cluster: a `GroupSource` whose coroutines wait for nothing but the network."""
 
     states: Final = ("NotReady", *(state.value for state in GroupState))

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
-from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
+from seqgate.gateway.admin.operation import LiveGateway, Operation, Q, StoppedGateway
 from seqgate.gateway.admin.pids.messages import (
     EMBEDDED,
     REDIS,
@@ -51,94 +52,43 @@ from seqgate.pid_allocator import (
     ProducerIdsExhausted,
     StoreUnavailable,
     UsageStore,
+    overlaps,
+    owner_of,
 )
 from seqgate.pid_allocator import allocator as administration
 
 _OR_REDIS: Final = ", or Redis with --redis"
-T = TypeVar("T")
 
 
-# A running gateway.
+# The operations on a running gateway, and on one that does not run.
 
 
-async def list_blocks_live(gateway: LiveGateway, request: ListBlocksRequest) -> BlockPage:
-    """Return one page of the blocks. Raises ControlError."""
-    return await list_blocks(gateway.blocks, request.position, request.limit)
+def operation(
+    request: type[Q], work: Callable[[BlockSource, Q, int], Awaitable[Any]], *, changes: bool = False
+) -> Operation[Q]:
+    """Return the operation of a request: `work` on the blocks, at a time in milliseconds. Raises ControlError."""
 
+    @functools.wraps(work)
+    def run_live(gateway: LiveGateway, asked: Q) -> Awaitable[Any]:
+        return work(gateway.blocks, asked, gateway.services.node.clock.now_ms())
 
-async def find_owner_live(gateway: LiveGateway, request: FindOwnerRequest) -> Owner:
-    """Return the block that holds an id. Raises ControlError."""
-    return await find_owner(gateway.blocks, request.producer_id)
+    @functools.wraps(work)
+    def run_stopped(gateway: StoppedGateway, asked: Q) -> Any:
+        async def run() -> Any:
+            async with _opened(gateway, changes=changes) as source:
+                return await work(source, asked, gateway.now_ms)
 
+        return asyncio.run(run())
 
-async def find_overlaps_live(gateway: LiveGateway, _: FindOverlapsRequest) -> Overlaps:
-    """Return the blocks that share ids. Raises ControlError."""
-    return await find_overlaps(gateway.blocks)
-
-
-async def claim_block_live(gateway: LiveGateway, request: ClaimBlockRequest) -> BlockRow:
-    """Claim a block for use outside the gateways. Raises ControlError."""
-    return await claim_block(
-        gateway.blocks, request.size, request.owner, gateway.services.node.clock.now_ms()
-    )
-
-
-async def move_next_live(gateway: LiveGateway, request: MoveNextRequest) -> Moved:
-    """Move the next id forward. Raises ControlError."""
-    return await move_next(gateway.blocks, request.producer_id)
-
-
-# A gateway that does not run.
-
-
-def list_blocks_stopped(gateway: StoppedGateway, request: ListBlocksRequest) -> BlockPage:
-    """Return all blocks from a position on. Raises ControlError."""
-    return _run(
-        _opened(gateway, changes=False), lambda source: list_blocks(source, request.position, request.limit)
-    )
-
-
-def find_owner_stopped(gateway: StoppedGateway, request: FindOwnerRequest) -> Owner:
-    """Return the block that holds an id. Raises ControlError."""
-    return _run(_opened(gateway, changes=False), lambda source: find_owner(source, request.producer_id))
-
-
-def find_overlaps_stopped(gateway: StoppedGateway, _: FindOverlapsRequest) -> Overlaps:
-    """Return the blocks that share ids. Raises ControlError."""
-    return _run(_opened(gateway, changes=False), find_overlaps)
-
-
-def claim_block_stopped(gateway: StoppedGateway, request: ClaimBlockRequest) -> BlockRow:
-    """Claim a block for use outside the gateways. Raises ControlError."""
-    return _run(
-        _opened(gateway, changes=True),
-        lambda source: claim_block(source, request.size, request.owner, gateway.now_ms),
-    )
-
-
-def move_next_stopped(gateway: StoppedGateway, request: MoveNextRequest) -> Moved:
-    """Move the next id forward. Raises ControlError."""
-    return _run(_opened(gateway, changes=True), lambda source: move_next(source, request.producer_id))
-
-
-def _run(opened: AbstractAsyncContextManager[BlockSource], work: Callable[[BlockSource], Awaitable[T]]) -> T:
-    async def run() -> T:
-        async with opened as source:
-            return await work(source)
-
-    return asyncio.run(run())
+    return Operation(request, run_live, run_stopped, changes)
 
 
 def _opened(gateway: StoppedGateway, *, changes: bool) -> AbstractAsyncContextManager[BlockSource]:
-    if _takes_ids_from_redis(gateway):
+    if gateway.config.str("seqgate.producer.id.store") == REDIS:
         return _in_redis(gateway)
     if changes:
         return open_embedded(gateway.data_dir, gateway.config.int("node.id"))
     return contextlib.nullcontext(read_embedded(gateway.data_dir))
-
-
-def _takes_ids_from_redis(gateway: StoppedGateway) -> bool:
-    return gateway.config.str("seqgate.producer.id.store") == REDIS
 
 
 @contextlib.asynccontextmanager
@@ -327,21 +277,23 @@ class BlockSource:
     """The first id that this run of the gateway has claimed; its later blocks are used up, in use or next."""
 
 
-async def list_blocks(source: BlockSource, position: int, limit: int) -> BlockPage:
+async def list_blocks(source: BlockSource, request: ListBlocksRequest, _: int) -> BlockPage:
     """Return one page of the blocks, in the order of their claims. Raises ControlError."""
+    position = request.position
     if position < 0:
         raise ControlError(f"position must be 0 or higher, not {position}")
     with _as_control_error():
         usages = await administration.list_blocks(source.store, source.usage)
         next_producer_id = await source.next_producer_id()
-    page = usages[position : position + limit]
+    page = usages[position : position + request.limit]
     return BlockPage(source.name, next_producer_id, len(usages), [_row(source, usage) for usage in page])
 
 
-async def find_owner(source: BlockSource, producer_id: int) -> Owner:
+async def find_owner(source: BlockSource, request: FindOwnerRequest, _: int) -> Owner:
     """Return the block that holds an id. Raises ControlError."""
+    producer_id = request.producer_id
     with _as_control_error():
-        block = await administration.find_owner(source.store, producer_id)
+        block = owner_of(await source.store.blocks(), producer_id)
         next_producer_id = await source.next_producer_id()
         used = {} if block is None or source.usage is None else await source.usage.used()
     if block is None:
@@ -351,13 +303,12 @@ async def find_owner(source: BlockSource, producer_id: int) -> Owner:
     return Owner(producer_id, row, handed_out, next_producer_id)
 
 
-async def find_overlaps(source: BlockSource) -> Overlaps:
+async def find_overlaps(source: BlockSource, _asked: FindOverlapsRequest, _: int) -> Overlaps:
     """Return the blocks that share ids. Raises ControlError."""
     with _as_control_error():
-        found = await administration.find_overlaps(source.store)
-        checked = len(await source.store.blocks())
+        blocks = await source.store.blocks()
     return Overlaps(
-        checked,
+        len(blocks),
         [
             OverlapRow(
                 overlap.first_producer_id,
@@ -365,13 +316,14 @@ async def find_overlaps(source: BlockSource) -> Overlaps:
                 _row(source, BlockUsage(overlap.lower, None, None)),
                 _row(source, BlockUsage(overlap.upper, None, None)),
             )
-            for overlap in found
+            for overlap in overlaps(blocks)
         ],
     )
 
 
-async def claim_block(source: BlockSource, size: int, owner: str, now_ms: int) -> BlockRow:
+async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: int) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
+    size, owner = request.size, request.owner
     if size < 1:
         raise ControlError(f"size must be at least 1, not {size}")
     if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
@@ -379,21 +331,19 @@ async def claim_block(source: BlockSource, size: int, owner: str, now_ms: int) -
     if _GATEWAY_NAME.fullmatch(owner):
         raise ControlError(f"{owner} is the name of a gateway, which claims for itself; choose another owner")
     with _as_control_error():
-        return _row(
-            source,
-            BlockUsage(await administration.claim_block(source.store, size, owner, now_ms), None, None),
-        )
+        return _row(source, BlockUsage(await source.store.claim(size, owner, now_ms), None, None))
 
 
-async def move_next(source: BlockSource, producer_id: int) -> Moved:
+async def move_next(source: BlockSource, request: MoveNextRequest, _: int) -> Moved:
     """Move the next id forward; a running gateway gives up the lower ids that it holds. Raises ControlError."""
+    producer_id = request.producer_id
     with _as_control_error():
-        moved = await administration.move_next(source.store, producer_id)
+        previous = await administration.move_next(source.store, producer_id)
     if source.allocator is not None:
         source.allocator.give_up_below(producer_id)
         if source.first_of_this_run is not None:
             source.first_of_this_run = max(source.first_of_this_run, producer_id)
-    return Moved(moved.previous, moved.current)
+    return Moved(previous, producer_id)
 
 
 @contextlib.contextmanager
@@ -439,3 +389,12 @@ def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
         and block.owner == source.owner
         and block.first_producer_id >= source.first_of_this_run
     )
+
+
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    operation(ListBlocksRequest, list_blocks),
+    operation(FindOwnerRequest, find_owner),
+    operation(FindOverlapsRequest, find_overlaps),
+    operation(ClaimBlockRequest, claim_block, changes=True),
+    operation(MoveNextRequest, move_next, changes=True),
+)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
 
 from seqgate.gateway.admin.gateways import remote as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
-from seqgate.gateway.admin.groups import remote as groups
+from seqgate.gateway.admin.groups import answers as groups
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
+from seqgate.gateway.admin.groups.remote import ClusterGroups
 from seqgate.gateway.admin.producers import remote as producers
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
-from seqgate.gateway.admin.remote.cluster import Cluster
-from seqgate.gateway.admin.request import RUNNING, Request
-from seqgate.gateway.admin.transactions import remote as transactions
+from seqgate.gateway.admin.remote.cluster import Cluster, finished
+from seqgate.gateway.admin.request import RUNNING, PagedRequest, Request, from_source
+from seqgate.gateway.admin.transactions import answers as transactions
 from seqgate.gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,
@@ -27,25 +32,27 @@ from seqgate.gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
+from seqgate.gateway.admin.transactions.remote import ClusterTransactions, list_transactions
 from seqgate.gateway.admin.users import remote as users
 from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
 A = TypeVar("A")
+
 
 OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
     GatewaysRequest: gateways.gateways,
     MoveRequest: gateways.move,
     DrainRequest: gateways.drain,
     ListProducersRequest: producers.list_producers,
-    ListGroupsRequest: groups.list_groups,
-    DescribeGroupRequest: groups.describe_group,
-    ResetOffsetsRequest: groups.reset_offsets,
-    DeleteGroupsRequest: groups.delete_groups,
-    ListTransactionsRequest: transactions.list_transactions,
-    DescribeTransactionRequest: transactions.describe_transaction,
-    FindHangingRequest: transactions.find_hanging,
-    AbortTransactionRequest: transactions.abort_transaction,
-    AbortHangingRequest: transactions.abort_hanging,
+    ListGroupsRequest: from_source(ClusterGroups, groups.list_groups),
+    DescribeGroupRequest: from_source(ClusterGroups, groups.describe_group),
+    ResetOffsetsRequest: from_source(ClusterGroups, groups.reset_offsets),
+    DeleteGroupsRequest: from_source(ClusterGroups, groups.delete_groups),
+    ListTransactionsRequest: list_transactions,
+    DescribeTransactionRequest: from_source(ClusterTransactions, transactions.describe_transaction),
+    FindHangingRequest: from_source(ClusterTransactions, transactions.find_hanging),
+    AbortTransactionRequest: from_source(ClusterTransactions, transactions.abort_transaction),
+    AbortHangingRequest: from_source(ClusterTransactions, transactions.abort_hanging),
     ListUsersRequest: users.list_users,
     AddUserRequest: users.add_user,
     RemoveUserRequest: users.remove_user,
@@ -60,8 +67,10 @@ class RemoteClient:
 
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the cluster."""
-        answer: A = OPERATIONS[type(request)](self.cluster, request)
-        return answer
+        if isinstance(request, PagedRequest):
+            request = msgspec.structs.replace(request, limit=sys.maxsize)
+        answer = OPERATIONS[type(request)](self.cluster, request)
+        return cast("A", finished(answer) if inspect.iscoroutine(answer) else answer)
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the answer of the cluster."""

@@ -1,6 +1,4 @@
-"""Sweeps and tasks of a running gateway.
-
-The sweep of a data directory that no gateway has open.
+"""The sweep of a data directory that no gateway has open.
 
 Finding leaks needs no lock and changes nothing; removing takes the directory's lock. Only files are swept.
 Finding leaks in the state of groups and transactions takes a running gateway.
@@ -13,38 +11,14 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.request import STOPPED, ControlError, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
-from seqgate.gateway.admin.sweep.messages import (
-    ListTasksRequest,
-    SweepPage,
-    SweepRequest,
-    SweepResultRequest,
-    TaskPage,
-    TaskRow,
-)
+from seqgate.gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
 from seqgate.gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from seqgate.log import Storage, parse_partition_directory
 from seqgate.log.stopped import FileLeak, leaks_of_directory, leaks_of_partition
-
-
-def begin(gateway: LiveGateway, request: SweepRequest) -> TaskRow:
-    """Begin a sweep. Raises ControlError."""
-    return gateway.sweeps.begin(request)
-
-
-def result(gateway: LiveGateway, request: SweepResultRequest) -> SweepPage:
-    """Return one page of a sweep's findings. Raises ControlError."""
-    return gateway.sweeps.result(request)
-
-
-def tasks(gateway: LiveGateway, _: ListTasksRequest) -> TaskPage:
-    """Return the running tasks and the last ones that ended."""
-    return gateway.sweeps.tasks()
-
 
 Progress = Callable[[int, int], None]
 """Called with the number of directories swept so far, and of all directories."""

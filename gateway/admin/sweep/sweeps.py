@@ -103,7 +103,7 @@ class Sweeps:
         page = rows[request.position : request.position + request.limit]
         return SweepPage(RUNNING, self._row(task), len(rows), page)
 
-    def tasks(self) -> TaskPage:
+    def tasks(self, _: ListTasksRequest) -> TaskPage:
         """Return the tasks under way and the last ones that ended."""
         deletions = self._services.partitions.log_directory.environment.deletions
         rows = [self._row(task) for task in self._services.node.tasks if task.name != LISTING_TASKS]

@@ -193,14 +193,12 @@ def _fields(transactional_id: str, transaction: Transaction, now_ms: int) -> dic
     }
 
 
-def describe_transaction(
-    source: TransactionSource, request: DescribeTransactionRequest, limit: int | None
+async def describe_transaction(
+    source: TransactionSource, request: DescribeTransactionRequest
 ) -> TransactionDescription:
-    """Return an id with the first `limit` partitions that the request asks for; the first page has the
-    offsets that its transaction holds.
-    """
+    """Return an id with one page of its partitions; the first page has the offsets that its transaction holds."""
     transaction = source.find(request.transactional_id)
-    places, complete = page(transaction.partitions, request.after, limit, key=lambda place: place)
+    places, complete = page(transaction.partitions, request.after, request.limit, key=lambda place: place)
     pending: list[PendingOffset] | None = []
     if request.after is None:
         pending = source.pending(request.transactional_id, transaction.producer_id)
@@ -265,10 +263,8 @@ def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -
         raise ControlError(f"the planned transaction of {name} has ended, and another one has begun")
 
 
-async def find_hanging(
-    source: TransactionSource, request: FindHangingRequest, limit: int | None
-) -> HangingPage:
-    """Return the first `limit` hanging transactions, by topic, partition and producer id."""
+async def find_hanging(source: TransactionSource, request: FindHangingRequest) -> HangingPage:
+    """Return one page of the hanging transactions, by topic, partition and producer id."""
     offline = source.offline_partitions
     rows: list[HangingTransaction] = []
     async for opened in source.open_producers(request):
@@ -280,10 +276,9 @@ async def find_hanging(
             reason = _reason(source, known, producer.place)
             if reason is not None and not (reason == UNKNOWN_PRODUCER and offline):
                 rows.append(_hanging_row(producer, known, reason, source.now_ms))
-        if limit is not None and len(rows) > limit:
+        if len(rows) > request.limit:
             break
-    complete = limit is None or len(rows) <= limit
-    return HangingPage(rows[:limit], complete, offline)
+    return HangingPage(rows[: request.limit], len(rows) <= request.limit, offline)
 
 
 def _reason(source: TransactionSource, known: Known | None, place: TopicPartition) -> str | None:

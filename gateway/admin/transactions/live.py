@@ -32,7 +32,7 @@ from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANS
 from seqgate.gateway.runtime.coordinators.shards import Codec, decoded
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
-from seqgate.gateway.runtime.services import CoordinatorServices, Services
+from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.log import IncompatibleFormat, LogError, Storage
 from seqgate.log.stopped import stored_batches
 
@@ -44,31 +44,15 @@ def list_transactions(
     services = gateway.services
     now_ms = services.node.clock.now_ms()
     rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms)
-    source = _LiveTransactions(services)
+    source = LiveTransactions(gateway)
     return messages.TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
-
-
-def describe_transaction(
-    gateway: LiveGateway, request: messages.DescribeTransactionRequest
-) -> messages.TransactionDescription:
-    """Return an id with one page of its partitions; the first page has the offsets that it holds. Raises
-    ControlError.
-    """
-    return answers.describe_transaction(_LiveTransactions(gateway.services), request, request.limit)
-
-
-async def abort_transaction(
-    gateway: LiveGateway, request: messages.AbortTransactionRequest
-) -> messages.TransactionAbort:
-    """Fence the producer and abort its transaction durably, if `execute` is set. Raises ControlError."""
-    return await answers.abort_transaction(_LiveTransactions(gateway.services), request)
 
 
 async def find_hanging(gateway: LiveGateway, request: messages.FindHangingRequest) -> messages.HangingPage:
     """Return one page of the hanging transactions. Raises ControlError."""
-    source = _LiveTransactions(gateway.services)
+    source = LiveTransactions(gateway)
     source.check_all_here()
-    return await answers.find_hanging(source, request, request.limit)
+    return await answers.find_hanging(source, request)
 
 
 async def abort_hanging(
@@ -78,17 +62,18 @@ async def abort_hanging(
 
     Raises ControlError.
     """
-    source = _LiveTransactions(gateway.services)
+    source = LiveTransactions(gateway)
     source.check_all_here()
     return await answers.abort_hanging(source, request)
 
 
-class _LiveTransactions:
+class LiveTransactions:
     """The transactions that this gateway coordinates, and the partitions that it leads: a
     `TransactionSource`.
     """
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, gateway: LiveGateway) -> None:
+        services = gateway.services
         self._services = services
         self._partitions = services.partitions.registry
         self._transactions = services.coordinators.transactions

@@ -17,9 +17,9 @@ from kafka.admin import AbortTransactionSpec, OffsetSpec
 from kafka.admin import TransactionState as StateName
 from kafka.errors import TransactionalIdNotFoundError
 
-from seqgate.gateway.admin.remote.cluster import Cluster, finished, led_partitions, opened, topic_partition
+from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions import answers, messages
+from seqgate.gateway.admin.transactions import messages
 from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, row_of
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
@@ -88,31 +88,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def describe_transaction(
-    cluster: Cluster, request: messages.DescribeTransactionRequest
-) -> messages.TransactionDescription:
-    """Return a transactional id with all its partitions."""
-    return answers.describe_transaction(_ClusterTransactions(cluster), request, None)
-
-
-def abort_transaction(
-    cluster: Cluster, request: messages.AbortTransactionRequest
-) -> messages.TransactionAbort:
-    """Fence the producer and abort its transaction, if `execute` is set."""
-    return finished(answers.abort_transaction(_ClusterTransactions(cluster), request))
-
-
-def find_hanging(cluster: Cluster, request: messages.FindHangingRequest) -> messages.HangingPage:
-    """Return all hanging transactions, by topic, partition and producer id."""
-    return finished(answers.find_hanging(_ClusterTransactions(cluster), request, None))
-
-
-def abort_hanging(cluster: Cluster, request: messages.AbortHangingRequest) -> messages.TransactionAbort:
-    """Write the marker that aborts a transaction in one partition, if `execute` is set."""
-    return finished(answers.abort_hanging(_ClusterTransactions(cluster), request))
-
-
-class _ClusterTransactions:
+class ClusterTransactions:
     """The transactions of a cluster: a `TransactionSource` whose coroutines only wait for the network."""
 
     def __init__(self, cluster: Cluster) -> None:

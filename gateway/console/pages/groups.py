@@ -21,16 +21,9 @@ from seqgate.gateway.admin.groups.messages import (
     TopicSelection,
     assigned,
 )
-from seqgate.gateway.admin.groups.remote import (
-    EMPTY_STATES,
-    committed_offsets,
-    delete_groups,
-    describe_group,
-    group_state,
-    listed,
-    reset_offsets,
-)
+from seqgate.gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, group_state, listed
 from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from seqgate.gateway.admin.tables import counted, shown
 from seqgate.gateway.admin.times import timestamp_ms
@@ -129,7 +122,7 @@ def delete(visit: Visit) -> Answer:
     typed = typed_for(group)
     is_confirmed = visit.is_confirmed and visit.text("typed") == typed
     with visit.cluster() as cluster:
-        (outcome,) = delete_groups(cluster, DeleteGroupsRequest([group], execute=is_confirmed)).groups
+        (outcome,) = RemoteClient(cluster).ask(DeleteGroupsRequest([group], execute=is_confirmed)).groups
     if outcome.refusal is not None:
         raise ControlError(outcome.refusal)
     if is_confirmed:
@@ -188,7 +181,7 @@ def reset_form(visit: Visit, problem: str | None = None, status: int = 200) -> V
         state = None if row is None else group_state(row)
         if visit.text("target") and problem is None:
             try:
-                preview = reset_offsets(cluster, _request(visit))
+                preview = RemoteClient(cluster).ask(_request(visit))
             except (ControlError, ValueError) as error:
                 problem = str(error)
     moved = [] if preview is None else moves(preview.changes)
@@ -238,7 +231,7 @@ def reset(visit: Visit) -> Answer:
 
 
 def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
-    done = reset_offsets(cluster, _request(visit, execute=visit.is_confirmed))
+    done = RemoteClient(cluster).ask(_request(visit, execute=visit.is_confirmed))
     moved = moves(done.changes)
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
     partitions = counted(len(moved), "partition")
@@ -358,7 +351,7 @@ def group_of(visit: Visit) -> str:
 def view(visit: Visit) -> Answer:
     group = group_of(visit)
     with visit.cluster() as cluster:
-        description = describe_group(cluster, DescribeGroupRequest(group=group))
+        description = RemoteClient(cluster).ask(DescribeGroupRequest(group=group))
     facts = _facts(visit, group)
     # The rows of the gateway have more fields than the cluster's own.
     partitions = [facts.partitions.get((row.topic, row.partition), row) for row in description.partitions]

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from kafka.errors import BrokerResponseError
 
 from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
 from seqgate.gateway.admin.transactions.answers import STATES
@@ -18,13 +19,7 @@ from seqgate.gateway.admin.transactions.messages import (
     FindHangingRequest,
     TransactionAbort,
 )
-from seqgate.gateway.admin.transactions.remote import abort_hanging as abort_in_partition
-from seqgate.gateway.admin.transactions.remote import (
-    abort_transaction,
-    describe_transaction,
-    find_hanging,
-    rows_of,
-)
+from seqgate.gateway.admin.transactions.remote import rows_of
 from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
@@ -69,7 +64,7 @@ def hanging(visit: Visit) -> Answer:
     """Show the open transactions that no coordinator will end."""
     topic, partition = visit.place()
     with visit.cluster() as cluster:
-        found = find_hanging(cluster, FindHangingRequest(topic, partition)).hanging
+        found = RemoteClient(cluster).ask(FindHangingRequest(topic, partition)).hanging
     rows, paging = page_of(found, visit.number("page", 1, 1))
     return View(
         "transactions_hanging.html",
@@ -100,15 +95,15 @@ def abort(visit: Visit) -> Answer:
     request = AbortTransactionRequest(name, start_ms)
     with visit.cluster() as cluster:
         if visit.is_confirmed:
-            planned = abort_transaction(cluster, request)
+            planned = RemoteClient(cluster).ask(request)
             if visit.text("typed") == _typed(name, planned.producer_id):
-                done = abort_transaction(
-                    cluster, AbortTransactionRequest(name, planned.start_ms, execute=True)
+                done = RemoteClient(cluster).ask(
+                    AbortTransactionRequest(name, planned.start_ms, execute=True)
                 )
                 listings.forget()
                 return Redirect(page, notice=_done(name, done))
         else:
-            planned = abort_transaction(cluster, request)
+            planned = RemoteClient(cluster).ask(request)
     return Confirmation(
         title=f"Abort the transaction of {name}?",
         action="Abort the transaction",
@@ -170,9 +165,9 @@ def abort_hanging(visit: Visit) -> Answer:
     )
     place = f"{topic}-{partition}"
     with visit.cluster() as cluster:
-        planned = abort_in_partition(cluster, AbortHangingRequest(topic, partition, first))
+        planned = RemoteClient(cluster).ask(AbortHangingRequest(topic, partition, first))
         if visit.is_confirmed and visit.text("typed") == place:
-            abort_in_partition(cluster, AbortHangingRequest(topic, partition, first, execute=True))
+            RemoteClient(cluster).ask(AbortHangingRequest(topic, partition, first, execute=True))
             return Redirect(
                 "/transactions/hanging",
                 notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed "
@@ -206,7 +201,7 @@ def one(visit: Visit) -> Answer:
             "the address must name a transactional id; choose one from the list of transactions"
         )
     with visit.cluster() as cluster:
-        found = describe_transaction(cluster, DescribeTransactionRequest(name))
+        found = RemoteClient(cluster).ask(DescribeTransactionRequest(name))
     rows, paging = page_of(found.partitions, visit.number("page", 1, 1))
     told, trouble = visit.told(DescribeTransactionRequest(name, limit=1))
     return View(

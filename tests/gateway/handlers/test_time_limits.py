@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.admin.sweep.messages import ListTasksRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
@@ -226,7 +227,7 @@ async def test_work_that_takes_too_long_is_reported_and_continues(
     caplog.clear()
     disk.may_flush.clear()
     assert await ask(node) is ErrorCode.request_timed_out
-    page = Sweeps(node.services).tasks()
+    page = Sweeps(node.services).tasks(ListTasksRequest())
     assert [task.ended for task in page.tasks] == [False]
     assert page.tasks[0].name
     disk.may_flush.set()

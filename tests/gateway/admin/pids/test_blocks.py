@@ -21,6 +21,13 @@ from seqgate.gateway.admin.pids.blocks import (
     list_blocks,
     move_next,
 )
+from seqgate.gateway.admin.pids.messages import (
+    ClaimBlockRequest,
+    FindOverlapsRequest,
+    FindOwnerRequest,
+    ListBlocksRequest,
+    MoveNextRequest,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.pid_allocator import ProducerIdAllocator, ProducerIdBlock
 from tests.pid_allocator.memory_store import MemoryStore
@@ -47,7 +54,7 @@ class TestStates:
     async def test_blocks_of_an_earlier_run_are_given_up(self) -> None:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
-        page = await list_blocks(await running_source(store, 4), 0, 100)
+        page = await list_blocks(await running_source(store, 4), ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (GIVEN_UP, None, None),
             (IN_USE, 4, 6),
@@ -58,7 +65,7 @@ class TestStates:
         assert source.allocator is not None
         while source.allocator.state().prefetched is None:
             await asyncio.sleep(0)
-        page = await list_blocks(source, 0, 100)
+        page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (USED_UP, 10, 0),
             (IN_USE, 9, 1),
@@ -69,7 +76,7 @@ class TestStates:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
         await store.claim(5, "loader", NOW_MS)
-        page = await list_blocks(source_of(store), 0, 100)
+        page = await list_blocks(source_of(store), ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (GIVEN_UP, None, None),
             (BY_HAND, None, None),
@@ -82,7 +89,7 @@ class TestStates:
         await store.report_used(0, 10)
         await store.report_used(10, 4)
         source = BlockSource("redis", store, store.next_producer_id, shared=True, usage=store)
-        page = await list_blocks(source, 0, 100)
+        page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (USED_UP, 10, 0),
             (CLAIMED, 4, 6),
@@ -96,7 +103,7 @@ class TestStates:
         source = await running_source(store, 4)
         for others_run, state in ((True, CLAIMED), (False, GIVEN_UP)):
             source.others_run = lambda known=others_run: known  # type: ignore[misc]
-            page = await list_blocks(source, 0, 100)
+            page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
             assert [row.state for row in page.blocks] == [GIVEN_UP, state, IN_USE]
 
 
@@ -106,9 +113,9 @@ class TestPages:
         for _ in range(5):
             await store.claim(10, "node-0", NOW_MS)
         source = source_of(store)
-        first = await list_blocks(source, 0, 2)
-        second = await list_blocks(source, 2, 2)
-        third = await list_blocks(source, 4, 2)
+        first = await list_blocks(source, ListBlocksRequest(0, limit=2), NOW_MS)
+        second = await list_blocks(source, ListBlocksRequest(2, limit=2), NOW_MS)
+        third = await list_blocks(source, ListBlocksRequest(4, limit=2), NOW_MS)
         firsts = [row.first_producer_id for page in (first, second, third) for row in page.blocks]
         assert firsts == [0, 10, 20, 30, 40]
         assert {first.total, second.total, third.total} == {5}
@@ -116,81 +123,83 @@ class TestPages:
 
     async def test_a_negative_position_is_refused(self) -> None:
         with pytest.raises(ControlError, match="position must be 0 or higher, not -1"):
-            await list_blocks(source_of(MemoryStore()), -1, 10)
+            await list_blocks(source_of(MemoryStore()), ListBlocksRequest(-1, limit=10), NOW_MS)
 
 
 class TestOwner:
     async def test_of_an_id_in_use(self) -> None:
         source = await running_source(MemoryStore(), 4)
-        handed_out = await find_owner(source, 3)
+        handed_out = await find_owner(source, FindOwnerRequest(3), NOW_MS)
         assert handed_out.block is not None
         assert (handed_out.block.owner, handed_out.handed_out) == ("node-0", True)
-        assert (await find_owner(source, 4)).handed_out is False
+        assert (await find_owner(source, FindOwnerRequest(4), NOW_MS)).handed_out is False
 
     async def test_of_an_id_of_an_earlier_run_is_known_but_not_whether_it_left(self) -> None:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
-        found = await find_owner(source_of(store), 9)
+        found = await find_owner(source_of(store), FindOwnerRequest(9), NOW_MS)
         assert found.block is not None
         assert found.handed_out is None
 
     async def test_of_an_id_nobody_claimed(self) -> None:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
-        found = await find_owner(source_of(store), 10)
+        found = await find_owner(source_of(store), FindOwnerRequest(10), NOW_MS)
         assert (found.block, found.handed_out, found.next_producer_id) == (None, False, 10)
 
 
 class TestClaim:
     async def test_never_overlaps_what_the_gateway_takes(self) -> None:
         source = await running_source(MemoryStore(), 3)
-        mine = await claim_block(source, 25, "loader", NOW_MS)
+        mine = await claim_block(source, ClaimBlockRequest(25, "loader"), NOW_MS)
         assert source.allocator is not None
         ids = {await source.allocator.next_producer_id() for _ in range(100)}
         assert not ids & set(range(mine.first_producer_id, mine.last_producer_id + 1))
         assert (mine.last_producer_id - mine.first_producer_id + 1, mine.state) == (25, BY_HAND)
-        assert (await find_overlaps(source)).overlaps == []
+        assert (await find_overlaps(source, FindOverlapsRequest(), NOW_MS)).overlaps == []
 
     @pytest.mark.parametrize("owner", ["", "node-3", "two\nlines", "x" * 300])
     async def test_owners_that_could_be_taken_for_something_else_are_refused(self, owner: str) -> None:
         store = MemoryStore()
         with pytest.raises(ControlError):
-            await claim_block(source_of(store), 10, owner, NOW_MS)
+            await claim_block(source_of(store), ClaimBlockRequest(10, owner), NOW_MS)
         assert store.claimed == []
 
     @pytest.mark.parametrize("size", [0, -1, 2**63 + 1])
     async def test_sizes_that_do_not_fit_are_refused(self, size: int) -> None:
         with pytest.raises(ControlError):
-            await claim_block(source_of(MemoryStore()), size, "loader", NOW_MS)
+            await claim_block(source_of(MemoryStore()), ClaimBlockRequest(size, "loader"), NOW_MS)
 
     async def test_a_store_that_is_away_is_told_in_a_sentence(self) -> None:
         store = MemoryStore()
         store.away = True
         with pytest.raises(ControlError, match="the store is away"):
-            await claim_block(source_of(store), 10, "loader", NOW_MS)
+            await claim_block(source_of(store), ClaimBlockRequest(10, "loader"), NOW_MS)
 
 
 class TestMove:
     async def test_the_running_gateway_gives_up_what_lies_below(self) -> None:
         source = await running_source(MemoryStore(), 3)
-        moved = await move_next(source, 1000)
+        moved = await move_next(source, MoveNextRequest(1000), NOW_MS)
         assert (moved.previous, moved.current) == (10, 1000)
         assert source.allocator is not None
         assert await source.allocator.next_producer_id() == 1000
-        states = [row.state for row in (await list_blocks(source, 0, 100)).blocks]
+        states = [
+            row.state for row in (await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)).blocks
+        ]
         assert states == [GIVEN_UP, IN_USE]
 
     async def test_within_the_block_in_use_is_behind(self) -> None:
         source = await running_source(MemoryStore(), 3)
         with pytest.raises(ControlError, match="next id is 10"):
-            await move_next(source, 5)
+            await move_next(source, MoveNextRequest(5), NOW_MS)
         assert source.allocator is not None
         assert await source.allocator.next_producer_id() == 3
 
     @pytest.mark.parametrize("producer_id", [-1, 2**63])
     async def test_beyond_the_ids_there_are_is_refused(self, producer_id: int) -> None:
         with pytest.raises(ControlError):
-            await move_next(source_of(MemoryStore()), producer_id)
+            await move_next(source_of(MemoryStore()), MoveNextRequest(producer_id), NOW_MS)
 
 
 class TestOverlaps:
@@ -200,7 +209,7 @@ class TestOverlaps:
             ProducerIdBlock(0, 9, "node-0", NOW_MS),
             ProducerIdBlock(5, 14, "node-1", NOW_MS + 1),
         ]
-        found = await find_overlaps(source_of(store))
+        found = await find_overlaps(source_of(store), FindOverlapsRequest(), NOW_MS)
         assert found.checked == 2
         (overlap,) = found.overlaps
         assert (overlap.first_producer_id, overlap.last_producer_id) == (5, 9)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.sweep.messages import LeakRow, SweepPage, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.messages import (
+    LeakRow,
+    ListTasksRequest,
+    SweepPage,
+    SweepRequest,
+    SweepResultRequest,
+)
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
@@ -263,7 +269,7 @@ class TestRequests:
             sweeps.begin(SweepRequest())
             with pytest.raises(ControlError, match="under way"):
                 sweeps.begin(SweepRequest())
-            assert [task.name for task in sweeps.tasks().tasks] == ["sweep"]
+            assert [task.name for task in sweeps.tasks(ListTasksRequest()).tasks] == ["sweep"]
             await node.services.node.tasks.stop()
 
     async def test_refusals(self, tmp_path: Path) -> None:
