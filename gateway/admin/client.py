@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
     RUNNING,
@@ -28,8 +30,11 @@ from seqgate.gateway.admin.request import (
     Request,
     short_path,
 )
+from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, caches_in
-from seqgate.gateway.config import Config
+
+if TYPE_CHECKING:
+    from seqgate.gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout.
@@ -46,6 +51,8 @@ _shown: set[str] = set()
 
 A = TypeVar("A")
 B = TypeVar("B")
+DATA_DIRECTORY: Final = "./data"
+"""The data directory that no setting names: the default of log.dirs. A test compares the two."""
 WORKERS: Final = "workers"
 """The directory in the data directory that has a directory for each of several workers: the one of
 seqgate.log.sharing, which takes too long to import for a command. A test compares the two."""
@@ -132,16 +139,52 @@ def _pages_of(place: Path, request: Request[A], timeout_s: float, *, is_whole: b
     return pages
 
 
+def read_settings(config_file: Path | None, data_dir: Path | None, overrides: Sequence[str] = ()) -> Config:
+    """Load the settings as the gateway does. Raises ControlError for a wrong one."""
+    from seqgate.gateway.config import ConfigError, load_config  # noqa: PLC0415 - slow to import, and most commands read none
+
+    directory = () if data_dir is None else (f"log.dirs={data_dir}",)
+    try:
+        return load_config(config_file, os.environ, (*directory, *overrides))
+    except ConfigError as error:
+        raise ControlError(str(error)) from None
+
+
+def data_directory(config_file: Path | None, data_dir: Path | None) -> Path:
+    """Return the data directory that options and environment name. Raises ControlError for a wrong setting."""
+    named = DATA_DIRECTORY if data_dir is None else str(data_dir).strip()
+    has_settings = config_file is not None or any(name.startswith("SEQGATE_") for name in os.environ)
+    if not has_settings and named and "," not in named:
+        return Path(named)
+    return Path(read_settings(config_file, data_dir).str("log.dirs"))
+
+
+def addresses_of_gateway(
+    config_file: Path | None, data_dir: Path | None, timeout_s: float = ANSWER_TIMEOUT_S
+) -> tuple[tuple[str, int], ...]:
+    """Return the addresses of the gateway that runs on the data directory, or the default address where no
+    gateway runs and no option names the directory. Raises ControlError.
+    """
+    try:
+        status = ask(data_directory(config_file, data_dir), StatusRequest(), timeout_s=timeout_s)
+        bound = next(iter(status.bound.values()))
+    except NotRunning:
+        if data_dir is not None:
+            raise
+        bound = DEFAULT_ADDRESS
+    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
+
+
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Asks the gateway on `data_dir`, whose settings are `config`. All methods raise ControlError.
+    """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
 
     With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
     store.
     """
 
     data_dir: Path
-    config: Config
+    read_config: Callable[[], Config]
     asks_gateway: bool = True
 
     def ask(self, request: Request[A]) -> A:
@@ -169,7 +212,7 @@ class Client:
         from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import, and few commands read
 
         now_ms = time.time_ns() // 1_000_000
-        answer: A = answer_stopped(self.data_dir, self.config, now_ms, request)
+        answer: A = answer_stopped(self.data_dir, self.read_config(), now_ms, request)
         return answer
 
 

@@ -6,15 +6,11 @@ nothing is printed.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
-from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
-from seqgate.gateway.admin.request import NotRunning
-from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.config import load_config
+from seqgate.gateway.admin.client import addresses_of_gateway
+from seqgate.gateway.admin.remote.addresses import parse_addresses
 
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
@@ -45,8 +41,13 @@ def configured_names(ctx: Any, incomplete: str) -> list[str]:
 
 
 def _offered(ctx: Any, incomplete: str, kind: str) -> list[str]:
+    given = ctx.params
     try:
-        names = _names(kind, _addresses(ctx.params), ctx.params.get("command_config"))
+        if given.get("bootstrap"):
+            addresses = parse_addresses(given["bootstrap"])
+        else:
+            addresses = addresses_of_gateway(given.get("config_file"), given.get("data_dir"), TIMEOUT_S)
+        names = _names(kind, addresses, given.get("command_config"))
     except Exception:  # noqa: BLE001 - a shell shows neither errors nor tracebacks in place of names
         return []
     fitting = {name for name in names if name.startswith(incomplete) and _is_one_word(name)}
@@ -56,28 +57,6 @@ def _offered(ctx: Any, incomplete: str, kind: str) -> list[str]:
 def _is_one_word(name: str) -> bool:
     """Return whether a shell takes the name as it is, as one word."""
     return bool(name) and all(letter.isalnum() or letter in "._-:@%+,/=" for letter in name)
-
-
-def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
-    """Return the addresses of the brokers that the earlier words of the command choose, as `options.reaching`
-    does.
-
-    Raises any error.
-    """
-    if given.get("bootstrap"):
-        return parse_addresses(given["bootstrap"])
-    data_dir = given.get("data_dir")
-    config = load_config(
-        given.get("config_file"), os.environ, () if data_dir is None else (f"log.dirs={data_dir}",)
-    )
-    try:
-        status = ask(Path(config.str("log.dirs")), StatusRequest(), timeout_s=TIMEOUT_S)
-        bound = next(iter(status.bound.values()))
-    except NotRunning:
-        if data_dir is not None:
-            raise
-        bound = DEFAULT_ADDRESS
-    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
 
 
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:

@@ -7,21 +7,19 @@ others beside the commands that need them.
 
 from __future__ import annotations
 
-import os
 import sys
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
-from seqgate.gateway.admin.client import Client, ask
+from seqgate.gateway.admin.client import Client, addresses_of_gateway, data_directory, read_settings
 from seqgate.gateway.admin.commands import option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
-from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
@@ -94,10 +92,13 @@ def asking(
 
     `overrides` are settings as NAME=VALUE. `asks_gateway` is as in Client.
     """
-    config = _configured(config_file, data_dir, overrides)
     with reporting_errors():
+        read_config = partial(read_settings, config_file, data_dir, overrides)
+        directory = (
+            Path(read_config().str("log.dirs")) if overrides else data_directory(config_file, data_dir)
+        )
         try:
-            yield Client(Path(config.str("log.dirs")), config, asks_gateway)
+            yield Client(directory, read_config, asks_gateway)
         except NotRunning as error:
             raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
 
@@ -197,24 +198,11 @@ def _addresses(
             return parse_addresses(bootstrap)
         except ValueError as error:
             raise stop(f"--bootstrap: {error}", code=2) from None
-    directory = Path(_configured(config_file, data_dir, ()).str("log.dirs"))
     try:
-        bound = next(iter(ask(directory, StatusRequest()).bound.values()))
+        return addresses_of_gateway(config_file, data_dir)
     except NotRunning as error:
-        if data_dir is not None:
-            raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
-        bound = DEFAULT_ADDRESS
+        raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
     except ControlError as error:
-        raise stop(str(error)) from None
-    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
-
-
-def _configured(config_file: Path | None, data_dir: Path | None, overrides: Sequence[str]) -> Config:
-    """Load the settings as the gateway does; a wrong setting ends the command with its sentence."""
-    directory = () if data_dir is None else (f"log.dirs={data_dir}",)
-    try:
-        return load_config(config_file, os.environ, (*directory, *overrides))
-    except ConfigError as error:
         raise stop(str(error)) from None
 
 

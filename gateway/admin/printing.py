@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 import msgspec
@@ -30,48 +30,67 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     No column is left out: where the terminal is too narrow for the numbers and a few letters of the names,
     the table is wider.
     """
-    # Import rich here, because the import is slow and only tables need rich.
+    rows = list(rows)
+    if sys.stdout.isatty():
+        _print_on_terminal(columns, rows)
+    else:
+        print_lines(*_lines(columns, rows))
+
+
+def _lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table without a terminal, as rich draws it: scripts need not wait for its import."""
+    headings = [column.heading.replace("-\n", "").replace("\n", " ") for column in columns]
+    widths = [max(map(_width, cells)) for cells in zip(headings, *rows, strict=True)]
+
+    def drawn(row: Sequence[str]) -> Iterator[str]:
+        for texts in zip_longest(*(cell.split("\n") for cell in row), fillvalue=""):
+            cells = []
+            for text, width, column in zip(texts, widths, columns, strict=True):
+                blanks = " " * (width - _width(text))
+                cells.append(blanks + text if column.is_number else text + blanks)
+            yield (" " * AROUND).join(cells).rstrip()
+
+    yield from drawn(headings)
+    yield "─" * (sum(widths) + AROUND * (len(widths) - 1))
+    for row in rows:
+        yield from drawn(row)
+
+
+def _width(cell: str) -> int:
+    """Return the cells of a terminal that the longest line of a text takes."""
+    if cell.isascii():
+        return max(map(len, cell.split("\n")))
+    from rich.cells import cell_len  # noqa: PLC0415 - slow to import
+
+    return max(map(cell_len, cell.split("\n")))
+
+
+def _print_on_terminal(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    # Import rich here, because the import is slow and only tables on a terminal need rich.
     import rich.table  # noqa: PLC0415
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
 
-    wraps = sys.stdout.isatty()
     drawn = rich.table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    rows = list(rows)
     needed = 0
-    for position, column in enumerate(columns):
-        heading = column.heading if wraps else column.heading.replace("-\n", "").replace("\n", " ")
-        narrowest = _narrowest(heading, [row[position] for row in rows], wraps=wraps and not column.is_number)
+    for column, *cells in zip(columns, *rows, strict=True):
+        longest = max(map(_width, (column.heading, *cells)))
+        narrowest = longest if column.is_number else min(NARROWEST, longest)
         needed += narrowest + AROUND
         drawn.add_column(
-            heading,
+            column.heading,
             justify="right" if column.is_number else "left",
             overflow="fold",
-            no_wrap=column.is_number or not wraps,
+            no_wrap=column.is_number,
             min_width=narrowest,
         )
     for row in rows:
         drawn.add_row(*row)
-    written = io.StringIO()
     width, height = shutil.get_terminal_size()
-    console = Console(
-        highlight=False,
-        markup=False,
-        soft_wrap=False,
-        file=sys.stdout if wraps else written,
-        width=max(width, needed),
-        height=height,  # rich believes the width of a dumb terminal only beside a height
+    # rich believes the width of a dumb terminal only beside a height
+    Console(highlight=False, markup=False, soft_wrap=False, width=max(width, needed), height=height).print(
+        drawn
     )
-    console.print(drawn)
-    print_lines(*(line.rstrip() for line in written.getvalue().splitlines()))
-
-
-def _narrowest(heading: str, cells: Sequence[str], *, wraps: bool) -> int:
-    """Return the least width of a column: a few letters where it wraps, otherwise that of its longest line."""
-    from rich.cells import cell_len  # noqa: PLC0415 - slow to import
-
-    longest = max(cell_len(line) for cell in (heading, *cells) for line in cell.split("\n"))
-    return min(NARROWEST, longest) if wraps else longest
 
 
 def print_blocks(blocks: Iterable[Block]) -> None:

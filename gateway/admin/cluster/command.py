@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from seqgate.gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
@@ -32,7 +32,9 @@ from seqgate.gateway.admin.options import (
     nobody,
 )
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown, table
-from seqgate.gateway.config import Config
+
+if TYPE_CHECKING:
+    from seqgate.gateway.config import Config
 
 app = Commands("""Look at the bucket of a cluster and at its gateways, move partitions, and copy a data directory into a bucket.
 
@@ -67,7 +69,7 @@ def bucket_settings(
     """Yield the settings that name the bucket; an error ends the command with its sentence."""
     named = () if address is None else (f"seqgate.cluster={address}",)
     with asking(config_file, None, (*(settings or ()), *named), asks_gateway=False) as client:
-        yield client.config
+        yield client.read_config()
 
 
 @app.command("gateways")

@@ -31,7 +31,7 @@ def repair(
         from seqgate.gateway.admin.damage import stopped  # noqa: PLC0415 - slow to import
 
         found = stopped.repair(
-            client.data_dir, client.config, apply=apply, now_ms=time.time_ns() // 1_000_000
+            client.data_dir, client.read_config(), apply=apply, now_ms=time.time_ns() // 1_000_000
         )
     return Output(found, _text(found), code=1 if found.damaged and not found.given_up else 0)
 

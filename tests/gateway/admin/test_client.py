@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
-from seqgate.gateway.config import load_config
+from seqgate.gateway.config import BY_NAME, load_config
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from seqgate.log.sharing import WORKERS
 from tests.gateway.handlers.requests import create
@@ -76,7 +77,7 @@ async def test_producers_of_a_running_gateway(node: Node, tmp_path: Path) -> Non
 
 
 async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) -> None:
-    client = Client(tmp_path, load_config(overrides=[f"log.dirs={tmp_path}"]))
+    client = Client(tmp_path, lambda: load_config(overrides=[f"log.dirs={tmp_path}"]))
     async with open_node(tmp_path) as node:
         control = ControlServer(node.services, tmp_path)
         await control.start()
@@ -91,8 +92,28 @@ async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) 
         client.ask_or_read(StatusRequest())
 
 
-def test_the_directories_of_workers_have_one_name() -> None:
+def test_names_that_are_copied_for_a_quick_start_stay_the_same() -> None:
     assert client.WORKERS == WORKERS
+    assert BY_NAME["log.dirs"].default == client.DATA_DIRECTORY
+
+
+def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("SEQGATE_")]:
+        monkeypatch.delenv(name)
+    file = tmp_path / "seqgate.toml"
+    file.write_text('"log.dirs" = "elsewhere"')
+    assert client.data_directory(None, None) == Path("data")
+    assert (
+        client.data_directory(None, Path("mine")) == client.data_directory(file, Path("mine")) == Path("mine")
+    )
+    assert client.data_directory(file, None) == Path("elsewhere")
+    with pytest.raises(ControlError, match="exactly one data directory"):
+        client.data_directory(None, Path("a,b"))
+    monkeypatch.setenv("SEQGATE_LOG_DIRS", "by the environment")
+    assert client.data_directory(None, None) == Path("by the environment")
+    monkeypatch.setenv("SEQGATE_NODE_ID", "x")
+    with pytest.raises(ControlError, match=r"node\.id can't be 'x'"):
+        client.data_directory(None, None)
 
 
 @pytest.mark.parametrize("kind", ["one process", "workers", "workers of a bucket"])
