@@ -248,8 +248,6 @@ def _went_back_message(outcome: str, details: list[str], seen_next: int) -> str:
         what = f"The producer ids in Redis were set back: the next id is {details[1]}"
     return (
         f"{what}, but this gateway saw the next id at {seen_next}. The gateway claims nothing from this "
-        "store, because "
-        f"ids could be used twice. Restore the newest data of Redis, or move the next id to {seen_next}, or "
-        "higher if "
-        "another gateway saw a higher one."
+        "store, because ids could be used twice. Restore the newest data of Redis, or move the next id to "
+        f"{seen_next}, or higher if another gateway saw a higher one."
     )

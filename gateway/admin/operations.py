@@ -100,13 +100,11 @@ def _why_no_backup(*, is_whole: bool) -> str:
     if is_whole:
         return (
             "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
-            "bucket, with its own versions "
-            "and replication"
+            "bucket, with its own versions and replication"
         )
     return (
         "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
-        "and make the backup of the "
-        "stopped directory, or start it without --workers"
+        "and make the backup of the stopped directory, or start it without --workers"
     )
 
 

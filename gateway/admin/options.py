@@ -58,8 +58,7 @@ OtherCluster = Annotated[
         "--bootstrap",
         "HOST:PORT",
         "Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
-        "control socket. "
-        "[default: the gateway that runs on --data-dir]",
+        "control socket. [default: the gateway that runs on --data-dir]",
     ),
 ]
 CommandConfig = Annotated[

@@ -60,8 +60,7 @@ def check_is_no_cache(storage: Storage, data_dir: Path) -> None:
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
             f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with "
-            "--cluster, and run "
-            "the command while it runs"
+            "--cluster, and run the command while it runs"
         )
 
 
@@ -76,8 +75,7 @@ def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
     except DirectoryLocked as error:
         raise ControlError(
             f"{data_dir} is in use by a process that does not answer on its control socket: a gateway that "
-            "starts or "
-            "stops, or another seqgate command; try again"
+            "starts or stops, or another seqgate command; try again"
         ) from error
     except OSError as error:
         raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error

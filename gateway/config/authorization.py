@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from seqgate.gateway.config.setting import Section, SettingValue
+from seqgate.gateway.config.setting import Section, SettingValue, complaint_of
 
 _AUTHORIZATION = Section("Authorization")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -36,13 +36,7 @@ def parse_super_users(text: str) -> frozenset[str]:
     return frozenset(users)
 
 
-def super_users_complaint(value: SettingValue) -> str | None:
-    """Return why `super.users` refuses the value; None when the value is allowed."""
-    try:
-        parse_super_users(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+super_users_complaint = complaint_of(parse_super_users)
 
 
 _PART: Final = r"(?:\\.|[^\\/])*"
@@ -133,13 +127,7 @@ def principal_name(subject: str, rules: tuple[Rule, ...]) -> str:
     raise NoRuleMatches(f"no rule of ssl.principal.mapping.rules matches the subject {subject[:_SHOWN]!r}")
 
 
-def rules_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of rules refuses the value; None when the value is allowed."""
-    try:
-        parse_rules(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+rules_complaint = complaint_of(parse_rules)
 
 
 # Settings of SCRAM users.

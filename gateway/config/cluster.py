@@ -10,7 +10,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from seqgate.gateway.config.setting import LONG_MAX, Section, SettingValue
+from seqgate.gateway.config.setting import LONG_MAX, Section, SettingValue, complaint_of
 
 # The address of a cluster: the bucket, or the directory, that holds its objects.
 
@@ -102,13 +102,7 @@ def _directory(rest: str) -> DirectoryAddress:
     return DirectoryAddress("/" + "/".join(names))
 
 
-def address_complaint(value: SettingValue) -> str | None:
-    """Return why a value is no address, or None."""
-    try:
-        parse_address(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+address_complaint = complaint_of(parse_address)
 
 
 def endpoint_complaint(value: SettingValue) -> str | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seqgate.gateway.config.setting import SettingValue
+from seqgate.gateway.config.setting import SettingValue, complaint_of
 
 _LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,9})")
 HIGHEST_PORT = 65_535
@@ -162,10 +162,4 @@ def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -
     )
 
 
-def protocol_map_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of protocols refuses the value; None when the value is allowed."""
-    try:
-        parse_protocol_map(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+protocol_map_complaint = complaint_of(parse_protocol_map)

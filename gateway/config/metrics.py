@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from seqgate.gateway.config.listeners import address_complaint
-from seqgate.gateway.config.setting import Section, Setting, SettingValue
+from seqgate.gateway.config.setting import Section, Setting, SettingValue, complaint_of
 
 # Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
 
@@ -54,12 +54,7 @@ def parse_headers(text: str) -> dict[str, str]:
     return headers
 
 
-def _headers_complaint(value: SettingValue) -> str | None:
-    try:
-        parse_headers(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+_headers_complaint = complaint_of(parse_headers)
 
 
 def _endpoint_complaint(value: SettingValue) -> str | None:

@@ -8,7 +8,7 @@ import ipaddress
 from functools import lru_cache
 
 from seqgate.gateway.config.listeners import DEFAULT_MAP, listener_complaint, protocol_map_complaint
-from seqgate.gateway.config.setting import INT_MAX, Section, SettingValue
+from seqgate.gateway.config.setting import INT_MAX, Section, complaint_of
 
 # Limits on the connections of one address, written `ADDRESS:COUNT`.
 
@@ -33,13 +33,7 @@ def parse_overrides(text: str) -> dict[str, int]:
     return limits
 
 
-def overrides_complaint(value: SettingValue) -> str | None:
-    """Return why `max.connections.per.ip.overrides` refuses the value; None when the value is allowed."""
-    try:
-        parse_overrides(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+overrides_complaint = complaint_of(parse_overrides)
 
 
 # Settings of client quotas: the windows over which rates are measured, and the limits of what is remembered.

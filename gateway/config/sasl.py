@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Section, SettingValue
+from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Section, SettingValue, complaint_of
 
 ENABLED_MECHANISMS: Final = "sasl.enabled.mechanisms"
 JAAS: Final = "sasl.jaas.config"
@@ -100,15 +100,7 @@ def _words(text: str) -> list[_Word]:
     return words
 
 
-def jaas_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of a JAAS line refuses the value, without the value; None when the value is
-    allowed.
-    """
-    try:
-        parse_jaas(str(value))
-    except ValueError as error:
-        return str(error)
-    return None
+jaas_complaint = complaint_of(parse_jaas)
 
 
 _SASL = Section("SASL logins")

@@ -214,6 +214,19 @@ class Facts(TypedDict, total=False):
     check: Callable[[SettingValue], str | None] | None
 
 
+def complaint_of(parse: Callable[[str], object]) -> Callable[[SettingValue], str | None]:
+    """Return the check of a setting whose text `parse` must take; its ValueError says why not."""
+
+    def complaint(value: SettingValue) -> str | None:
+        try:
+            parse(str(value))
+        except ValueError as error:
+            return str(error)
+        return None
+
+    return complaint
+
+
 class Section:
     """A section of docs/configuration.md, which makes the settings in it.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -431,12 +432,4 @@ class AclOutcome(msgspec.Struct, frozen=True):
 
 def row_of(entry: AclEntry) -> AclRow:
     """Return the output row of an entry."""
-    return AclRow(
-        entry.resource_type.name,
-        entry.name,
-        entry.pattern_type.name,
-        entry.principal,
-        entry.host,
-        entry.operation.name,
-        entry.permission.name,
-    )
+    return AclRow(*(value.name if isinstance(value, Enum) else value for value in entry))

@@ -32,16 +32,16 @@ class BackupRow(msgspec.Struct, frozen=True):
     """
 
     path: Annotated[str, Column("backup")]
-    taken_ms: Annotated[int, Column("state of", moment)]
-    is_live: bool
-    cluster_id: str
-    directory_id: str
-    node_id: str
-    release: str
-    partitions: Annotated[int, Column("partitions", count)]
-    files: Annotated[int, Column("files", count)]
-    size_bytes: Annotated[int, Column("size", size_in_words)]
-    copied_bytes: Annotated[int, Column("copied", size_in_words)]
+    taken_ms: Annotated[int, Column("state of", moment)] = -1
+    is_live: bool = False
+    cluster_id: str = ""
+    directory_id: str = ""
+    node_id: str = ""
+    release: str = ""
+    partitions: Annotated[int, Column("partitions", count)] = 0
+    files: Annotated[int, Column("files", count)] = 0
+    size_bytes: Annotated[int, Column("size", size_in_words)] = 0
+    copied_bytes: Annotated[int, Column("copied", size_in_words)] = 0
     complaint: str | None = None
 
     @property

@@ -86,7 +86,7 @@ def list_backups(target: Path) -> list[BackupRow]:
             try:
                 rows.append(_row(path, open_backup(storage, path)))
             except BackupError as error:
-                rows.append(_unusable(path, str(error)))
+                rows.append(BackupRow(path, complaint=str(error)))
     except OSError as error:
         raise ControlError(f"{target} can't be listed: {in_words(error)}") from error
     return rows
@@ -149,23 +149,6 @@ def _row(path: str, manifest: Manifest) -> BackupRow:
         files=len(manifest.files),
         size_bytes=manifest.size_bytes,
         copied_bytes=manifest.copied_bytes,
-    )
-
-
-def _unusable(path: str, complaint: str) -> BackupRow:
-    return BackupRow(
-        path=path,
-        taken_ms=-1,
-        is_live=False,
-        cluster_id="",
-        directory_id="",
-        node_id="",
-        release="",
-        partitions=0,
-        files=0,
-        size_bytes=0,
-        copied_bytes=0,
-        complaint=complaint,
     )
 
 

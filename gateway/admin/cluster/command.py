@@ -191,8 +191,7 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
                 "ended session" if not number else "",
                 (
                     f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, "
-                    f"{moment(ended.ended_ms)}: "
-                    f"{shown(ended.reason)}"
+                    f"{moment(ended.ended_ms)}: {shown(ended.reason)}"
                 ),
             )
             for number, ended in enumerate(answer.ended)
@@ -212,8 +211,7 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
         (
             "metadata",
             f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a "
-            "start reads "
-            f"{counted(answer.changes_behind, 'object')}"
+            f"start reads {counted(answer.changes_behind, 'object')}"
             + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
         ),
         ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
@@ -277,9 +275,8 @@ def import_directory(
         done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
     copied = (
         f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
-        "bytes of "
-        f"records are in {done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by "
-        "Amazon's list for S3."
+        f"bytes of records are in {done.address}, and were read back. The requests cost "
+        f"${done.us_dollars:,.4f} by Amazon's list for S3."
     )
     following = f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY"
     return Output(done, [copied, following])

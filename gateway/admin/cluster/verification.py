@@ -448,8 +448,7 @@ class HeldBytes:
                 self.gaps.setdefault(
                     partition,
                     f"the records before offset {row.first_offset} are missing: manifest and earlier objects "
-                    "do not reach the position "
-                    f"{row.position} of the segment {row.segment_base}.",
+                    f"do not reach the position {row.position} of the segment {row.segment_base}.",
                 )
 
     def has_rows(self, partition: PartitionKey) -> bool:

@@ -49,8 +49,7 @@ async def move(gateway: LiveGateway, request: MoveRequest) -> Moved:
     if not await gateway.services.topics.waiters.until(leads, request.timeout_ms / 1000):
         raise ControlError(
             f"{request.topic}-{request.partition} has not moved in {request.timeout_ms / 1000:.0f} s; the "
-            "move goes on, and the log of its "
-            "leader says what it waits for"
+            "move goes on, and the log of its leader says what it waits for"
         )
     return Moved(request.topic, request.partition, request.node_id)
 

@@ -58,15 +58,13 @@ def _text(listing: NameListing) -> Iterator[Block]:
     if counters is None:
         yield (
             "The gateway is not running; this is what its data directory holds. Unless it was stopped "
-            "cleanly, "
-            "the highest sequence ids of names may be larger:"
+            "cleanly, the highest sequence ids of names may be larger:"
         )
         yield "the next start reads that from the log."
     else:
         yield (
             f"{counted(counters.remembered, 'entry', 'entries')} remembered, one for each partition that a "
-            "name "
-            "has written to. Since the gateway started:"
+            "name has written to. Since the gateway started:"
         )
         dropped = counted(counters.dropped_records, "record")
         yield f"  {dropped} acknowledged but not stored, because they were duplicates"

@@ -152,8 +152,7 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
         raise ControlError(
             f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or "
-            "the gateway's "
-            "settings file with --config"
+            "the gateway's settings file with --config"
         )
 
 

@@ -80,8 +80,7 @@ def set_quotas(
     *,
     settings: list[str] = argument(
         "QUOTA=VALUE",
-        "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of "
-        "users and "
+        "producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of users and "
         "client ids, connection_creation_rate of addresses.",
     ),
     entity: NamedEntity,

@@ -158,8 +158,7 @@ def _worker(row: WorkerRow) -> tuple[str, str]:
 def _damage(row: DamagedRow) -> str:
     return (
         f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} "
-        "bytes at position "
-        f"{row.position} of {row.file}: {row.reason}"
+        f"bytes at position {row.position} of {row.file}: {row.reason}"
     )
 
 
