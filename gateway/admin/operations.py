@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Union
 import msgspec
 
 from seqgate.gateway.admin.backlog import live as backlog
-from seqgate.gateway.admin.backlog.messages import BacklogRequest
+from seqgate.gateway.admin.backlog.command import BacklogRequest
 from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
@@ -34,11 +34,11 @@ from seqgate.gateway.admin.groups.messages import (
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
+from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway, check_led_here
-from seqgate.gateway.admin.partitions.messages import Reopened, ReopenRequest
+from seqgate.gateway.admin.partitions.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
@@ -56,7 +56,7 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.sweep.messages import ListTasksRequest, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.command import ListTasksRequest, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
@@ -68,8 +68,8 @@ from seqgate.gateway.admin.transactions.messages import (
     ListTransactionsRequest,
 )
 from seqgate.gateway.admin.users import changes as users
-from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictPage, VerdictRow
+from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictPage, VerdictRow
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, UNLIMITED, recent_lines

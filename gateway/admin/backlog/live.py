@@ -5,12 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from seqgate.gateway.admin.backlog.messages import (
-    BacklogPage,
-    BacklogReader,
-    BacklogRequest,
-    PartitionBacklog,
-)
+from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
 from seqgate.gateway.admin.operation import LiveGateway, find_topic
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.quota.backlog import ProduceGate, Reader

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from seqgate.gateway.admin.client import Client, places
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
-from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
 from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.printing import print_lines
+from seqgate.gateway.admin.request import PagedRequest
 from seqgate.gateway.admin.tables import moment, shown
 
 SHOWN: Final = 50
@@ -63,3 +65,34 @@ def _text(lines: list[LogLine]) -> Iterator[str]:
         yield f"{moment(line.time_ms)} {line.level} {line.logger}: {shown(line.message)}"
         if line.error is not None:
             yield from map(shown, line.error.splitlines())  # the text of an error may come from a client
+
+
+# The request for the newest log lines of a gateway, and what `seqgate logs --json` prints.
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A line of the gateway's log; `error` is the traceback of an unexpected error. `number` counts the lines
+    since the start.
+    """
+
+    number: int
+    time_ms: int
+    level: str
+    logger: str
+    message: str
+    error: str | None
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """The newest lines, the oldest first. The gateway keeps the newest `kept` lines in memory."""
+
+    lines: list[LogLine]
+    kept: int
+
+
+class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
+    """The newest lines of the gateway's log, with a number above `after`."""
+
+    is_spread = True
+    rows = "lines"
+    after: int = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import Opened, gateway
-from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.request import Request
 
 
 @asks(gateway)
@@ -25,3 +27,24 @@ def reopen(
         answer = client.ask(ReopenRequest(topic, partition))
     offsets = f"{answer.log_start_offset} up to {answer.log_end_offset}"
     return Output(answer, [f"{topic}-{partition} is back: offsets {offsets}."])
+
+
+# The request to reopen a partition, and what `seqgate reopen --json` prints.
+
+
+class Reopened(msgspec.Struct, frozen=True):
+    """A partition that is back in service; its log goes from `log_start_offset` to `log_end_offset`
+    (exclusive).
+    """
+
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+
+
+class ReopenRequest(Request[Reopened], tag="reopen"):
+    """The request to bring an offline partition back into service."""
+
+    topic: str
+    partition: int

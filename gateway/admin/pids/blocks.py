@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from seqgate.gateway.admin.operation import LiveGateway, Operation, Q, StoppedGateway
-from seqgate.gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.command import (
     EMBEDDED,
     REDIS,
     BlockPage,

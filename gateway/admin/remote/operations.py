@@ -34,7 +34,7 @@ from seqgate.gateway.admin.transactions.messages import (
 )
 from seqgate.gateway.admin.transactions.remote import ClusterTransactions, list_transactions
 from seqgate.gateway.admin.users import remote as users
-from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
 A = TypeVar("A")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seqgate.gateway.admin.request import STOPPED, ControlError, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
-from seqgate.gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
+from seqgate.gateway.admin.sweep.command import SweepPage, SweepRequest, TaskRow
 from seqgate.gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition

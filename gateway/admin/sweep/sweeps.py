@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from seqgate.gateway.admin.request import RUNNING, SOCKET_NAME, ControlError
-from seqgate.gateway.admin.sweep.messages import (
+from seqgate.gateway.admin.sweep.command import (
     LeakRow,
     ListTasksRequest,
     SweepPage,

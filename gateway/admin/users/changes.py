@@ -17,7 +17,7 @@ import msgspec
 from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
 from seqgate.gateway.admin.request import ControlError, page
 from seqgate.gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
-from seqgate.gateway.admin.users.messages import (
+from seqgate.gateway.admin.users.command import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,

@@ -7,16 +7,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
+
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
-from seqgate.gateway.admin.users.messages import (
-    AddUserRequest,
-    ChangedUser,
-    ListUsersRequest,
-    NewCredential,
-    RemoveUserRequest,
-)
 from seqgate.gateway.security.sasl.scram_credential import (
     MAX_ITERATIONS,
     MIN_ITERATIONS,
@@ -173,3 +169,73 @@ def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewC
     return NewCredential(
         mechanism.mechanism, iterations, salt, salt_password(mechanism, password.encode(), salt, iterations)
     )
+
+
+# The requests about SCRAM users, and what `seqgate users … --json` prints.
+
+
+class CredentialRow(msgspec.Struct, frozen=True):
+    """The mechanism of a credential, such as `SCRAM-SHA-256`, and how often its password is hashed."""
+
+    mechanism: str
+    iterations: int
+
+
+class UserRow(msgspec.Struct, frozen=True):
+    """A user with all credentials."""
+
+    user: str
+    credentials: list[CredentialRow]
+
+
+class UserPage(msgspec.Struct, frozen=True):
+    """Some of the users; `complete`: no user comes after the last row."""
+
+    users: list[UserRow]
+    complete: bool
+
+
+class ListUsersRequest(PagedRequest[UserPage], tag="users.list"):
+    """The users by name, from the first one after `after` on."""
+
+    rows = "users"
+    key = "user"
+    after: str | None = None
+
+
+class NewCredential(msgspec.Struct, frozen=True):
+    """A credential to set; the command has salted and hashed the password."""
+
+    mechanism: str
+    iterations: int
+    salt: bytes
+    salted_password: bytes
+
+    def __repr__(self) -> str:
+        """Return the text for logs, without the salted password."""
+        return f"NewCredential(mechanism={self.mechanism!r}, iterations={self.iterations})"
+
+
+class ChangedUser(msgspec.Struct, frozen=True):
+    """A user whose credentials of these mechanisms were set or removed.
+
+    `created_data_dir`: the command has created the data directory.
+    """
+
+    user: str
+    mechanisms: list[str]
+    created_data_dir: bool = False
+
+
+class AddUserRequest(Request[ChangedUser], tag="users.add"):
+    """Set credentials of a user, all or none; credentials of other mechanisms stay."""
+
+    user: str
+    credentials: list[NewCredential]
+
+
+class RemoveUserRequest(Request[ChangedUser], tag="users.remove"):
+    """Remove the credentials of a user for these mechanisms, all or none; without mechanisms all credentials."""
+
+    user: str
+    mechanisms: list[str] = msgspec.field(default_factory=list)

@@ -16,7 +16,7 @@ from kio.static.primitive import i8, i32
 
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check
 from seqgate.gateway.admin.users.changes import hash_of, no_user
-from seqgate.gateway.admin.users.messages import (
+from seqgate.gateway.admin.users.command import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks, option, stop
 from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, gateway
-from seqgate.gateway.admin.tables import table
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.tables import NONE, Column, known, moment, number, shown, table
 
 SHOWN: Final = 100
 """Verdicts that the command shows unless --limit says otherwise."""
@@ -46,3 +48,65 @@ def verdicts(
     empty = "Every batch since the start was stored, or too many others were refused since."
     text = table(VerdictRow, rows, columns) if rows else empty
     return Output({"verdicts": rows, "kept": page.kept}, [text])
+
+
+# The request for the newest batches that were not stored, and what `seqgate verdicts --json` prints.
+
+
+def _client(client_id: str) -> str:
+    return shown(client_id, 40) or NONE
+
+
+class VerdictRow(msgspec.Struct, frozen=True):
+    """A batch that was not stored: `outcome` is "duplicate" or the name of Kafka's error, `message` says why
+    it was refused.
+
+    `base_offset` is that of the duplicate's original; -1 for a refused batch. Fields of a batch without a
+    whole header are -1. `client_id` is empty for a duplicate. `number` counts the verdicts since the gateway
+    started.
+    """
+
+    number: int
+    time_ms: Annotated[int, Column("time", moment)]
+    topic: str
+    partition: int
+    producer_id: Annotated[int, Column("producer", known)]
+    producer_epoch: Annotated[int, Column("epoch", known)]
+    base_sequence: int
+    last_sequence: int
+    base_offset: Annotated[int, Column("offset", known)]
+    outcome: Annotated[str, Column("outcome")]
+    client_id: Annotated[str, Column("client", _client)]
+    message: Annotated[str, Column("why")]
+
+    @property
+    def place(self) -> Annotated[str, Column("partition")]:
+        """The partition of the batch."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def sequences(self) -> Annotated[str | None, Column("sequences", number)]:
+        """The sequences of the first and the last record of the batch."""
+        return None if self.base_sequence < 0 else f"{self.base_sequence}-{self.last_sequence}"
+
+
+class VerdictPage(msgspec.Struct, frozen=True):
+    """The newest verdicts that pass the filters, the newest first. The gateway keeps the newest `kept`
+    verdicts in memory.
+    """
+
+    verdicts: list[VerdictRow]
+    kept: int
+
+
+class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
+    """The newest batches that were not stored: duplicates, and refused batches with the reason. With `after`
+    only verdicts with a higher number.
+    """
+
+    is_spread = True
+    rows = "verdicts"
+    topic: str | None = None
+    partition: int | None = None
+    producer_id: int | None = None
+    after: int = 0

@@ -9,8 +9,13 @@ from seqgate.gateway.admin.acls.command import Actions, Resource, WrongOptions, 
 from seqgate.gateway.admin.acls.remote import create, delete, find
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.users.command import credential_for
-from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
+from seqgate.gateway.admin.users.command import (
+    AddUserRequest,
+    ListUsersRequest,
+    RemoveUserRequest,
+    UserRow,
+    credential_for,
+)
 from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
 from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of, typed_for
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit

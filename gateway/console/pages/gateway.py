@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seqgate.gateway.admin.logs.messages import LogLine, LogLinesRequest
+from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.sweep.messages import ListTasksRequest
+from seqgate.gateway.admin.sweep.command import ListTasksRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.metrics.listener import Sample, samples

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.names.messages import NamesRequest, Position
-from seqgate.gateway.admin.pids.messages import FindOwnerRequest
+from seqgate.gateway.admin.pids.command import FindOwnerRequest
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.transactions.messages import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow
 from seqgate.gateway.console.answer import Answer, Data, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings

@@ -13,7 +13,7 @@ from seqgate.gateway.admin import client
 from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, joined, places, summed
 from seqgate.gateway.admin.groups.messages import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names.messages import NamesRequest
-from seqgate.gateway.admin.pids.messages import ListBlocksRequest
+from seqgate.gateway.admin.pids.command import ListBlocksRequest
 from seqgate.gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.backlog.messages import BacklogRequest
+from seqgate.gateway.admin.backlog.command import BacklogRequest
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.messages import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operations import note_on
-from seqgate.gateway.admin.partitions.messages import ReopenRequest
+from seqgate.gateway.admin.partitions.command import ReopenRequest
 from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer

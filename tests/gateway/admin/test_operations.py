@@ -22,11 +22,11 @@ from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.messages import DeleteGroupsRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
 from seqgate.gateway.admin.operations import OPERATIONS
-from seqgate.gateway.admin.pids.messages import ClaimBlockRequest
+from seqgate.gateway.admin.pids.command import ClaimBlockRequest
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.users.messages import AddUserRequest, NewCredential, RemoveUserRequest
+from seqgate.gateway.admin.users.command import AddUserRequest, NewCredential, RemoveUserRequest
 from seqgate.gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
@@ -37,7 +37,7 @@ NAMES = [operation.request.operation_name() for operation in OPERATIONS]
 
 def requests_in_folders() -> Iterator[type[Request[Any]]]:
     for found in pkgutil.walk_packages(seqgate.gateway.admin.__path__, "seqgate.gateway.admin."):
-        if found.name.endswith(".messages"):
+        if found.name.endswith((".messages", ".command")):
             for member in vars(importlib.import_module(found.name)).values():
                 if (
                     inspect.isclass(member)

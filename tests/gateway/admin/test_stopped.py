@@ -12,7 +12,7 @@ import pytest
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operations import OPERATIONS, answer_stopped
 from seqgate.gateway.admin.pids.blocks import BY_HAND, GIVEN_UP
-from seqgate.gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.command import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
@@ -20,10 +20,10 @@ from seqgate.gateway.admin.pids.messages import (
     MoveNextRequest,
 )
 from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.sweep.command import SweepRequest
 from seqgate.gateway.admin.sweep.live import sweep
-from seqgate.gateway.admin.sweep.messages import SweepRequest
 from seqgate.gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
-from seqgate.gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.config import load_config
 from seqgate.log import Storage
 from seqgate.log.stopped import stored_batches

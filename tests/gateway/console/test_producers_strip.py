@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqgate.gateway.admin.producers.messages import ProducerRow
-from seqgate.gateway.admin.verdicts.messages import VerdictRow
+from seqgate.gateway.admin.verdicts.command import VerdictRow
 from seqgate.gateway.console.pages.producers import (
     ACCEPTED,
     DUPLICATE,

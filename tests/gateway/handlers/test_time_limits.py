@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.sweep.messages import ListTasksRequest
+from seqgate.gateway.admin.sweep.command import ListTasksRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey

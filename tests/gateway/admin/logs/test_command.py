@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.admin.logs.command import _text
-from seqgate.gateway.admin.logs.messages import LogLine
+from seqgate.gateway.admin.logs.command import LogLine, _text
 
 
 def test_no_text_of_a_client_reaches_the_terminal() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.logs.messages import LogLinesRequest
+from seqgate.gateway.admin.logs.command import LogLinesRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, RecentLine
 from tests.gateway.admin.answers import answer

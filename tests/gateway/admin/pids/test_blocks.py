@@ -21,7 +21,7 @@ from seqgate.gateway.admin.pids.blocks import (
     list_blocks,
     move_next,
 )
-from seqgate.gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.command import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.pids.blocks import BY_HAND, IN_USE
-from seqgate.gateway.admin.pids.messages import (
+from seqgate.gateway.admin.pids.command import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.sweep.messages import (
+from seqgate.gateway.admin.sweep.command import (
     LeakRow,
     ListTasksRequest,
     SweepPage,

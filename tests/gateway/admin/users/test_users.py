@@ -11,14 +11,15 @@ import pytest
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.users.command import credential_for, read_password
-from seqgate.gateway.admin.users.messages import (
+from seqgate.gateway.admin.users.command import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,
     ListUsersRequest,
     RemoveUserRequest,
     UserRow,
+    credential_for,
+    read_password,
 )
 from seqgate.gateway.config import load_config
 from seqgate.gateway.security.sasl.scram_credential import ScramHash

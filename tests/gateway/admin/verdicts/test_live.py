@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, ControlError
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
 from seqgate.gateway.runtime.partitions.verdicts import VERDICTS_KEPT
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import Node, open_node
