@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import msgspec
 
 from seqgate.gateway.admin.tables import Column, count
+
+if TYPE_CHECKING:
+    from seqgate.log import CutBytes, DamagedRange
 
 
 class DamagedRow(msgspec.Struct, frozen=True):
@@ -26,6 +29,22 @@ class DamagedRow(msgspec.Struct, frozen=True):
     size_bytes: Annotated[int, Column("bytes", count)]
     reason: Annotated[str, Column("reason")]
     undecided_from: int | None
+
+    @classmethod
+    def of(cls, topic: str, partition: int, found: DamagedRange) -> Self:
+        """Return the row of a damaged range."""
+        return cls(
+            topic,
+            partition,
+            found.first_offset,
+            found.end_offset,
+            found.offsets,
+            f"{topic}-{partition}/{found.segment_base_offset:020d}.log",
+            found.position,
+            found.size_bytes,
+            found.reason,
+            None if found.undecided_from < 0 else found.undecided_from,
+        )
 
     @property
     def place(self) -> Annotated[str, Column("partition")]:
@@ -51,6 +70,13 @@ class CutRow(msgspec.Struct, frozen=True):
     last_offset: int
     file: str
     size_bytes: int
+
+    @classmethod
+    def of(cls, topic: str, partition: int, found: CutBytes) -> Self:
+        """Return the row of a file of cut bytes."""
+        file = f"{topic}-{partition}/{found.file_name}"
+        first, last = found.first_offset, found.last_offset
+        return cls(topic, partition, found.records, first, last, file, found.size_bytes)
 
 
 class Repair(msgspec.Struct, frozen=True):

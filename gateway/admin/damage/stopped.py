@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from seqgate.gateway.admin.damage.messages import Repair
-from seqgate.gateway.admin.damage.rows import damaged_row
+from seqgate.gateway.admin.damage.messages import DamagedRow, Repair
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory
 from seqgate.gateway.config import Config
@@ -70,5 +69,5 @@ def _described(damaged: Iterable[DamagedPartition], *, given_up: bool) -> Repair
     for partition in damaged:
         key = parse_partition_directory(partition.name)
         assert key is not None
-        rows += [damaged_row(*key, found) for found in partition.ranges]
+        rows += [DamagedRow.of(*key, found) for found in partition.ranges]
     return Repair(rows, sum(row.offsets for row in rows), given_up)

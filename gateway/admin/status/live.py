@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from seqgate import __version__
-from seqgate.gateway.admin.damage.rows import cut_row, damaged_row
+from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
 from seqgate.gateway.admin.names.live import name_counters
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.producers.live import producer_counters
@@ -46,8 +46,8 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         min_free_bytes=services.upkeep.disk_room.min_free_bytes,
         disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),
-        damaged=[damaged_row(*found) for found in services.partitions.log_directory.known_damage()],
-        cut=[cut_row(*found) for found in services.partitions.log_directory.known_cut_bytes()],
+        damaged=[DamagedRow.of(*found) for found in services.partitions.log_directory.known_damage()],
+        cut=[CutRow.of(*found) for found in services.partitions.log_directory.known_cut_bytes()],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,
