@@ -73,42 +73,43 @@ def seal_confirms(patch: pytest.MonkeyPatch) -> None:
 
 def other_bytes_in_a_retry(patch: pytest.MonkeyPatch) -> None:
     """a create is tried again with newer content"""
-    honest = SessionWal._create
+    honest = SessionWal._call
 
-    async def create(self: SessionWal, pending: Any) -> Any:
-        outcome = await honest(self, pending)
+    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
+        outcome = await honest(self, pending, step)
         if outcome[0] is Outcome.UNKNOWN:
             row = wal_history.DataRow(wal_history._TOPIC, 0, 0, 0, 1, 0, 0, 3)
             number, node_id, nonce, _ = self.session
             pending.content = encode(WalObject(node_id, number, pending.seq, nonce, [row], [b"999"]))
         return outcome
 
-    patch.setattr(SessionWal, "_create", create)
+    patch.setattr(SessionWal, "_call", call)
 
 
 def another_place_in_a_retry(patch: pytest.MonkeyPatch) -> None:
     """a create is tried again under the next key"""
-    honest = SessionWal._create
+    honest = SessionWal._call
 
-    async def create(self: SessionWal, pending: Any) -> Any:
-        outcome = await honest(self, pending)
+    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
+        outcome = await honest(self, pending, step)
         if outcome[0] is Outcome.UNKNOWN:
             number, node_id, *_ = self.session
             pending.key = session_wal.object_key(node_id, number, pending.seq + 1)
         return outcome
 
-    patch.setattr(SessionWal, "_create", create)
+    patch.setattr(SessionWal, "_call", call)
 
 
 def lease_from_the_last_attempt(patch: pytest.MonkeyPatch) -> None:
     """the time of an object is that of its last create, which may be after a taker has seen the object"""
-    honest = SessionWal._create
+    honest = SessionWal._call
 
-    async def create(self: SessionWal, pending: Any) -> Any:
-        pending.sent_s = self._seconds()
-        return await honest(self, pending)
+    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
+        if step is Step.CREATE:
+            pending.sent_s = self._seconds()
+        return await honest(self, pending, step)
 
-    patch.setattr(SessionWal, "_create", create)
+    patch.setattr(SessionWal, "_call", call)
 
 
 def own_seal_does_not_wait(patch: pytest.MonkeyPatch) -> None:
