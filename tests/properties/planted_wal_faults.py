@@ -196,7 +196,7 @@ def listing_believed(patch: pytest.MonkeyPatch) -> None:
     async def read_on(reads: Any, content: Any) -> None:
         end = await reads.answered(lambda: sessions._listed_end(reads.objects, content.end_seq))
         for number in range(content.end_seq, end):
-            content.add(await sessions._get(reads, sessions.registration_key(number)))
+            content.add(await reads.find(sessions.registration_key(number)))
 
     patch.setattr(sessions, "read_on", read_on)
 
