@@ -2,8 +2,8 @@
 effect.
 
 A change is decided on the image, written to the log of `__cluster_metadata` as one batch, and made durable.
-Only then is it replayed into the image and passed to the listeners. The start builds the image by the same replay. Recovery cuts off a batch that a crash tore, so a change is stored
-completely or not at all.
+Only then is it replayed into the image and passed to the listeners. The start builds the image by the same
+replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all.
 
 A journal knows the image, how far it is in the log, and how a change becomes durable: `LocalJournal` appends
 the change to the log of this data directory and flushes the log, `SharedJournal` writes to a bucket, and the
