@@ -25,7 +25,7 @@ from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.pages import PAGES
 from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.login import Guard, Hosts, login_routes
-from seqgate.gateway.console.web.visiting import STATIC, Renderer, Sent, Work, stranger
+from seqgate.gateway.console.web.visiting import STATIC, Renderer, Work, stranger
 
 _TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}
 
@@ -49,12 +49,12 @@ def application(console: Console, on_start: Callable[[], None] = lambda: None) -
         sentence = "Check the address, or choose a page from the navigation."
         if error.status_code not in _TITLES:
             sentence = error.detail
-        visit = stranger(console, request, Sent())
+        visit = stranger(console, request)
         return desk.failed(request, visit, sentence, status=error.status_code, title=title)
 
     async def mistake(request: Request, _: Exception) -> Response:
         sentence = "The console has a mistake in its program. Its log has the details."
-        return desk.failed(request, stranger(console, request, Sent()), sentence, status=500)
+        return desk.failed(request, stranger(console, request), sentence, status=500)
 
     pages = Starlette(
         routes=[*login_routes(desk), *desk.routes(PAGES), Mount("/static", StaticFiles(directory=STATIC))],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +24,6 @@ from seqgate.gateway.console.web.visiting import (
     FormRefused,
     LoginNeeded,
     Renderer,
-    Sent,
     Work,
     form_of,
     set_session_id,
@@ -37,8 +37,6 @@ _SEE_OTHER: Final = 303
 _BAD_REQUEST: Final = 400
 _FORBIDDEN: Final = 403
 _UNAUTHORIZED: Final = 401
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +53,29 @@ class Desk:
     def _route(self, endpoint: Endpoint) -> Route:
         match endpoint:
             case Get():
-                return Route(endpoint.path, self._getting(endpoint), methods=["GET"])
+                return Route(endpoint.path, partial(self._get, endpoint), methods=["GET"])
             case Feed():
-                return Route(endpoint.path, self._feeding(endpoint), methods=["GET"])
+                return Route(endpoint.path, partial(self._feed, endpoint), methods=["GET"])
             case Post():
-                return Route(endpoint.path, self._posting(endpoint), methods=["POST"])
+                return Route(endpoint.path, partial(self._post, endpoint), methods=["POST"])
 
-    def _getting(self, endpoint: Get) -> Handler:
-        async def get(request: Request) -> Response:
-            try:
-                visit = await visit_of(self.console, request, Sent())
-            except LoginNeeded:
-                return self.to_login(request)
-            except ControlError as error:
-                return self.failed(request, stranger(self.console, request, Sent()), str(error))
-            key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
-            try:
-                running = self.work.resume(key) or self.work.begin(lambda: endpoint.function(visit))
-                done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
-                if not done:
-                    self.work.keep(key, running)
-                    return self._waiting(request, visit, endpoint, running.began)
-                return self.sent(request, visit, done.pop().result())
-            except ControlError as error:
-                return self.failed(request, visit, str(error))
-
-        return get
+    async def _get(self, endpoint: Get, request: Request) -> Response:
+        try:
+            visit = await visit_of(self.console, request)
+        except LoginNeeded:
+            return self.to_login(request)
+        except ControlError as error:
+            return self.failed(request, stranger(self.console, request), str(error))
+        key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
+        try:
+            running = self.work.resume(key) or self.work.begin(lambda: endpoint.function(visit))
+            done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
+            if not done:
+                self.work.keep(key, running)
+                return self._waiting(request, visit, endpoint, running.began)
+            return self.sent(request, visit, done.pop().result())
+        except ControlError as error:
+            return self.failed(request, visit, str(error))
 
     def _waiting(self, request: Request, visit: Visit, endpoint: Get, began: float) -> Response:
         waited_s = int(asyncio.get_running_loop().time() - began)
@@ -90,39 +85,31 @@ class Desk:
         response.headers["Refresh"] = "1"
         return response
 
-    def _feeding(self, endpoint: Feed) -> Handler:
-        async def feed(request: Request) -> Response:
-            try:
-                visit = await visit_of(self.console, request, Sent())
-                answer = await self._answer(endpoint.function, visit)
-            except LoginNeeded:
-                return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
-            except ControlError as error:
-                return _json({"error": str(error)}, _BAD_REQUEST)
-            return self.sent(request, visit, answer)
+    async def _feed(self, endpoint: Feed, request: Request) -> Response:
+        try:
+            visit = await visit_of(self.console, request)
+            answer = await self._answer(endpoint.function, visit)
+        except LoginNeeded:
+            return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
+        except ControlError as error:
+            return _json({"error": str(error)}, _BAD_REQUEST)
+        return self.sent(request, visit, answer)
 
-        return feed
-
-    def _posting(self, endpoint: Post) -> Handler:
-        async def post(request: Request) -> Response:
-            try:
-                sent = await form_of(self.console, request)
-                visit = await visit_of(self.console, request, sent)
-            except FormRefused:
-                sentence = "The form is too old or comes from another site. Open the page again, and send the form again."
-                return self.failed(
-                    request, stranger(self.console, request, Sent()), sentence, status=_FORBIDDEN
-                )
-            except LoginNeeded:
-                return self.to_login(request)
-            except ControlError as error:
-                return self.failed(request, stranger(self.console, request, Sent()), str(error))
-            try:
-                return self.sent(request, visit, await self._answer(endpoint.function, visit))
-            except ControlError as error:
-                return self.failed(request, visit, str(error), status=_BAD_REQUEST)
-
-        return post
+    async def _post(self, endpoint: Post, request: Request) -> Response:
+        try:
+            sent = await form_of(self.console, request)
+            visit = await visit_of(self.console, request, sent)
+        except FormRefused:
+            sentence = "The form is too old or comes from another site. Open the page again, and send the form again."
+            return self.failed(request, stranger(self.console, request), sentence, status=_FORBIDDEN)
+        except LoginNeeded:
+            return self.to_login(request)
+        except ControlError as error:
+            return self.failed(request, stranger(self.console, request), str(error))
+        try:
+            return self.sent(request, visit, await self._answer(endpoint.function, visit))
+        except ControlError as error:
+            return self.failed(request, visit, str(error), status=_BAD_REQUEST)
 
     async def _answer(self, function: Function, visit: Visit) -> Answer:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)

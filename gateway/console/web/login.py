@@ -23,7 +23,6 @@ from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
     SECURITY_HEADERS,
     FormRefused,
-    Sent,
     form_of,
     set_session_id,
     stranger,
@@ -36,13 +35,13 @@ _FORBIDDEN: Final = 403
 
 def login_routes(desk: Desk) -> list[Route]:
     async def show(request: Request) -> Response:
-        return await _form(desk, request, stranger(desk.console, request, Sent()))
+        return await _form(desk, request, stranger(desk.console, request))
 
     async def log_in(request: Request) -> Response:
         try:
             sent = await form_of(desk.console, request)
         except FormRefused:
-            visit = stranger(desk.console, request, Sent())
+            visit = stranger(desk.console, request)
             return await _form(desk, request, visit, "The form was too old. Log in again.", _FORBIDDEN)
         return await _log_in(desk, request, stranger(desk.console, request, sent))
 
@@ -51,7 +50,7 @@ def login_routes(desk: Desk) -> list[Route]:
             await form_of(desk.console, request)
         except FormRefused:
             return RedirectResponse("/", _SEE_OTHER, headers=NOT_STORED)
-        visit = stranger(desk.console, request, Sent())
+        visit = stranger(desk.console, request)
         ended = desk.console.sessions.end(visit.session_id)
         if ended is not None:
             await anyio.to_thread.run_sync(desk.console.connections.forget, ended)

@@ -49,7 +49,10 @@ class Sent:
     uploads: Mapping[str, Upload] = field(default_factory=dict)
 
 
-async def visit_of(console: Console, request: Request, sent: Sent) -> Visit:
+_NOTHING: Final = Sent()
+
+
+async def visit_of(console: Console, request: Request, sent: Sent = _NOTHING) -> Visit:
     """Return the visit of a request. Raises LoginNeeded, and ControlError when the cluster can't be asked."""
     visit = stranger(console, request, sent)
     login = console.sessions.login(visit.session_id)
@@ -59,7 +62,7 @@ async def visit_of(console: Console, request: Request, sent: Sent) -> Visit:
     return replace(visit, security=login, path=path, uploads=sent.uploads)
 
 
-def stranger(console: Console, request: Request, sent: Sent) -> Visit:
+def stranger(console: Console, request: Request, sent: Sent = _NOTHING) -> Visit:
     """Return the visit of somebody without a login, for the login page and for errors."""
     return Visit(
         console=console,
