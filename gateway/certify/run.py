@@ -81,7 +81,15 @@ def play(
     broker.reset()
     if script.has_topic:
         broker.create_topic(setup.topic, setup.partitions)
-    application = Application(*_start_of(script, broker, setup), setup.timeout_s)
+    facts = {
+        "bootstrap": broker.bootstrap,
+        "topic": setup.topic,
+        "records": str(setup.records),
+        "script": script.name,
+        "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
+    }
+    environment = {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
+    application = Application(words_of(setup.command, facts), environment, setup.timeout_s)
     scene = Scene(
         broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, application.has_ended
     )
@@ -106,18 +114,6 @@ def play(
         scene.requests,
         *fed,
     )
-
-
-def _start_of(script: Script, broker: Broker, setup: Setup) -> tuple[list[str], dict[str, str]]:
-    """Return the words of the command, and the variables of its environment."""
-    facts = {
-        "bootstrap": broker.bootstrap,
-        "topic": setup.topic,
-        "records": str(setup.records),
-        "script": script.name,
-        "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
-    }
-    return words_of(setup.command, facts), {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
 
 
 def _feed(

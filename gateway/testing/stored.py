@@ -137,14 +137,6 @@ class Differences(NamedTuple):
     reordered: Sequence[Reordered]
     """The records that stand too late, in each partition."""
 
-    def explanation(self) -> str | None:
-        """Return a sentence that names the records, None if nothing is wrong."""
-        complaints = [
-            *(_named(word, getattr(self, word)) for word in ("lost", "doubled", "unexpected")),
-            *map(str, self.reordered),
-        ]
-        return "; ".join(filter(None, complaints)) or None
-
 
 def differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> Differences:
     """Return how stored records differ from the values that were sent, which are `expected` in their order.
@@ -163,8 +155,15 @@ def differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> Di
 
 
 def explain_differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> str | None:
-    """Return what is wrong with the values of stored records, by name. None if nothing is."""
-    return differences(stored, expected).explanation()
+    """Return a sentence that names what is wrong with the values of stored records, None if nothing is."""
+    wrong = differences(stored, expected)
+    complaints = [
+        _named("lost", wrong.lost),
+        _named("doubled", wrong.doubled),
+        _named("unexpected", wrong.unexpected),
+        *map(str, wrong.reordered),
+    ]
+    return "; ".join(filter(None, complaints)) or None
 
 
 def _reordered(stored: Sequence[StoredRecord], wanted: Sequence[Value]) -> Iterator[Reordered]:
