@@ -11,14 +11,17 @@ from typing import Final, TypeVar
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.status.messages import ClusterStatus
+from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.answer import Answer, Data
-from seqgate.gateway.console.asking.connections import may_describe_cluster
+from seqgate.gateway.console.asking.connections import Cache, may_describe_cluster
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import History
 
 # A visit: one request of one person to a page.
 
+_statuses: Final[Cache[ClusterStatus]] = Cache(3.0)
 CONFIRMED: Final = "confirmed"
 """The field of a form with which the person confirms a change."""
 _LONGEST_NUMBER: Final = 20
@@ -63,6 +66,10 @@ class Visit:
         """Yield the cluster, connected as the person. Raises ControlError, also for kafka-python's errors."""
         with self.console.connections.lend(self.security) as cluster:
             yield cluster
+
+    def status(self, cluster: Cluster) -> ClusterStatus:
+        """Return the state of the brokers; one that is a few seconds old counts."""
+        return _statuses.get(self.security, cluster.addresses, lambda: cluster_status(cluster))
 
     def ask_gateway(self, request: Request[A]) -> A:
         """Return the answer of the metrics listener to a request of the control socket that only reads.

@@ -193,15 +193,15 @@ def group_lines(cluster: Cluster) -> list[GroupLine]:
         cluster.reached.security,
         cluster.addresses,
         lambda: [
-            GroupLine(group, kind_of(row), group_state(row), str(row.get("protocol_type") or ""))
+            GroupLine(group, kind_of(group_type(row), protocol), group_state(row), protocol)
             for group, row in sorted(listed(cluster).items())
+            for protocol in [str(row.get("protocol_type") or "")]
         ],
     )
 
 
-def kind_of(row: Mapping[str, Any]) -> str:
-    kind = group_type(row)
-    return SIMPLE if kind == CLASSIC and not row.get("protocol_type") else kind
+def kind_of(group_type: str, protocol_type: str | None) -> str:
+    return SIMPLE if group_type == CLASSIC and not protocol_type else group_type
 
 
 def group_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:

@@ -14,19 +14,15 @@ from seqgate.gateway.admin.gateways import remote
 from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
-from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.admin.status.messages import Status, StatusRequest
 from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of
-from seqgate.gateway.console.asking.connections import Cache, leaders_of
+from seqgate.gateway.console.asking.connections import leaders_of
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 
-KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30
 """Changes of leaders that the page lists, the newest ones."""
 MOST_PARTITIONS: Final = 50
 """Partitions in trouble that the page lists; it counts the others."""
-
-_statuses: Final[Cache[ClusterStatus]] = Cache(KEPT_S)
 
 
 class ClusterFacts(NamedTuple):
@@ -39,7 +35,7 @@ class ClusterFacts(NamedTuple):
 
 def cluster_page(visit: Visit) -> Answer:
     with visit.cluster() as cluster:
-        status = _statuses.get(visit.security, cluster.addresses, lambda: cluster_status(cluster))
+        status = visit.status(cluster)
         listed = remote.gateways(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)
     changes = visit.console.sampler.leader_changes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.groups.answers import CLASSIC, SHARE, STREAMS
+from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
 from seqgate.gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -39,7 +39,6 @@ from seqgate.gateway.console.answer import (
 )
 from seqgate.gateway.console.asking.groups import (
     KINDS,
-    SIMPLE,
     TOTAL,
     UNKNOWN,
     GroupFigures,
@@ -47,6 +46,7 @@ from seqgate.gateway.console.asking.groups import (
     group_figures,
     group_lines,
     group_lists,
+    kind_of,
     lag_by_topic,
     series_of,
 )
@@ -363,13 +363,12 @@ def view(visit: Visit) -> Answer:
     for row in partitions:
         lags[row.topic] += row.lag or 0
     busiest = [topic for topic, _ in lags.most_common(MOST_TOPICS)]
-    is_simple = description.type == CLASSIC and not description.protocol_type
     return View(
         "group.html",
         {
             "group": group,
             "found": description,
-            "kind": SIMPLE if is_simple else description.type,
+            "kind": kind_of(description.type, description.protocol_type),
             "is_share": description.type == SHARE,
             "is_streams": description.type == STREAMS,
             "is_empty": description.state in EMPTY_STATES,

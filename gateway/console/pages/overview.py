@@ -7,9 +7,7 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
-from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.answer import Answer, View
-from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
@@ -106,7 +104,6 @@ def _named(rows: Sequence[TroubledPartition]) -> str:
 
 # The overview: what is wrong first, then the figures over time.
 
-KEPT_S: Final = 3.0
 SERIES: Final = (
     rates.RECORDS,
     rates.BYTES_IN,
@@ -118,13 +115,11 @@ SERIES: Final = (
     rates.LOOP_DELAY,
 )
 
-_statuses: Final[Cache[ClusterStatus]] = Cache(KEPT_S)
-
 
 def overview(visit: Visit) -> Answer:
     """Show what is wrong, and the state of the cluster."""
     with visit.cluster() as cluster:
-        status = _statuses.get(visit.security, "status", lambda: cluster_status(cluster))
+        status = visit.status(cluster)
     problems = list(problems_of_cluster(status))
     gateway, trouble = _gateway_status(visit)
     if gateway is not None:
