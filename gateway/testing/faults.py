@@ -65,7 +65,12 @@ class FaultOrders(ABC, Generic[F]):
         return self.order("close", **chosen)
 
     def error(
-        self, code: str, *, carries_out: bool = False, milliseconds: int = 0, **chosen: Unpack[Requests]
+        self,
+        code: ErrorCode | str,
+        *,
+        carries_out: bool = False,
+        milliseconds: int = 0,
+        **chosen: Unpack[Requests],
     ) -> F:
         """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS", as Kafka answers a whole request with
         one error.
@@ -75,7 +80,8 @@ class FaultOrders(ABC, Generic[F]):
         refusal later; what it sends behind the request meanwhile is carried out. Raises ValueError for a name
         that is no error of Kafka.
         """
-        return self.order("error", code=code, carries_out=carries_out, milliseconds=milliseconds, **chosen)
+        name = code.name if isinstance(code, ErrorCode) else code
+        return self.order("error", code=name, carries_out=carries_out, milliseconds=milliseconds, **chosen)
 
     def delay(self, milliseconds: int, **chosen: Unpack[Requests]) -> F:
         """Answer requests later, and with them later ones of the connection; they are carried out at once."""
