@@ -130,7 +130,8 @@ _ROWS: Final = {
     "delete_acls": "filter_results=filters()",
     "describe_configs": f"results{_CONFIGS}",
     "alter_configs": f"responses{_CONFIGS}",
-    "alter_replica_log_dirs": "results=_moved_dirs(topic_name:name) > partitions=partitions(partition_index:)",
+    "alter_replica_log_dirs": "results=_moved_dirs(topic_name:name)"
+    " > partitions=partitions(partition_index:)",
     "create_partitions": "results=topics(name)",
     "delete_groups": "results=groups_names(group_id:)",
     "elect_leaders": "replica_election_results=topic_partitions(topic)"

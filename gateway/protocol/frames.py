@@ -1,5 +1,5 @@
-"""Frames, request headers, and the primitive types of the hand-written messages (Kafka protocol guide, "Protocol
-Primitive Types").
+"""Frames, request headers, and the primitive types of the hand-written messages (Kafka protocol guide,
+"Protocol Primitive Types").
 
     frame          int32 size | request header | request body
     header v1      int16 api_key | int16 api_version | int32 correlation_id | nullable string client_id
@@ -7,8 +7,8 @@ Primitive Types").
 
 Source: Kafka's RequestHeader.json; `client_id` keeps its old two-byte length in every version.
 
-Answers of Produce (v10 on) and Fetch (v16 on) end with the addresses of leaders, for clients that must go there
-(KIP-951).
+Answers of Produce (v10 on) and Fetch (v16 on) end with the addresses of leaders, for clients that must go
+there (KIP-951).
 
     tagged fields: count 1 | tag 0 | size | node_endpoints[int32 node_id, host, int32 port, rack]
 

@@ -324,7 +324,7 @@ def entity_writer(entity_type: Any) -> Write:
 
 
 def _steps_writer(plain: Sequence[Field[Any]], flexible: bool) -> Iterator[Write]:
-    """Yield the writers that together write all fields of an entity. Neighbouring numbers share one writer."""
+    """Yield the writers that together write an entity. Neighbouring numbers share one writer."""
     for is_number, same in groupby(plain, key=_is_number):
         if is_number:
             yield _numbers_writer(list(same))

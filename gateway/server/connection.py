@@ -434,7 +434,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def hung_up(numbers: Iterable[int]) -> list[int]:
-    """Return the descriptors of sockets whose clients have closed the connection, as the system reports it."""
+    """Return the descriptors of sockets whose clients have hung up, as the system reports it."""
     if not hasattr(select, "POLLRDHUP"):
         return []
     asked = select.poll()
@@ -483,12 +483,14 @@ class Outbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: list[tuple[asyncio.Transport, bytes]] = []
+        self._flushing: asyncio.Handle | None = None
+        """The flush at the end of the turn; an earlier one takes its place."""
 
     def write(self, transport: asyncio.Transport, frame: bytes) -> None:
         """Write an answer with the next flush, after the answers given before it."""
         waiting = self._waiting
         if not waiting:
-            self._loop.call_soon(self.flush)
+            self._flushing = self._loop.call_soon(self.flush)
         waiting.append((transport, frame))
         if len(waiting) >= TOGETHER:
             self.flush()
@@ -496,6 +498,9 @@ class Outbox:
     def flush(self) -> None:
         """Write the waiting answers; those of closed connections are dropped."""
         waiting, self._waiting = self._waiting, []
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
         for transport, frame in waiting:
             # uvloop raises on a write to a closed transport; the answers of other connections must still be
             # written

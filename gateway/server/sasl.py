@@ -77,9 +77,9 @@ _size = Struct(">i").pack
 def token_answer(
     header: RequestHeader | None, token: bytes, lifetime_ms: int = 0, refusal: str | None = None
 ) -> bytes:
-    """Return the answer to a token, with the server's token, and with the lifetime of the session once the client
-    is logged in; or the refusal of a login. Without a header, after SaslHandshake v0, a token is answered bare and
-    a refusal with nothing: the connection closes.
+    """Return the answer to a token, with the server's token, and with the lifetime of the session once the
+    client is logged in; or the refusal of a login. Without a header, after SaslHandshake v0, a token is
+    answered bare and a refusal with nothing: the connection closes.
     """
     if header is None:
         return _size(len(token)) + token if refusal is None else b""
@@ -429,7 +429,7 @@ Values = Callable[[str], SettingValue | None]
 """The values of settings for one mechanism of a listener, by their names; None for one that is unset."""
 
 
-def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - PLAIN needs settings only
+def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - the settings suffice
     from seqgate.gateway.security.sasl.users_file import FixedUsers, UsersFile, plain_mechanism  # noqa: PLC0415
 
     file = value(USERS_FILE)

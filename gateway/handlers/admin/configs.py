@@ -108,7 +108,7 @@ _REFUSALS: Final = {
     BROKER_LOGGER_RESOURCE: _NO_CLUSTER,
     CLIENT_METRICS_RESOURCE: _NO_CLUSTER,
 }
-"""The resource on which a client needs the right, and the error without it, by the type of what is configured."""
+"""Where a client needs the right, and the error without it, by the type of what is configured."""
 
 
 def config_refusal(

@@ -99,8 +99,8 @@ async def change_metadata(
 
 
 def fresh_id() -> uuid.UUID:
-    """Return a random id for a topic, or for a client that pushes metrics. Its text does not begin with '-', which
-    tools take for an option.
+    """Return a random id for a topic, or for a client that pushes metrics. Its text does not begin with '-',
+    which tools take for an option.
 
     Kafka's Uuid.randomUuid does the same.
     """

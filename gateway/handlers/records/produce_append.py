@@ -1,4 +1,4 @@
-"""Appends the batch of one partition for a Produce or refuses it, and begins requests that repeat earlier ones.
+"""Appends the batch of one partition for a Produce, or refuses it; begins requests that repeat earlier ones.
 
 A batch is checked here for what the log does not know: room on the disk, the backlog quota, the codec in the
 request's version, and its transaction. The log judges everything else. Quota and room refuse a batch with
@@ -357,8 +357,8 @@ def needs_answer(
 def _check_before_taking_part(
     services: ProduceServices, partition: Partition, records: memoryview, producer: Producer
 ) -> None:
-    """Check what refuses a batch before the transaction is asked, so that the partition does not join it. Raises
-    _Refused.
+    """Check what refuses a batch before the transaction is asked, so that the partition does not join it.
+    Raises _Refused.
 
     Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
     """

@@ -29,8 +29,8 @@ class Clock(Protocol):
         """Milliseconds since the Unix epoch."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the Unix epoch. The paths that run for every batch ask this of the machine, because
-        the answer then comes without a call in Python.
+        """Nanoseconds since the Unix epoch. What runs for every batch asks this, because the machine's clock
+        answers it without a call in Python.
         """
         return self.now_ms() * NS_PER_MS
 

@@ -51,7 +51,7 @@ class Exchange(Protocol):
 
 
 class Mechanism(NamedTuple):
-    """A SASL mechanism of one listener: its name on the wire, such as `SCRAM-SHA-256`, and what begins a login."""
+    """A SASL mechanism of a listener: its name on the wire, such as `SCRAM-SHA-256`, and what begins a login."""
 
     name: str
     begin: Callable[[], Exchange]
