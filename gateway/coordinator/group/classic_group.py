@@ -79,7 +79,7 @@ class Member:
 
 
 class ClassicGroup:
-    """Members and state of a group. `classic_rebalance` and `classic_sessions` hold the transitions between
+    """Members and state of a group. `classic_rebalance` and `classic_members` hold the transitions between
     states.
     """
 

@@ -1,4 +1,4 @@
-"""The join and sync phases of a classic group; `classic_sessions` has heartbeats, leaving and timeouts.
+"""The join and sync phases of a classic group; `classic_members` has heartbeats, leaving and timeouts.
 
     join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──►
     Stable

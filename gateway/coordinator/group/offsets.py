@@ -406,7 +406,8 @@ class OffsetCommits:
         session.
         """
         stored = self._stored
-        assigned = stored.assigned(committer.group_id)
+        group_id = committer.group_id
+        assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
         if assigned is not None:
             return assigned.check_commit(
                 committer.member_id,
