@@ -466,9 +466,9 @@ def size_of(encode: Callable[[Any], tuple[bytes, bytes | None]], records: Iterab
 class Row:
     """One kind of record in a topic: its kind of key, and its value, which is None for a deletion.
 
-    The key has as many `names`. Values are written in version `written`; versions up to `newest` are read, and
-    those from `first_compact` on have the compact encoding. The row of a group that has epochs is stored in an
-    `attribute` of the group or of its members, which is `empty` after a deletion.
+    The key has as many `names`. Values are written in version `written`; versions up to `newest` are read,
+    and those from `first_compact` on have the compact encoding. The row of a group that has epochs is stored
+    in an `attribute` of the group or of its members, which is `empty` after a deletion.
     """
 
     def __init__(

@@ -129,7 +129,9 @@ class EpochMember:
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which the member is removed, unless before it sends a heartbeat or revokes what it must."""
+        """The time at which the member is removed, unless before it sends a heartbeat or revokes what it
+        must.
+        """
         return min(self.session_deadline_ms, self.revocation_deadline_ms)
 
     def clock_was_set(self, by_ms: int) -> None:

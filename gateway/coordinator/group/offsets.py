@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 NAME_GROUP_PREFIX: Final = "seqgate-name:"
 """The start of the group ids that stand for producer names, so that every client can ask for a name's last
-sequence id: the committed offset of `seqgate-name:<name>` is the last persisted one. This works on topics with
-`message.deduplication.enable`. No client can join such a group or commit to it. A client can't ask for a name
-that is not UTF-8 in this way.
+sequence id: the committed offset of `seqgate-name:<name>` is the last persisted one. This works on topics
+with `message.deduplication.enable`. No client can join such a group or commit to it. A client can't ask for a
+name that is not UTF-8 in this way.
 """
 
 

@@ -303,8 +303,8 @@ class ShareStates:
         return Change(None, [ShareSnapshot(key, state)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Change[ShareState | Refusal]:
-        """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader before
-        is refused.
+        """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader
+        before is refused.
         """
         found = self.partitions.get(key)
         if found is None:

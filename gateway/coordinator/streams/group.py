@@ -1,9 +1,9 @@
 """One streams group (KIP-1071): the coordinator assigns the tasks of a Kafka Streams application to its
 members.
 
-The state is NotReady, before Assigning, while the topics that exist do not fit the topology, or internal topics
-are missing. The group epoch rises also with changes of assignment configurations.
-Source: Kafka's `StreamsGroup`, `StreamsGroupMember`.
+The state is NotReady, before Assigning, while the topics that exist do not fit the topology, or internal
+topics are missing. The group epoch rises also with changes of assignment configurations. Source: Kafka's
+`StreamsGroup`, `StreamsGroupMember`.
 """
 
 from __future__ import annotations

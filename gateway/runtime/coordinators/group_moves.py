@@ -4,8 +4,8 @@ Moves a group's offsets forward at the gateway that coordinates the group, on be
 partitions.
 
 The leader sends OffsetCommit with a member id that no member has. The coordinator answers it for a client
-with CLUSTER_ACTION on the cluster: it moves each offset forward as `OffsetCommits.move_forward` does, never back. A place
-that did not move has UNSTABLE_OFFSET_COMMIT.
+with CLUSTER_ACTION on the cluster: it moves each offset forward as `OffsetCommits.move_forward` does, never
+back. A place that did not move has UNSTABLE_OFFSET_COMMIT.
 """
 
 from __future__ import annotations

@@ -275,8 +275,8 @@ class TransactionCoordinator:
         judge: Callable[[Transaction | None, int | None, int], Transaction | None],
         fresh_id: int | None = None,
     ) -> Written:
-        """Change a transactional id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer id;
-        an operation of the same round may have used up the epochs, or forgotten the id.
+        """Change a transactional id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer
+        id; an operation of the same round may have used up the epochs, or forgotten the id.
         """
         loaded = self._of(transactional_id)
         try:
