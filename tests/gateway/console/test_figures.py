@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.pids.messages import FindOwnerRequest
+from seqgate.gateway.admin.pids.command import FindOwnerRequest
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.verdicts.messages import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
 from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, quantile, samples
 from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,

@@ -135,7 +135,9 @@ class Behind:
         self.may_end = asyncio.Event()
         self.may_end.set()
         give_lease(cluster.there)
-        monkeypatch.setattr(cluster.there.services.topics.metadata_log, "catch_up", self._catch_up)
+        log = cluster.there.services.topics.metadata_log
+        monkeypatch.setattr(log, "catch_up", self._catch_up)
+        monkeypatch.setattr(log, "look_soon", lambda: None)  # the news of a change does not reach it
 
     async def change(self, *records: MetadataRecord) -> None:
         """Change the metadata at node 1."""
