@@ -19,15 +19,11 @@ class Change(NamedTuple, Generic[A]):
     answer: A
     records: Sequence[Any] = ()
     is_folded_in: bool = False
-    """Whether the operation changed the state itself, so that the records must not be replayed (Kafka's
-    `replayRecords`).
-    """
+    """Whether the operation changed the state itself: records are not replayed (Kafka's `replayRecords`)."""
     replies: Sequence[tuple[Waiter, object]] = ()
     """Earlier requests that this operation answers, each with its answer."""
     when_durable: Callable[[], None] | None = None
-    """The function to call when the records are durable, before the answers are sent: it logs the events of
-    the operation.
-    """
+    """Called when the records are durable, before the answers are sent: logs the operation's events."""
 
 
 class Pending(NamedTuple):

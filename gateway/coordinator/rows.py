@@ -49,7 +49,6 @@ class NewerVersion(ValueError):
     """A stored value has a later version than this release can read."""
 
     def __init__(self, version: int, newest: int) -> None:
-        """Take the value's version and the newest version that this release reads."""
         super().__init__(f"a value of version {version}; this program reads versions 0 to {newest}")
 
 
@@ -81,13 +80,12 @@ class Reader:
         return values
 
     def number(self, layout: Struct) -> int:
-        """Read a number."""
         (value,) = layout.unpack_from(self._data, self._position)
         self._position += layout.size
         return int(value)
 
     def begin(self, newest: int, first_compact: int) -> None:
-        """Read the version at the start of a value. Raises NewerVersion, ValueError for an unknown version."""
+        """Read the version at the start of a value. Raises NewerVersion, ValueError (unknown version)."""
         self.version = version = self.number(_INT16)
         if version > newest:
             raise NewerVersion(version, newest)
@@ -96,9 +94,7 @@ class Reader:
         self.is_compact = version >= first_compact
 
     def length(self, plain: Struct) -> int:
-        """Read the length of a string, of bytes or of a list; `plain` is its layout in the plain encoding. -1
-        stands for null.
-        """
+        """Read the length of a string, of bytes or of a list, -1 for null, in its `plain` layout."""
         if not self.is_compact:
             return self.number(plain)
         position = self._position
@@ -151,7 +147,7 @@ def _text(raw: memoryview) -> str:
 
 
 class Writer:
-    """The bytes of a value under construction. Raises struct.error for a number or a text that is too long."""
+    """The bytes of a value under construction. Raises struct.error for a number or text too long."""
 
     def __init__(self, *, is_compact: bool) -> None:
         self.is_compact = is_compact
@@ -168,7 +164,6 @@ class Writer:
             self.append(NO_TAGS)
 
     def written(self) -> bytes:
-        """Return the bytes."""
         return b"".join(self._pieces)
 
 
@@ -269,9 +264,7 @@ class Tag(NamedTuple):
 
 
 def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
-    """Return the type of a structure. `make` builds its value from the fields, and then the tagged fields, in
-    their order here.
-    """
+    """Return the type of a structure; `make` takes the fields, then the tagged fields, in this order."""
     steps = [step for _, run in groupby(filter(_is_plain, fields), _is_number) for step in _steps(list(run))]
     writes = [(step.get, step.write) for step in steps]
     reads = [(step.read, step.is_run) for step in steps]
@@ -387,7 +380,6 @@ def converted(inner: Type, to_stored: Callable[[Any], Any], from_stored: Callabl
 
 
 def several(*values: Any) -> tuple[Any, ...]:
-    """Return the fields of a structure as a tuple."""
     return values
 
 
@@ -423,9 +415,7 @@ class _Topic(NamedTuple):
 
 
 def epochs_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
-    """Return the type of a mapping of partitions to assignment epochs; the epoch is None where the record has
-    not one for each partition of the name.
-    """
+    """Return the type of a mapping of partitions to assignment epochs, each None if the record lacks it."""
     epochs = Tag(0, "epochs", array(INT32, nullable=True))
     topic = structure(_Topic, Field("name", name), Field("partitions", array(INT32)), epochs)
 
@@ -445,7 +435,6 @@ def epochs_of(name: Type, make: Callable[[Any, int], Any]) -> Type:
 
 
 def place(topic_id: uuid.UUID, index: int) -> Place:
-    """Return a partition by topic id and index."""
     return topic_id, index
 
 
@@ -521,7 +510,7 @@ class Row:
 
 
 class RowRecord(NamedTuple):
-    """What a row has for a group, or for one of its members, from this record on; a value of None deletes it."""
+    """What a row has for a group, or one of its members, from this record on; None deletes it."""
 
     row: Row
     names: tuple[str, ...]
@@ -530,7 +519,6 @@ class RowRecord(NamedTuple):
 
     @property
     def group_id(self) -> str:
-        """The group of the record."""
         return self.names[0]
 
 

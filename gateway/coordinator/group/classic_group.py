@@ -2,9 +2,9 @@
 
     state                 meaning                                    left for
     Empty                 no members; committed offsets may remain   PreparingRebalance on a join
-    PreparingRebalance    waits for all members to join again        CompletingRebalance, Empty when no member joined
-    CompletingRebalance   waits for the leader's assignment          Stable on it, PreparingRebalance on any change
-    Stable                every member can fetch its assignment      PreparingRebalance on any change
+    PreparingRebalance    waits for all members to join again        CompletingRebalance, Empty if none joined
+    CompletingRebalance   waits for the leader's assignment          Stable, PreparingRebalance on a change
+    Stable                every member can fetch its assignment      PreparingRebalance on a change
     Dead                  deleted
 
 Source: Kafka's `ClassicGroup`.
@@ -50,10 +50,7 @@ class GroupError(Exception):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member of a classic group.
-
-    Its session times out at `session_deadline_ms` unless the member sends a heartbeat.
-    """
+    """A member of a classic group. Its session times out at `session_deadline_ms` without a heartbeat."""
 
     member_id: str
     group_instance_id: str | None
@@ -70,18 +67,15 @@ class Member:
     awaiting_sync: Waiter | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the metadata that the member sent for one protocol; empty when it did not name the protocol."""
+        """Return the metadata that the member sent for one protocol; empty when it did not name the one."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def restart_session(self, now_ms: int) -> None:
-        """Set the session deadline to a full session timeout from now."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
 
 class ClassicGroup:
-    """Members and state of a group. `classic_rebalance` and `classic_members` hold the transitions between
-    states.
-    """
+    """State of a group. `classic_rebalance` and `classic_members` hold the transitions between states."""
 
     type: ClassVar = "classic"
     """The word of ListGroups for a group of this protocol."""
@@ -114,7 +108,6 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group is in the state Empty."""
         return self.state is GroupState.EMPTY
 
     @property
@@ -160,7 +153,7 @@ class ClassicGroup:
         return group
 
     def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
-        """Return the value of the group's record; `assignments` replaces the members' assignments when given."""
+        """Return the value of the group's record; `assignments`, if given, replaces the members' own."""
         members = tuple(
             MemberMetadata(
                 member_id=member.member_id,
@@ -186,9 +179,7 @@ class ClassicGroup:
     # --- state
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that each member keeps the time that it had
-        left.
-        """
+        """Move every deadline by the change of the clock, so that each member keeps the time it had left."""
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
         for member_id, deadline_ms in self.pending_members.items():
@@ -197,7 +188,6 @@ class ClassicGroup:
             member.session_deadline_ms = moved(member.session_deadline_ms, by_ms)
 
     def become(self, state: GroupState, now_ms: int) -> None:
-        """Change the state, and note the time and the previous state."""
         self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
@@ -231,9 +221,7 @@ class ClassicGroup:
     # --- members
 
     def add(self, member: Member, waiter: Waiter) -> None:
-        """Add a member that waits with `waiter` for the end of the rebalance; the first member becomes the
-        leader.
-        """
+        """Add a member that waits with `waiter` for the rebalance to end; the first becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -255,10 +243,7 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, group_instance_id: str, new_member_id: str, effects: Effects) -> Member:
-        """Give a static member that restarted its new id, and fence the old id.
-
-        The member keeps its place and assignment.
-        """
+        """Give a restarted static member its new id and fence the old one; it keeps place and assignment."""
         old_member_id = self.static_members[group_instance_id]
         member = self.members.pop(old_member_id)
         fenced = ErrorCode.fenced_instance_id
@@ -276,7 +261,7 @@ class ClassicGroup:
         return member
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """Return the member that sent a request. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """Return the sender of a request. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -289,7 +274,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Replace a leader that has not joined again by a member that has; return False when there is none."""
+        """Replace a leader that has not joined again by a member that has; return False if there is none."""
         leader = None if self.leader is None else self.members.get(self.leader)
         if leader is not None and leader.awaiting_join is not None:
             return True
@@ -317,9 +302,7 @@ class ClassicGroup:
         return {name for name, count in counted.items() if count == len(self.members)}
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes. Each member votes for its first protocol that all members
-        speak.
-        """
+        """Return the protocol with the most votes; a member votes for its first one that all speak."""
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates)
@@ -328,9 +311,7 @@ class ClassicGroup:
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the members that have joined; without members the group becomes
-        Empty.
-        """
+        """Begin the next generation with the members that joined; without members the group becomes Empty."""
         self.generation_id += 1
         self.pending_sync.clear()
         if self.members:
@@ -344,22 +325,16 @@ class ClassicGroup:
 
     @property
     def is_of_consumers(self) -> bool:
-        """Whether the protocol type is `consumer`."""
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member may read the topic.
-
-        With an unreadable subscription of a consumer, every topic counts.
-        """
+        """Return whether a member may read the topic; with an unreadable subscription, every topic counts."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
 
     def topics_of_members(self) -> frozenset[str] | None:
-        """Return all topics that members subscribe to; None when the protocol or a subscription is not
-        understood.
-        """
+        """Return the topics that members subscribe to; None if protocol or metadata is not understood."""
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None
         topics: set[str] = set()
@@ -373,7 +348,7 @@ class ClassicGroup:
     # --- answers
 
     def generation_reply(self, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
-        """Return the JoinGroup answer for the present generation; only the leader's answer lists the members."""
+        """Return the JoinGroup answer for this generation; only the leader's answer lists the members."""
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if member_id == self.leader:
             members = tuple(
@@ -391,13 +366,11 @@ class ClassicGroup:
         )
 
     def assignment_reply(self, member: Member) -> SyncReply:
-        """Return the SyncGroup answer with the member's assignment."""
         return SyncReply(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
 
     def answer_join(self, member: Member, reply: JoinReply, effects: Effects) -> None:
-        """Answer the member's waiting JoinGroup, if any."""
         if member.awaiting_join is not None:
             effects.reply(member.awaiting_join, reply)
             member.awaiting_join = None

@@ -6,13 +6,12 @@ member join again when it gets further partitions, or must revoke some.
 
     classic protocol      consumer group
     generation_id         member epoch
-    owned partitions      the partitions not revoked yet; none for a client that revokes all partitions before it joins
+    owned partitions      the partitions not revoked yet; none if a client revokes all before it joins
 
 Source: Kafka's `GroupMetadataManager.classicGroup*ToConsumerGroup`.
 
-Heartbeats, leaving and timeouts of the members of a classic group.
-
-Source: Kafka's `GroupMetadataManager.classicGroupHeartbeat`, `classicGroupLeave`, KIP-345.
+Heartbeats, leaving and timeouts of the members of a classic group. Source: Kafka's
+`GroupMetadataManager.classicGroupHeartbeat`, `classicGroupLeave`, KIP-345.
 """
 
 from __future__ import annotations
@@ -106,9 +105,8 @@ def join(
 
 
 def _supports(group: ConsumerGroup, request: Join) -> bool:
-    """Return whether the request names a protocol that all classic members speak.
-
-    The group needs that protocol when only classic members are left and it becomes a classic group.
+    """Return whether the request names a protocol that all classic members speak. A group that becomes a
+    classic group, when only classic members are left, needs that protocol.
     """
     candidates = {name for name, _ in request.protocols}
     for member in group.members.values():
@@ -118,10 +116,7 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
 
 
 def _member(group: ConsumerGroup, request: Join, member_id: str, records: list[RowRecord]) -> ConsumerMember:
-    """Return the joining member, and create an unknown one.
-
-    A static member replaces the former member of its instance id. Raises GroupError.
-    """
+    """Return the member; create an unknown one, which replaces that of its instance id. Raises GroupError."""
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
         return _check_static(group, member_id, instance_id)
@@ -242,7 +237,6 @@ def heartbeat_classic_members(group: ConsumerGroup, committer: Committer, now_ms
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether another member still holds a partition of the member's target."""
     missing = group.targets.get(member.member_id, NOWHERE) - member.assigned
     return bool(missing & group.held_by_others(member))
 
@@ -251,9 +245,8 @@ def leave_classic_members(
     group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
 ) -> tuple[list[ErrorCode], list[RowRecord]]:
     """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member
-    id empty.
-
-    Members of the consumer protocol are removed too: an administrator removes them with this request.
+    id empty. Members of the consumer protocol are removed too: an administrator removes them with this
+    request.
     """
     gone: dict[str, ConsumerMember] = {}
     errors = []
@@ -382,7 +375,6 @@ def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
 
 
 def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Remove the members that did not send SyncGroup in time, and rebalance."""
     if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
         return
     for member_id in list(group.pending_sync):

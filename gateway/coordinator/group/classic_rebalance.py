@@ -112,7 +112,6 @@ def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits
 
 
 def _has_room(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
-    """Return whether the group may take this member in without exceeding its maximum size."""
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         waiting = sum(other.awaiting_join is not None for other in group.members.values())
@@ -244,9 +243,7 @@ def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Ef
 
 
 def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
-    """End the join phase when all members have joined; a group that was empty always waits the full initial
-    delay.
-    """
+    """End the join phase when all members have joined; an empty group waits the full initial delay."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
@@ -280,9 +277,7 @@ def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects
 
 
 def _complete_join(group: ClassicGroup, effects: Effects) -> None:
-    """Begin the next generation with the members that joined; static members stay until their session times
-    out.
-    """
+    """Begin the next generation with the joined members; static ones stay until their session times out."""
     now_ms = effects.now_ms
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
@@ -309,7 +304,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
 
 
 def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """End the join phase without the missing members; a group that was empty may wait again for more members."""
+    """End the join phase without the missing members; an empty group may wait again for more members."""
     group.join_deadline_ms = NEVER
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -334,10 +329,7 @@ def sync(
     waiter: Waiter,
     effects: Effects,
 ) -> None:
-    """Handle a SyncGroup: take the assignment from the leader; let any other member wait for it.
-
-    `protocol` is (type, name), each None when the request does not have it.
-    """
+    """Handle a SyncGroup: the leader's assigns, others wait. `protocol` is (type, name), None if missing."""
     try:
         member = group.check_member(committer.member_id, committer.group_instance_id)
         _check_generation(group, committer.generation_id, protocol)

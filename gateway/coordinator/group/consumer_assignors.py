@@ -25,9 +25,8 @@ The topics that the regular expressions of a consumer group match.
 The member whose request resolves an expression decides by its rights which topics it matches: a topic that
 the member may not describe does not match. A new expression is resolved by the member that brings it. The
 group forgets an expression with its last member. All expressions are resolved again when topics change and
-when rights change.
-Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`,
-`maybeDeleteResolvedRegularExpressions`.
+when rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`,
+`refreshRegularExpressions`, `maybeDeleteResolvedRegularExpressions`.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], Assignm
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> Assignment:
-    """Assign neighbouring partitions together; the first members get one partition more when the partitions
-    do not divide evenly.
-    """
+    """Assign neighbouring partitions together; the first members get one more if there is a remainder."""
     found: dict[str, set[Place]] = {member_id: set() for member_id in members}
     ordered = sorted(members, key=lambda member_id: members[member_id].order)
     for topic_id, count in topics.items():
@@ -88,8 +85,6 @@ def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID,
 
 
 class _Balance:
-    """An assignment under construction."""
-
     def __init__(self, members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> None:
         self._members = members
         self._topics = topics
@@ -108,10 +103,7 @@ class _Balance:
         return len(self.places[member_id]), self._order[member_id]
 
     def keep_current(self) -> None:
-        """Start with the partitions that each member has and still subscribes to.
-
-        When all members subscribe alike, a member keeps at most its fair share.
-        """
+        """Start with the partitions that members have and want; at most a fair share if all want alike."""
         alike = len({member.topics for member in self._members.values()}) == 1
         total = sum(self._topics[topic_id] for topic_id, names in self._subscribers.items() if names)
         share, extra = divmod(total, len(self._members))
@@ -133,9 +125,7 @@ class _Balance:
             self._taken.update(kept)
 
     def hand_out(self) -> None:
-        """Give each free partition to the subscriber with the fewest; topics with the fewest subscribers come
-        first.
-        """
+        """Give each free partition to its subscriber with the fewest; topics of few subscribers first."""
         for topic_id in sorted(self._topics, key=lambda topic: (len(self._subscribers[topic]), topic)):
             free = [
                 (topic_id, partition)
@@ -151,9 +141,7 @@ class _Balance:
                 heapq.heapreplace(heap, (load + 1, order, member_id))
 
     def even_out(self) -> None:
-        """Move single partitions from a member to another that has at least two fewer, until there is no such
-        pair.
-        """
+        """Move single partitions to a member with at least two fewer, until there is no such pair."""
         moved = True
         while moved:
             moved = False
@@ -181,7 +169,7 @@ FIRST_WITH_RACK: Final = 3
 
 
 class _Cursor:
-    """A position in an assignment or a subscription. Raises struct.error, ValueError at the end of the bytes."""
+    """A position in an assignment or subscription. Raises struct.error, ValueError at the bytes' end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -223,9 +211,7 @@ class _Cursor:
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
-    """Return the partitions by topic, both in the order of the assignment, or None when the bytes are
-    malformed.
-    """
+    """Return the partitions by topic, both in the assignment's order; None when bytes are malformed."""
     cursor = _Cursor(assignment)
     assigned: dict[str, list[int]] = {}
     try:
@@ -244,9 +230,7 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
 
 
 def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """Encode an assignment without user data, as a leader does for a member whose subscription has this
-    version.
-    """
+    """Encode an assignment without user data, as a leader does for a subscription of this version."""
     pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
     for topic, indexes in sorted(partitions.items()):
         wanted = sorted(indexes)
@@ -300,9 +284,7 @@ def _read_subscription(cursor: _Cursor) -> Subscription:
 
 
 REFRESH_INTERVAL_MS: Final = 10_000
-"""The shortest time (ms) between two resolutions of a group's expressions because of changed rights; further
-changes wait until it has passed.
-"""
+"""Shortest time (ms) between resolutions because of changed rights; further changes wait until then."""
 
 
 class Sight(NamedTuple):
@@ -314,7 +296,6 @@ class Sight(NamedTuple):
     """Returns whether the sender may describe the topic of this name; None if it may describe every topic."""
 
     def visible(self, names: Collection[str]) -> Collection[str]:
-        """Return the names of topics that the sender may describe."""
         may_describe = self.may_describe
         return names if may_describe is None else [name for name in names if may_describe(name)]
 
@@ -332,7 +313,7 @@ class RegexTopics:
     _resolved_at_ms: int = 0
 
     def is_outdated(self, sight: Sight, now_ms: int) -> bool:
-        """Return whether rights have changed since the expressions were resolved, and the interval is over."""
+        """Return whether rights have changed since the last resolution, and the interval is over."""
         return (
             sight.generation != self._generation
             and bool(self._matching)
@@ -352,9 +333,7 @@ class RegexTopics:
         *,
         afresh: bool,
     ) -> Mapping[str, Collection[str]]:
-        """Return the names that each expression matches; resolve all of them `afresh`, otherwise the new
-        ones.
-
+        """Return the names that each expression matches; resolve all `afresh`, otherwise the new ones.
         `match` returns the names of the existing topics that match an expression.
         """
         known = {} if afresh else self._matching

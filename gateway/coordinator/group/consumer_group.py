@@ -104,9 +104,7 @@ def _current(
     assigned: Mapping[Place, int | None],
     pending_revocation: Mapping[Place, int | None],
 ) -> CurrentValue:
-    """Return a decoded value. Partitions without an assignment epoch, as an earlier release stored them, have
-    the member epoch.
-    """
+    """Return a decoded value. A partition without assignment epoch (older release) has the member epoch."""
     epochs = {
         place: max(member_epoch, 0) if epoch is None else epoch
         for place, epoch in (*assigned.items(), *pending_revocation.items())
@@ -192,9 +190,7 @@ class ConsumerMember(EpochMember):
     assignment_epochs: Mapping[Place, int] = field(default_factory=dict)
     """The group epoch at which the member was assigned each partition that it holds (see `may_commit`)."""
     classic: ClassicMember | None = None
-    """The member's classic protocol data while it speaks the classic protocol (see `classic_members`); else
-    None.
-    """
+    """The member's classic protocol data while it speaks that protocol (see `classic_members`); else None."""
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
     join_deadline_ms: int = NEVER
@@ -224,19 +220,15 @@ class ConsumerMember(EpochMember):
 
     @property
     def is_classic(self) -> bool:
-        """Whether the member speaks the classic protocol."""
         return self.classic is not None
 
     @property
     def group_instance_id(self) -> str | None:
-        """The instance id of a static member."""
         return self.instance_id
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which the member is removed, unless before it sends a heartbeat, revokes partitions,
-        joins or syncs.
-        """
+        """The time at which a member without a heartbeat, or a due revocation, join or sync, is removed."""
         return min(
             self.session_deadline_ms,
             self.revocation_deadline_ms,
@@ -245,7 +237,7 @@ class ConsumerMember(EpochMember):
         )
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that the member keeps the time that it had left."""
+        """Move every deadline by the change of the clock, so that the member keeps the time it had left."""
         EpochMember.clock_was_set(self, by_ms)
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
@@ -286,7 +278,7 @@ _CURRENT: Final = attrgetter(*CurrentValue._fields)
 
 @dataclass(slots=True)
 class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
-    """Members and epochs of a group. `consumer_heartbeat` changes them live, `replay` from the log's records."""
+    """A group's members and epochs. `consumer_heartbeat` changes them live, `replay` from records."""
 
     type: ClassVar = CONSUMER_PROTOCOL
     rows: ClassVar = ROWS
@@ -319,9 +311,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
-        """Return whether any member subscribes to a topic.
-
-        A regular expression counts only for topics that the last target was made for.
+        """Return whether a member subscribes to a topic. A regular expression counts only for topics that the
+        last target was made for.
         """
         members = self.members.values()
         if any(topic in member.subscribed_names for member in members):
@@ -330,9 +321,7 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         return is_seen and any(member.subscribed_regex is not None for member in members)
 
     def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
-        """Return whether the target assignment was made for just these topics: name to (topic id,
-        partitions).
-        """
+        """Return whether the target was made for just these topics: name to (topic id, partitions)."""
         if self.topics_seen is not None:
             return self.topics_seen == topics
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
@@ -347,15 +336,12 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
     # --- records
 
     def take_of_member(self, row: Row, member: ConsumerMember, value: Any) -> None:
-        """Store the value of a record of a member."""
         if row is MEMBER:
             self.name_instance(member, value.instance_id)
         EpochGroup.take_of_member(self, row, member, value)
 
     def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
-        """Set the instance id of a member. From then on the group finds the member by the new instance id
-        only.
-        """
+        """Set a member's instance id; from then on the group finds it by the new instance id only."""
         before = member.instance_id
         if before is not None and self.static_members.get(before) == member.member_id:
             del self.static_members[before]
@@ -364,7 +350,6 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
             self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
-        """Remove a member, its partitions and its target."""
         member = self.members.get(member_id)
         EpochGroup.forget(self, member_id)
         if member is not None:

@@ -12,9 +12,8 @@ The target assignment of a consumer group: when it is made, and from which topic
 
 Source: Kafka's `GroupMetadataManager.maybeUpdateTargetAssignment`, `TargetAssignmentBuilder`, KIP-1263.
 
-A ConsumerGroupHeartbeat request: its content and its validation.
-
-Source: Kafka's `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
+A ConsumerGroupHeartbeat request: its content and its validation. Source: Kafka's
+`GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 """
 
 from __future__ import annotations
@@ -263,9 +262,8 @@ def reconcile(
 def _unsubscribed(
     member: ConsumerMember, places: frozenset[Place], subscribed: frozenset[uuid.UUID] | None
 ) -> frozenset[Place]:
-    """Return the partitions of topics that a member no longer subscribes to.
-
-    A member with a regular expression keeps its partitions, because the expression may match any topic.
+    """Return the partitions of topics that a member no longer subscribes to. A member with a regular
+    expression keeps its partitions, because the expression may match any topic.
     """
     if subscribed is None or member.subscribed_regex is not None:
         return NOWHERE
@@ -275,7 +273,6 @@ def _unsubscribed(
 def _revoke_unsubscribed(
     member: ConsumerMember, owned: frozenset[Place] | None, subscribed: frozenset[uuid.UUID]
 ) -> None:
-    """Make the member revoke the partitions of topics to which it no longer subscribes."""
     dropped = _unsubscribed(member, member.assigned, subscribed)
     if not dropped:
         return
@@ -362,9 +359,8 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecor
 
 
 def expire(group: ConsumerGroup, now_ms: int) -> list[RowRecord]:
-    """Remove members whose session timed out, and those that did not revoke, join or sync in time.
-
-    One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
+    """Remove at most MAX_EXPIRED_AT_ONCE members whose session, revocation, join or sync timed out. The next
+    call removes the rest.
     """
     due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
     return remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else []
@@ -471,9 +467,8 @@ _REGEX_OPTIONS.log_errors = False
 
 
 class MigrationPolicy(enum.Enum):
-    """The protocols to which a group with members may change: the setting `group.consumer.migration.policy`.
-
-    The values are the names of Kafka's ConsumerGroupMigrationPolicy.
+    """The protocols to which a group with members may change (Kafka's ConsumerGroupMigrationPolicy): the
+    setting `group.consumer.migration.policy`.
     """
 
     BIDIRECTIONAL = "bidirectional"
@@ -483,12 +478,10 @@ class MigrationPolicy(enum.Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group may become a consumer group."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a consumer group may become a classic group."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
 
 
@@ -504,10 +497,8 @@ class ConsumerLimits:
 
 
 def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return whether a group may make a new target (KIP-1263): the last target is old enough, or its time is
-    unknown.
-
-    A last target in the future was made before the clock was set back.
+    """Return whether a group may make a new target (KIP-1263): the last one is old enough, of unknown time,
+    or in the future (made before the clock was set back).
     """
     return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 

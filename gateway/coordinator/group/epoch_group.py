@@ -37,9 +37,7 @@ LEAVING_FOR_A_WHILE: Final = -2
 
 
 class AssignmentEpoch(NamedTuple):
-    """The group epoch for which the targets of a group were made, and when; 0 in a record of an earlier
-    release.
-    """
+    """The group epoch for which a group's targets were made, and when; 0 in a record of an older release."""
 
     epoch: int
     timestamp_ms: int = 0
@@ -99,12 +97,10 @@ class EpochMember:
 
     @property
     def member_epoch(self) -> int:
-        """The member epoch."""
         return int(self.current.member_epoch)
 
     @property
     def is_classic(self) -> bool:
-        """Whether the member speaks the classic protocol."""
         return False
 
     @property
@@ -114,28 +110,23 @@ class EpochMember:
 
     @property
     def group_instance_id(self) -> str | None:
-        """The instance id of a static member."""
         return None
 
     @property
     def client_id(self) -> str:
-        """The id of the member's client."""
         return str(self.value.client_id)
 
     @property
     def client_host(self) -> str:
-        """The host of the member's client."""
         return str(self.value.client_host)
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which the member is removed, unless before it sends a heartbeat or revokes what it
-        must.
-        """
+        """The time at which a member without a heartbeat, or without a due revocation, is removed."""
         return min(self.session_deadline_ms, self.revocation_deadline_ms)
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that the member keeps the time that it had left."""
+        """Move every deadline by the change of the clock, so that the member keeps the time it had left."""
         self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
         self.revocation_deadline_ms = moved(self.revocation_deadline_ms, by_ms)
 
@@ -145,9 +136,7 @@ class EpochMember:
         return False
 
     def set_revocation_deadline(self, now_ms: int) -> None:
-        """Give a member that must revoke something its rebalance timeout from now on; another member has no
-        deadline.
-        """
+        """Give a member that must revoke something its rebalance timeout from now; others get no deadline."""
         must = self.must_revoke
         self.revocation_deadline_ms = now_ms + max(0, self.value.rebalance_timeout_ms) if must else NEVER
 
@@ -184,17 +173,14 @@ class EpochGroup(Generic[M, T]):
 
     @property
     def group_epoch(self) -> int:
-        """The group epoch."""
         raise NotImplementedError
 
     @property
     def assignor(self) -> str:
-        """The name of the assignor."""
         raise NotImplementedError
 
     @property
     def assignment_epoch(self) -> int:
-        """The assignment epoch."""
         return self.assignment.epoch
 
     @property
@@ -219,12 +205,10 @@ class EpochGroup(Generic[M, T]):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the group has no members."""
         return not self.members
 
     @property
     def generation(self) -> int:
-        """The group epoch."""
         return self.group_epoch
 
     @property
@@ -237,7 +221,6 @@ class EpochGroup(Generic[M, T]):
         return min((member.deadline_ms for member in self.members.values()), default=NEVER)
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadlines by the change of the clock."""
         for member in self.members.values():
             member.clock_was_set(by_ms)
 
@@ -246,16 +229,11 @@ class EpochGroup(Generic[M, T]):
     def may_commit(
         self, member: M, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
     ) -> bool:
-        """Return whether an offset commit at a member epoch may be stored for all these partitions
-        (KIP-1251).
-        """
+        """Return whether an offset commit at a member epoch may be stored for these partitions (KIP-1251)."""
         raise NotImplementedError
 
     def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Return whether a member may fetch offsets: an error code, `none` when it may.
-
-        Source: validateOffsetFetch of Kafka's ConsumerGroup and StreamsGroup.
-        """
+        """Return an error code, `none` if the member may fetch. Source: Kafka's `validateOffsetFetch`."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
@@ -311,15 +289,12 @@ class EpochGroup(Generic[M, T]):
             self.forget(member_id)
 
     def take(self, row: Row, value: Any) -> None:
-        """Store the value of a record of the group."""
         setattr(self, row.attribute, value)
 
     def take_of_member(self, row: Row, member: M, value: Any) -> None:
-        """Store the value of a record of a member."""
         setattr(member, row.attribute, value)
 
     def forget(self, member_id: str) -> None:
-        """Remove a member and its target."""
         self.members.pop(member_id, None)
         self.targets.pop(member_id, None)
 

@@ -37,14 +37,11 @@ class Who(NamedTuple):
 
 
 def who(member: EpochMember | Member) -> Who:
-    """Return a member as the subject of a log line."""
     return Who(member.member_id, member.group_instance_id, member.client_id, member.client_host)
 
 
 def client_says(reason: str | None) -> str:
-    """Return the reason that a client gave to join or to leave (KIP-800), as the end of a log line; empty
-    without one.
-    """
+    """Return a client's reason to join or leave (KIP-800) as the end of a log line; empty without one."""
     if not reason:
         return ""
     kept = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
@@ -77,8 +74,6 @@ class Emptied(NamedTuple):
 
 
 class MemberJoined(NamedTuple):
-    """A group has a new member."""
-
     group_id: str
     who: Who
 
@@ -99,9 +94,7 @@ class MemberLeft(NamedTuple):
 
 
 class MemberRemoved(NamedTuple):
-    """The coordinator removed a member that sent no heartbeat, or did not join, sync or revoke partitions in
-    time.
-    """
+    """The coordinator removed a member that did not send a heartbeat, join, sync or revoke in time."""
 
     group_id: str
     who: Who
@@ -109,9 +102,7 @@ class MemberRemoved(NamedTuple):
 
 
 class EpochRaised(NamedTuple):
-    """The group epoch of a consumer, share or streams group rose: members get new assignments with their next
-    heartbeats.
-    """
+    """The group epoch rose: members get new assignments with their next heartbeats."""
 
     group_id: str
     kind: str
@@ -125,9 +116,7 @@ class EpochRaised(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to a JoinGroup. `members` are (member_id, group_instance_id, metadata), filled for the
-    leader only.
-    """
+    """The answer to a JoinGroup. The leader's `members`: (member_id, group_instance_id, metadata)."""
 
     error_code: ErrorCode = ErrorCode.none
     generation_id: int = -1
@@ -141,8 +130,6 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The answer to a SyncGroup."""
-
     error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -182,7 +169,7 @@ class Before:
         self._static_id = None if instance_id is None else group.static_members.get(instance_id)
 
     def heartbeat_events(self, *, subscription_changed: bool, reason_given: str | None = None) -> list[Event]:
-        """Return what happened while the member joined or sent a heartbeat; `reason_given` is the client's."""
+        """Return what happened while a member joined or sent a heartbeat; `reason_given` is the client's."""
         group, member_id = self._group, self._member_id
         if self._is_known and group.group_epoch == self._epoch:
             return []

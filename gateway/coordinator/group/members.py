@@ -29,16 +29,12 @@ from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, Stream
 
 
 class Members:
-    """The members of all groups of one partition."""
-
     def __init__(self, stored: StoredGroups) -> None:
         self._stored = stored
 
     def loaded(self, effects: Effects) -> None:
         """Finish loading: a group that now has more members than allowed rebalances, and some of them can't
-        join again.
-
-        Source: Kafka's GroupMetadataManager.onLoaded.
+        join again. Source: Kafka's GroupMetadataManager.onLoaded.
         """
         stored = self._stored
         for group in stored.groups.values():
@@ -116,7 +112,6 @@ class Members:
         rebalance.sync(group, committer, protocol, assignments, waiter, effects)
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
-        """Handle a Heartbeat of a classic member."""
         consumer_group = self._stored.consumers.groups.get(member.group_id)
         group = self._find(member.group_id)
         try:
@@ -135,10 +130,7 @@ class Members:
         effects: Effects,
         reason: str | None = None,
     ) -> ErrorCode | list[ErrorCode]:
-        """Handle a LeaveGroup; return one error for the request, or one for each (member_id, instance_id).
-
-        `reason` is why, in the client's words.
-        """
+        """Handle a LeaveGroup; return one error, or one for each. `reason` is why, in the client's words."""
         stored = self._stored
         if not group_id:
             return ErrorCode.invalid_group_id
@@ -211,9 +203,8 @@ class Members:
         return stored.shares.heartbeat(request, stored.topics, effects)
 
     def streams_heartbeat(self, request: StreamsHeartbeat, effects: Effects) -> StreamsReply:
-        """Handle a valid StreamsGroupHeartbeat. Raises HeartbeatRefused.
-
-        An empty classic group becomes a streams group and keeps its offsets.
+        """Handle a valid StreamsGroupHeartbeat; an empty classic group becomes a streams group and keeps its
+        offsets. Raises HeartbeatRefused.
         """
         stored, group_id = self._stored, request.group_id
         group = stored.groups.get(group_id)
@@ -314,9 +305,7 @@ class Members:
             classic_members.expire(group, stored.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
-        """Return the time at which `expire` should be called for a group; None for a group that no longer
-        exists.
-        """
+        """Return the time at which `expire` should be called for a group; None for a group that is gone."""
         stored = self._stored
         kind = stored.kind_of(group_id)
         if kind is not None:

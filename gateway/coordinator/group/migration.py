@@ -1,10 +1,10 @@
 """Changes the protocol of a group that has members (KIP-848, online migration).
 
-    classic group   ──► a member of the consumer protocol joins             ──► consumer group with classic members
-    consumer group  ──► its last member of the consumer protocol leaves      ──► classic group that rebalances
+    classic group   ──► a member of the consumer protocol joins         ──► consumer group, classic members
+    consumer group  ──► its last member of the consumer protocol leaves ──► classic group that rebalances
 
-Classic members keep their member ids and assignments; the generation becomes the group epoch.
-Source: Kafka's `GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
+Classic members keep their member ids and assignments; the generation becomes the group epoch. Source: Kafka's
+`GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,6 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
 
 
 def creation_records(group: ConsumerGroup) -> list[RowRecord]:
-    """Return the records that create the group in the log."""
     records = (group.record_of(kind, member_id) for kind, member_id in ROWS.stored_keys(group))
     return [record for record in records if record is not None]
 
@@ -117,9 +116,7 @@ def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
 
 
 def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
-    """Return whether a consumer group may become a classic group: it has only classic members, and not too
-    many.
-    """
+    """Return whether a consumer group may become a classic one: only classic members, and not too many."""
     return (
         limits.migration_policy.allows_downgrade
         and 0 < len(group.members) <= max_classic_size

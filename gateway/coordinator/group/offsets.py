@@ -1,15 +1,15 @@
 """The offsets of all groups of one shard, committed and pending, and their expiration (KIP-211).
 
-    group                                   an offset expires
-    simple (no member ever joined)          a retention time after its commit
-    Empty                                   a retention time after the group became empty
-    Stable, of protocol type `consumer`     a retention time after its commit, when no member subscribes to the topic
-    of the consumer protocol (KIP-848)      a retention time after its commit, when no member subscribes to the topic
-    of the streams protocol (KIP-1071)      a retention time after its commit, when no member reads the topic
-    any other                               never
+    group                                 an offset expires
+    simple (no member ever joined)        a retention time after commit
+    Empty                                 a retention time after the group became empty
+    Stable, of protocol type `consumer`   a retention time after commit, if no member subscribes to the topic
+    of the consumer protocol (KIP-848)    a retention time after commit, if no member subscribes to the topic
+    of the streams protocol (KIP-1071)    a retention time after commit, if no member reads the topic
+    any other                             never
 
-An offset that an open transaction is about to replace is kept until that transaction ends.
-Source: Kafka's `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
+An offset that an open transaction is about to replace is kept until that transaction ends. Source: Kafka's
+`OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
 
 The offsets committed in open transactions, which take effect when the transaction is committed.
 
@@ -78,7 +78,6 @@ class GroupOffsets:
 
     @property
     def count(self) -> int:
-        """The number of offsets, committed and pending."""
         return self._committed + self.pending.count
 
     def replay(self, record: OffsetRecord) -> str | None:
@@ -121,9 +120,7 @@ class GroupOffsets:
         offsets[place] = value
 
     def records_at(self, group_id: str, place: TopicPartition) -> list[OffsetCommitRecord | Pending]:
-        """Return the records of a place as they would be written now: the committed offset, then the pending
-        ones.
-        """
+        """Return a place's records as they would be written now: the committed offset, then pending ones."""
         value = self.of(group_id).get(place)
         committed = [] if value is None else [OffsetCommitRecord(group_id, *place, value)]
         return [*committed, *self.pending.at(group_id, place)]
@@ -133,7 +130,6 @@ class GroupOffsets:
         return list(dict.fromkeys([*self.of(group_id), *self.pending.places(group_id)]))
 
     def has_any(self, group_id: str) -> bool:
-        """Return whether a group has offsets, committed or pending."""
         return group_id in self._groups or any(True for _ in self.pending.places(group_id))
 
     def of(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
@@ -150,9 +146,7 @@ class GroupOffsets:
         ]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
-        """Return (place, committed offset, whether an open transaction may replace the offset) of a group in
-        these topics.
-        """
+        """Return (place, committed offset, whether a transaction may replace it) of a group in the topics."""
         return [
             (place, value.offset, self.pending.is_held(group_id, place))
             for place, value in self.of(group_id).items()
@@ -160,11 +154,9 @@ class GroupOffsets:
         ]
 
     def groups(self) -> list[str]:
-        """Return the groups that have offsets, committed or pending."""
         return list(dict.fromkeys([*self._groups, *self.pending.groups()]))
 
     def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Return the places of a classic group's offsets that have expired."""
         if group.protocol_type and group.state is GroupState.EMPTY:
             since_ms: int | None = group.state_since_ms
         elif not group.protocol_type or (
@@ -217,10 +209,7 @@ class _Held:
 
 
 class PendingOffsets:
-    """The pending offsets by group, (topic, partition) and producer id.
-
-    Those of one place are in the order of writing.
-    """
+    """The pending offsets by group, place and producer id; those of a place in the order of writing."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, dict[int, _Held]]] = {}
@@ -229,7 +218,6 @@ class PendingOffsets:
         """The number of pending offsets; one place may have several."""
 
     def hold(self, pending: Pending) -> None:
-        """Hold an offset until its transaction ends."""
         record: OffsetCommitRecord = pending.record
         place = record.topic, record.partition
         holders = self._groups.setdefault(record.group_id, {}).setdefault(place, {})
@@ -241,7 +229,7 @@ class PendingOffsets:
         self.count += len(places)
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[OffsetCommitRecord]:
-        """End a producer's transaction: drop its pending offsets, and return those that a commit makes valid."""
+        """End a producer's transaction: drop its pending offsets; return those that a commit makes valid."""
         committed = []
         for group_id, place in self._producers.pop(producer_id, ()):
             holders = self._groups[group_id][place]
@@ -283,11 +271,9 @@ class PendingOffsets:
             del self._groups[group_id]
 
     def groups(self) -> Iterator[str]:
-        """Yield the groups that have pending offsets."""
         yield from self._groups
 
     def places(self, group_id: str) -> Iterator[TopicPartition]:
-        """Yield the partitions in which the group has pending offsets."""
         yield from self._groups.get(group_id, ())
 
     def at(self, group_id: str, place: TopicPartition) -> list[Pending]:
@@ -296,9 +282,7 @@ class PendingOffsets:
         return [held.pending for held in holders.values() if not held.superseded]
 
     def is_held(self, group_id: str, place: TopicPartition) -> bool:
-        """Return whether an open transaction has an offset at this place, so that the committed one may soon
-        change.
-        """
+        """Return whether an open transaction has an offset here, so the committed one may soon change."""
         return place in self._groups.get(group_id, {})
 
     def of_group(self, group_id: str) -> dict[TopicPartition, list[HeldOffset]]:
@@ -323,9 +307,7 @@ def _told(held: _Held) -> HeldOffset:
 
 
 class Committer(NamedTuple):
-    """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no
-    member id.
-    """
+    """The sender of an OffsetCommit or OffsetFetch. Outside any group: generation -1, no member id."""
 
     group_id: str
     generation_id: int = -1
@@ -336,15 +318,11 @@ class Committer(NamedTuple):
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the request names no member at all."""
         return self.generation_id < 0 and not self.member_id and self.group_instance_id is None
 
 
 def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None:
-    """Restart the session of a member that may commit. Raises GroupError.
-
-    Source: Kafka's ClassicGroup.validateOffsetCommit.
-    """
+    """Restart a committer's session. Raises GroupError. Source: Kafka's ClassicGroup.validateOffsetCommit."""
     if committer.generation_id < 0 and group.state is GroupState.EMPTY:
         return
     if committer.is_anonymous:
@@ -358,9 +336,7 @@ def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None
 
 
 class Target(NamedTuple):
-    """The new offset of a group in a partition; `leader_epoch` is that of the record before the offset, or
-    -1.
-    """
+    """A group's new offset in a partition; `leader_epoch` is of the record before the offset, or -1."""
 
     place: TopicPartition
     offset: int
@@ -374,10 +350,7 @@ class OffsetCommits:
         self._stored = stored
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return whether a member of a consumer or streams group may fetch offsets: an error code.
-
-        A client without a member id may always fetch.
-        """
+        """Return whether a member may fetch offsets: an error code. A client without an id always may."""
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
         group = self._stored.assigned(group_id)
@@ -386,9 +359,8 @@ class OffsetCommits:
     def check_in_transaction(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
     ) -> ErrorCode:
-        """Return whether a TxnOffsetCommit may commit these offsets: an error code.
-
-        The request need not name the member for which the producer commits.
+        """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name
+        the member for which the producer commits.
         """
         if committer.group_id in self._stored.shares.groups:
             return ErrorCode.group_id_not_found
@@ -402,9 +374,7 @@ class OffsetCommits:
         return error
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
-        """Return whether a request may commit these offsets: an error code. A commit restarts its member's
-        session.
-        """
+        """Return whether a request may commit these offsets: an error code. Restarts the member's session."""
         stored = self._stored
         group_id = committer.group_id
         assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
@@ -432,8 +402,8 @@ class OffsetCommits:
     def check_room(
         self, records: Sequence[OffsetCommitRecord], max_bytes: int, largest_bytes: int
     ) -> ErrorCode:
-        """Return whether these offsets fit into a batch of `max_bytes`, and into the limit of offsets: an
-        error code. A record has at most `largest_bytes`. An offset that replaces another one always fits.
+        """Return an error code: whether the offsets fit into a batch of `max_bytes`, a record having at most
+        `largest_bytes`, and into the limit of offsets. An offset that replaces another one always fits.
         """
         too_much = ErrorCode.invalid_commit_offset_size
         if len(records) * largest_bytes > max_bytes and size_of(encode, records) > max_bytes:

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`, in Kafka's formats, so that Kafka's own tools read them.
 
-    key                                              value
-    int16 1 | group | topic | int32 partition        v3: int16 3 | int64 offset | int32 leader_epoch | metadata |
-                                                     int64 commit_timestamp
+    key                                          value
+    int16 1 | group | topic | int32 partition    v3: int16 3 | int64 offset | int32 leader_epoch | metadata |
+                                                 int64 commit_timestamp
 
 An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
 int64 expire_timestamp. Key 0 has the layout of key 1. Offsets are encoded by hand, because a commit writes
@@ -156,7 +156,7 @@ class UnreadableRecord(ValueError):
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return the record's (key, value) for the log. Raises ValueError if a string of the record is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError for a string that is too long."""
     try:
         if isinstance(record, OffsetCommitRecord):
             value = record.value

@@ -21,9 +21,7 @@ from seqgate.gateway.coordinator.streams.group import StreamsGroup
 
 
 class GroupShard:
-    """All groups of one partition: the stored state, and the operations on it, on members, offsets and whole
-    groups.
-    """
+    """All groups of one partition: the stored state, and the operations on it."""
 
     def __init__(self, stored: StoredGroups) -> None:
         self.stored = stored
@@ -34,7 +32,6 @@ class GroupShard:
         self.consumers = stored.consumers
         """The groups of the consumer protocol."""
         self.shares = stored.shares
-        """The share groups."""
         self.streams = stored.streams
         """The streams groups; an id is in only one of `groups`, `consumers`, `shares` and `streams`."""
         self.offsets = stored.offsets
@@ -60,7 +57,6 @@ class GroupShard:
         return ErrorCode.none
 
     def _delete_assigned(self, group_id: str, effects: Effects) -> None:
-        """Delete a consumer or streams group without members."""
         kind = self.consumers if group_id in self.consumers.groups else self.streams
         kind.delete(group_id, effects)
 
@@ -75,9 +71,7 @@ class GroupShard:
         return ErrorCode.none
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Delete the committed offsets of all topics except `topics`, and the partitions of deleted topics
-        from the share groups' records.
-        """
+        """Delete the offsets of all topics except `topics`; drop those topics from share groups' records."""
         self.stored.begun.forget_topics_but(self.stored.topics, effects)
         self.commits.commit(self.offsets.of_topics_but(topics), effects)
 

@@ -14,8 +14,7 @@ KIP-932).
     keeping    a member keeps its partitions as far as the other two rules allow
 
 When all members have one subscription, the rules hold over all topics together; otherwise they hold for each
-topic.
-Source: Kafka's `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
+topic. Source: Kafka's `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
 `SimpleHeterogeneousAssignmentBuilder`.
 """
 
@@ -60,8 +59,6 @@ NOWHERE: Final[frozenset[Place]] = frozenset()
 
 
 class ShareMemberValue(NamedTuple):
-    """A member as it describes itself: its rack, client and subscribed topics."""
-
     rack_id: str | None
     client_id: str
     client_host: str
@@ -146,10 +143,7 @@ class ShareMember(EpochMember):
 
 @dataclass(slots=True)
 class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
-    """Members and epochs of a share group.
-
-    Records change them, live and at replay; only session deadlines are not stored.
-    """
+    """A share group: records change it, live and at replay; only session deadlines are not stored."""
 
     type: ClassVar = "share"
     rows: ClassVar = ROWS
@@ -175,10 +169,8 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
         return STABLE if self.members else EMPTY
 
     def has_assigned(self, places: frozenset[Place]) -> bool:
-        """Return whether `places` are the partitions that the coordinator saw last.
-
-        If it has seen none since the replay, the targets show them, because each partition is in the target
-        of some member.
+        """Return whether `places` are the partitions that the coordinator saw last. If it has seen none since
+        the replay, the targets show them, because each partition is in the target of some member.
         """
         if self.places_seen is None:
             self.places_seen = NOWHERE.union(*self.targets.values())
@@ -187,7 +179,6 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
     # --- records
 
     def take(self, row: Row, value: Any) -> None:
-        """Store the value of a record of the group."""
         if row is not BEGUN:
             EpochGroup.take(self, row, value)
             return
@@ -199,9 +190,7 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
         return self._begun_topics(self.begun, {}) if row is BEGUN else EpochGroup.stored(self, row)
 
     def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> RowRecord:
-        """Return the record that these partitions, and no others, are begun; `names` has the names of new
-        topics.
-        """
+        """Return the record that just these partitions are begun; `names` has the names of new topics."""
         return BEGUN.of(self.group_id, self._begun_topics(places, names))
 
     def _begun_topics(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> tuple[BegunTopic, ...]:
@@ -216,9 +205,7 @@ Targets = dict[str, frozenset[Place]]
 def assign(
     subscriptions: Mapping[str, frozenset[uuid.UUID]], places: Iterable[Place], current: Targets
 ) -> Targets:
-    """Return the partitions of each member, from the topics that it subscribes to and the partitions that it
-    has.
-    """
+    """Return each member's partitions, from its subscribed topics and the partitions that it has."""
     found: dict[str, set[Place]] = {member_id: set() for member_id in subscriptions}
     pools: dict[uuid.UUID | None, list[Place]] = {}
     all_alike = len(set(subscriptions.values())) <= 1

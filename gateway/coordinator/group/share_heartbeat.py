@@ -125,7 +125,6 @@ class _Change:
         )
 
     def raise_epoch(self, group_epoch: int) -> None:
-        """Set the group epoch, if it differs."""
         if group_epoch != self.group.group_epoch:
             self.write(GROUP_EPOCH.of(self.group.group_id, group_epoch))
 
@@ -223,9 +222,8 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
 
 
 def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset[Place]:
-    """Return the partitions that a member shall read.
-
-    If the target is older than the group epoch, topics to which the member no longer subscribes are left out.
+    """Return the partitions that a member shall read. With a target older than the group epoch, topics to
+    which the member no longer subscribes are left out.
     """
     target = group.targets.get(member.member_id, NOWHERE)
     if group.group_epoch == group.assignment_epoch:
@@ -243,7 +241,6 @@ def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, l
 
 
 def expire(group: ShareGroup, now_ms: int) -> list[RowRecord]:
-    """Remove the members whose session timed out."""
     due = [name for name, member in group.members.items() if member.session_deadline_ms <= now_ms]
     return _remove(group, due) if due else []
 

@@ -46,9 +46,8 @@ from seqgate.gateway.coordinator.streams.request import (
 from seqgate.gateway.coordinator.streams.topology import size_bytes_of
 
 Group: TypeAlias = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
-"""A group of any protocol: classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071).
-
-All have the same properties for listing: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
+"""A group of any protocol: classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071). All have the
+same properties for listing: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
 """
 STATES: Final[tuple[str, ...]] = tuple(
     dict.fromkeys(
@@ -61,9 +60,8 @@ STATES: Final[tuple[str, ...]] = tuple(
 )
 """The words for the states of a group that is not deleted; a share group is Empty or Stable."""
 RecordKey = tuple[str, TopicPartition | None]
-"""The key of a record: (group id, None) of a classic group, (group id, place) of an offset.
-
-A record of another group has (group id, (member id, minus the kind of key)).
+"""The key of a record: (group id, None) of a classic group, (group id, place) of an offset, and (group id,
+(member id, minus the kind of key)) of another group.
 """
 
 
@@ -89,9 +87,7 @@ class StoredGroups:
         self.max_offsets = 2**63 - 1
         self.groups: dict[str, ClassicGroup] = {}
         self.consumers: ConsumerGroups = GroupsOfKind(CONSUMER, consumer_limits)
-        """The groups of the consumer protocol."""
         self.shares: ShareGroups = GroupsOfKind(SHARE, share_limits)
-        """The share groups."""
         self.streams: StreamsGroups = GroupsOfKind(STREAMS, streams_limits)
         """The streams groups; an id is in only one of `groups`, `consumers`, `shares` and `streams`."""
         self._kinds_of_rows = {row: kind for kind in self._kinds for row in kind.rows}
@@ -100,9 +96,7 @@ class StoredGroups:
         self.topics = topics
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines by the change of the clock, so that every member and rebalance keeps the time
-        that it had left.
-        """
+        """Move all deadlines by the change of the clock: members and rebalances keep their time left."""
         for group in self.groups.values():
             group.clock_was_set(by_ms)
         for kind in self._kinds:
@@ -122,9 +116,7 @@ class StoredGroups:
         return self.consumers.groups.get(group_id) or self.streams.groups.get(group_id)
 
     def topics_changed(self) -> None:
-        """Note that topics were created, deleted or enlarged: each group compares its topics at its next
-        heartbeat.
-        """
+        """Note created, deleted or enlarged topics: each group compares its topics at its next heartbeat."""
         for consumers in self.consumers.groups.values():
             consumers.topics_changed = True
         for streams_group in self.streams.groups.values():
@@ -147,9 +139,8 @@ class StoredGroups:
             self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
 
     def _settle_kind(self, group_id: str, *, is_known: bool, now_ms: int) -> None:
-        """Take a group that is of another kind now out of the classic groups.
-
-        When such a group is deleted, keep its offsets as a classic group.
+        """Take a group that is of another kind now out of the classic groups. When such a group is deleted,
+        keep its offsets as a classic group.
         """
         if is_known:
             self.groups.pop(group_id, None)
@@ -218,17 +209,13 @@ class StoredGroups:
         return len(self.groups) + len(self.consumers.groups) + len(self.streams.groups) >= self.max_groups
 
     def is_read_alone(self, group_id: str) -> bool:
-        """Return whether each partition has one reader in the group: it is a classic, consumer or streams
-        group.
-        """
+        """Return whether each partition has one reader in the group: it is not a share group."""
         return group_id in self.groups or group_id in self.consumers.groups or group_id in self.streams.groups
 
     def knows(self, group_id: str) -> bool:
-        """Return whether there is a group of this id, of any kind."""
         return self.is_read_alone(group_id) or group_id in self.shares.groups
 
     def group_ids(self) -> Iterator[str]:
-        """Yield the ids of all groups, of all kinds."""
         yield from self.groups
         for kind in self._kinds:
             yield from kind.groups
@@ -240,7 +227,6 @@ class StoredGroups:
             yield from kind.groups.values()
 
     def find(self, group_id: str) -> Group | None:
-        """Return the group of that id, of any kind."""
         kind = self.kind_of(group_id)
         return self.groups.get(group_id) if kind is None else kind.groups[group_id]
 
@@ -261,7 +247,7 @@ A = TypeVar("A", bound=HeartbeatReply | StreamsReply)
 
 @dataclass(frozen=True, slots=True)
 class GroupKind(Generic[G, H, L, A]):
-    """How the groups of one kind differ from the others: in their rows, and in how their members are served."""
+    """How the groups of one kind differ from others: their rows, and how their members are served."""
 
     group_class: type[G]
     create: Callable[[str], G]
@@ -341,7 +327,6 @@ class GroupsOfKind(Generic[G, H, L, A]):
         return reply
 
     def delete(self, group_id: str, effects: Effects) -> None:
-        """Delete a group without members."""
         effects.records += self.rows.deletion_records(self.groups.pop(group_id))
 
     def expire(self, group_id: str, effects: Effects) -> None:
@@ -397,10 +382,7 @@ class BegunPartitions:
         self._shares = shares
 
     def begin(self, group_id: str, place: Place, topic: str, effects: Effects) -> None:
-        """Note that a partition of a group is begun, and create the group if it is new.
-
-        The group need not have had any member.
-        """
+        """Note that a partition of a group is begun; create a new group, which need not have had members."""
         shares = self._shares
         if group_id not in shares.groups:
             shares.write(GROUP_EPOCH.of(group_id, ShareGroup(group_id).group_epoch), effects)
@@ -409,9 +391,7 @@ class BegunPartitions:
             shares.write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """Delete the record that the group reads the topic's partitions, because their delivery state was
-        deleted.
-        """
+        """Delete the record that the group reads the topic: its delivery state was deleted."""
         group = self._shares.groups.get(group_id)
         if group is not None and topic_id in group.topic_names:
             kept = {place for place in group.begun if place[0] != topic_id}

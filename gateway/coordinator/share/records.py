@@ -6,15 +6,15 @@
     1       int16 0 | int32 snapshot_epoch | int32 leader_epoch | int64 start_offset | batches[] | tags
     batch   int64 first_offset | int64 last_offset | int8 delivery_state | int16 delivery_count | tags
 
-A snapshot holds the whole state, an update the changes since the last record. A null value deletes.
-Source: Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
+A snapshot holds the whole state, an update the changes since the last record. A null value deletes. Source:
+Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
 
 Decisions of the share coordinator about requests of share-partition leaders, and of group coordinators
 (KIP-932).
 
-    initialize   begin the state of a partition, or begin it anew: a group is assigned the partition, or its offsets were altered
-    read         a leader takes the partition over; what members had acquired from the leader before is available again
-    write        the leader stores changes; a leader of an earlier leader epoch, or of a state before the last beginning, is refused
+    initialize   begin a state, also anew: the group is assigned the partition, or its offsets were altered
+    read         a leader takes the partition over; what the former one handed out is available again
+    write        the leader stores changes; one of an earlier leader epoch or beginning is refused
     delete       the group, or its offsets in a topic, are deleted
     summarize    the start offset, for those who describe the group
 
@@ -66,9 +66,7 @@ class SharePartitionKey(NamedTuple):
     partition: int
 
     def spread_text(self) -> str:
-        """Return the text whose hash chooses the partition of the state topic
-        (SharePartitionKey.asCoordinatorKey).
-        """
+        """Return the text whose hash chooses the state partition (SharePartitionKey.asCoordinatorKey)."""
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
 
@@ -81,9 +79,7 @@ class ShareSnapshot(NamedTuple):
 
 class ShareState(NamedTuple):
     """The delivery state of a partition: all records before `start_offset` are done; `batches` have the
-    states of later records.
-
-    A start offset of -1 leaves it to the partition's leader where the group begins.
+    states of later records. Start offset -1: the partition's leader chooses where the group begins.
     """
 
     start_offset: int
@@ -220,9 +216,7 @@ class Write:
 
 
 class Summary(NamedTuple):
-    """The state of a partition without its batches. `done` counts the offsets from the start offset on that
-    are done; -1 without a start.
-    """
+    """A state without its batches. `done` counts the done offsets from the start on; -1 without a start."""
 
     start_offset: int = NOT_BEGUN
     state_epoch: int = 0
@@ -234,19 +228,17 @@ class Summary(NamedTuple):
 
 
 class ShareStates:
-    """The share partitions by key and by group; which member acquired a record is known here, but not stored."""
+    """The share partitions by key and group; who acquired a record is known here, but not stored."""
 
     def __init__(self) -> None:
         self.partitions: dict[SharePartitionKey, SharePartition] = {}
         self.groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
-        """The share partitions of each group."""
 
     def put(self, key: SharePartitionKey, partition: SharePartition) -> None:
         """Add a share partition, or replace the one with this key."""
         self.partitions[key] = self.groups.setdefault(key.group_id, {})[key] = partition
 
     def drop(self, key: SharePartitionKey) -> bool:
-        """Drop a share partition; return whether there was one."""
         if self.partitions.pop(key, None) is None:
             return False
         of_group = self.groups[key.group_id]
@@ -303,9 +295,7 @@ class ShareStates:
         return Change(None, [ShareSnapshot(key, state)])
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Change[ShareState | Refusal]:
-        """Return the state of a partition to its leader. A new leader epoch is stored, so that the leader
-        before is refused.
-        """
+        """Return the state to the partition's leader; store a new leader epoch, to refuse the one before."""
         found = self.partitions.get(key)
         if found is None:
             return Change(Refusal(ErrorCode.invalid_request, READ_TOO_EARLY))
@@ -333,7 +323,6 @@ class ShareStates:
         return Change(None, [ShareUpdate(key, start_offset, tuple(wanted.batches), leader_epoch)])
 
     def delete(self, key: SharePartitionKey) -> Change[None]:
-        """Delete the state of a partition, if it has any."""
         return Change(None, [ShareSnapshot(key, None)] if key in self.partitions else ())
 
     def summarize(self, key: SharePartitionKey) -> Change[Summary]:
@@ -371,7 +360,6 @@ def stored(found: SharePartition) -> ShareState:
 
 
 def summary_of(found: SharePartition) -> Summary:
-    """Return the summary of a state."""
     is_begun = found.start_offset != NOT_BEGUN
     done = sum(len(run) for run in found.runs if run.state in DONE) if is_begun else -1
     return Summary(found.start_offset, found.state_epoch, found.leader_epoch, done)

@@ -2,7 +2,7 @@
 
     acquire      available ──► acquired, until its lock times out
     accept       acquired ──► acknowledged
-    release      acquired ──► available, or archived after too many deliveries; a lock that times out does the same
+    release      acquired ──► available, or archived after too many deliveries; so does a lock that times out
     reject       acquired ──► archived
     renew        restarts the lock
 
@@ -72,9 +72,7 @@ class SharePartition:
         """The newest leader epoch of the partition in which its leader used this state."""
         self.runs = RunList()
         self._nothing_before = 0, 0
-        """(offset, mark of the delays): no offset below this one can be acquired, as long as no delayed
-        record came due after the mark.
-        """
+        """(offset, mark): no offset below can be acquired unless a delayed record came due after the mark."""
         self._delays: Delays | None = None
 
     @property
@@ -116,7 +114,6 @@ class SharePartition:
         return offset if delays is None else delays.first_due(offset)
 
     def _given_out(self) -> int:
-        """Return how many offsets are handed out and not done."""
         return sum(len(run) for run in self.runs if run.delivery_count and run.state not in DONE)
 
     # --- acquiring
@@ -170,7 +167,7 @@ class SharePartition:
         return joined(acquired, first_new, batch_size)
 
     def _archive_gap(self, first_offset: int, last_offset: int) -> None:
-        """Archive available offsets that the log lacks. A restart forgets which offsets were found missing."""
+        """Archive available offsets that the log lacks. A restart forgets which offsets were missing."""
         last_offset = min(last_offset, self.end_offset - 1)
         if first_offset > last_offset:
             return
@@ -208,10 +205,8 @@ class SharePartition:
         return found
 
     def _pass_over(self, new_first: int, room: Room) -> None:
-        """Extend the runs up to `new_first`.
-
-        Offsets that are not due, or were not read, become available; offsets missing in the log become
-        archived.
+        """Extend the runs up to `new_first`. Offsets that are not due, or were not read, become available;
+        offsets missing in the log become archived.
         """
         unread_end = min(max(self.end_offset, room.read_from), new_first)
         if self.end_offset < unread_end:
@@ -228,9 +223,8 @@ class SharePartition:
     def acknowledge(
         self, member_id: str, said: Sequence[Acknowledgement], limits: ShareLimits, now_ms: int
     ) -> list[StateBatch]:
-        """Apply a member's acknowledgements, all or none; return the changes that must be stored.
-
-        Raises InvalidRecordState, NeverAcquired.
+        """Apply a member's acknowledgements, all or none; return the changes that must be stored. Raises
+        InvalidRecordState, NeverAcquired.
         """
         end_offset = None
         for acknowledgement in said:
@@ -309,7 +303,7 @@ class SharePartition:
         self._nothing_before = min(known, run.first_offset), mark
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines by the change of the clock, so that every lock keeps the time that it had left."""
+        """Move all deadlines by the change of the clock, so that every lock keeps its time left."""
         for run in self.runs:
             run.deadline_ms = moved(run.deadline_ms, by_ms)
 
@@ -351,9 +345,7 @@ class SharePartition:
         return max(0, offset - self.start_offset - done)
 
     def forget_members(self) -> None:
-        """Make all that members have acquired available, as after a restart: another gateway leads the
-        partition now.
-        """
+        """Make all acquired records available, as after a restart: another gateway leads now."""
         batches = self.stored_batches()
         self.runs = RunList()
         self._nothing_before = 0, 0
@@ -443,7 +435,7 @@ class Room:
     def __init__(
         self, max_record_locks: int, delays: Delays | None, read_from: int, *, given_out: int, is_full: bool
     ) -> None:
-        """Start with `given_out` offsets; a share partition that `is_full` hands out nothing beyond its end."""
+        """Start with `given_out` offsets; an `is_full` share partition hands out nothing beyond its end."""
         self.delays = delays
         self.read_from = read_from
         """The log was read from this offset on; earlier offsets were not due when they were passed over."""
@@ -458,9 +450,7 @@ class Room:
         return min(len(run), self._left)
 
     def for_new(self, distance: int) -> int:
-        """Return how many offsets members may acquire for the first time; the partition spans `distance`
-        offsets.
-        """
+        """Return how many new offsets members may acquire; the partition spans `distance` offsets."""
         if self.delays is None:
             return self._locks - distance
         return 0 if self._is_full else self._left
@@ -475,9 +465,7 @@ class Room:
 
 
 class Acquired(NamedTuple):
-    """A range of offsets, both ends inclusive, that a member gets. `delivery_count` counts its deliveries,
-    this one included.
-    """
+    """A range of offsets (inclusive) that a member gets; `delivery_count` includes this delivery."""
 
     first_offset: int
     last_offset: int
@@ -485,14 +473,11 @@ class Acquired(NamedTuple):
 
 
 def len_of(acquired: Acquired) -> int:
-    """Return the number of offsets in the run."""
     return acquired.last_offset - acquired.first_offset + 1
 
 
 def joined(acquired: list[Acquired], first_new: int, batch_size: int) -> list[Acquired]:
-    """Join neighbours with the same delivery count; offsets handed out for the first time only up to
-    `batch_size`.
-    """
+    """Join neighbours with the same delivery count; those handed out first only up to `batch_size`."""
     found: list[Acquired] = []
     for one in acquired:
         previous = found[-1] if found else None
@@ -612,7 +597,6 @@ class RunList:
         return self._runs[start : end + 1] if start < len(self._runs) else []
 
     def _cut(self, offset: int) -> None:
-        """Cut the run that holds `offset`, so that a run begins there."""
         index = self._index(offset)
         if index == len(self._runs) or self._runs[index].first_offset >= offset:
             return
@@ -622,11 +606,9 @@ class RunList:
         self._runs.insert(index + 1, rest)
 
     def append(self, run: Run) -> None:
-        """Add a run after the others."""
         self._runs.append(run)
 
     def drop_before(self, offset: int) -> None:
-        """Drop everything before `offset`."""
         self._cut(offset)
         del self._runs[: self._index(offset)]
 

@@ -1,3 +1,1 @@
-"""Streams groups (KIP-1071): Kafka Streams applications whose tasks the coordinator assigns. Pure rules, as
-for other groups.
-"""
+"""Streams groups (KIP-1071): Kafka Streams applications whose tasks the coordinator assigns. Pure rules."""

@@ -68,26 +68,19 @@ class StreamsMember(EpochMember):
         return is_reconciled(self.current, assignment_epoch)
 
     def assignment_epoch_of(self, task: TaskId) -> int | None:
-        """Return the epoch at which the member was assigned an active task that it has; None for any other
-        task.
-        """
+        """Return the epoch at which the member was assigned an active task that it has; None for others."""
         epoch = self.current.assigned.active.get(task)
         return self.current.pending_revocation.active.get(task) if epoch is None else epoch
 
 
 def is_reconciled(current: StreamsCurrentValue, assignment_epoch: int) -> bool:
-    """Return whether a member with this state owns exactly the tasks of its target assignment, and has
-    acknowledged `assignment_epoch`.
-    """
+    """Return whether a member owns exactly the tasks of its target and acknowledged `assignment_epoch`."""
     return current.state is MemberState.STABLE and current.member_epoch == assignment_epoch
 
 
 @dataclass(slots=True)
 class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
-    """Members, topology and epochs of a group.
-
-    Records change them, live and at replay. The fields from `configured` on are not stored.
-    """
+    """A streams group: records change it, live and at replay. Fields from `configured` on are not stored."""
 
     type: ClassVar = STREAMS
     rows: ClassVar = ROWS
@@ -104,9 +97,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     members: dict[str, StreamsMember] = field(default_factory=dict)
     targets: dict[str, TaskAssignment] = field(default_factory=dict)
     configured: ConfiguredTopology | None = None
-    """The topology compared with the topics that existed at the last heartbeat with a topology; None after a
-    restart.
-    """
+    """The topology compared with the topics of the last heartbeat that had one; None after a restart."""
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the topology was configured."""
     initial_delay_deadline_ms: int = NEVER
@@ -118,7 +109,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     @property
     def group_epoch(self) -> int:
-        """The group epoch."""
         return self.value.group_epoch
 
     @property
@@ -134,7 +124,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         return self.initial_delay_deadline_ms != NEVER
 
     def subscribes_to(self, topic: str) -> bool:
-        """Return whether the members read a topic."""
         return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
 
     def held(self, process_id: str) -> HeldByProcesses:
@@ -181,21 +170,18 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         return min(EpochGroup.next_deadline_ms(self), self.initial_delay_deadline_ms)
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadlines by the change of the clock."""
         EpochGroup.clock_was_set(self, by_ms)
         self.initial_delay_deadline_ms = moved(self.initial_delay_deadline_ms, by_ms)
 
     def forget_what_is_not_stored(self) -> None:
-        """Drop the fields that are not stored, as Kafka does after the first heartbeat of a new group.
-
-        The next heartbeat computes them again.
+        """Drop the fields that are not stored, as Kafka does after a new group's first heartbeat. The next
+        heartbeat computes them again.
         """
         self.configured = None
         self.shutdown_member_id = None
         self.endpoint_epoch = 0
 
     def forget(self, member_id: str) -> None:
-        """Remove a member and its target."""
         EpochGroup.forget(self, member_id)
         if not self.members:
             self.shutdown_member_id = None

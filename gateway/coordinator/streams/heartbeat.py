@@ -15,14 +15,13 @@ Source: Kafka's `EndpointToPartitionsManager`.
 
 Moves a member of a streams group one step towards its target.
 
-    state              the member                                           next step
-    STABLE             has its target                                       when there is a newer target
-    UNREVOKED_TASKS    must revoke tasks; its epoch stays                   when it reports that it has none of them left
-    UNRELEASED_TASKS   waits for tasks that other members have or revoke    with each heartbeat
+    state              the member                                         next step
+    STABLE             has its target                                     when there is a newer target
+    UNREVOKED_TASKS    must revoke tasks; its epoch stays                 when it reports none of them
+    UNRELEASED_TASKS   waits for tasks that other members have or revoke  with each heartbeat
 
 An active task goes to a member after its last owner has revoked it. A process never has a task twice, in
-whatever roles.
-Source: Kafka's `CurrentAssignmentBuilder`.
+whatever roles. Source: Kafka's `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -210,9 +209,7 @@ def _no_member(group: StreamsGroup, member_id: str) -> str:
 
 
 def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
-    """Return the member's description: the fields of the request, and the stored values of fields that the
-    request omits.
-    """
+    """Return the member's description: the request's fields, and stored values of those it omits."""
     asked, topology, tags = request.rebalance_timeout_ms, request.topology, request.client_tags
     return StreamsMemberValue(
         before.instance_id,
@@ -254,9 +251,7 @@ def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue)
 
 
 def _configured(group: StreamsGroup, topology: Topology, topics: Topics) -> tuple[ConfiguredTopology, int]:
-    """Return the topology compared with the existing topics, and a hash of these topics. Raises
-    HeartbeatRefused.
-    """
+    """Return the topology compared with the topics, and a hash of these. Raises HeartbeatRefused."""
     metadata_hash = group.value.metadata_hash
     known = None if group.topology is None else group.configured
     if known is not None and not group.topics_changed:
@@ -383,9 +378,8 @@ def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[RowRecord]:
 
 
 def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:
-    """End the initial delay, and remove members whose session timed out or that did not revoke tasks in time.
-
-    One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
+    """End the initial delay, and remove at most MAX_EXPIRED_AT_ONCE members whose session timed out or that
+    did not revoke tasks in time. The next call removes the rest.
     """
     records: list[RowRecord] = []
     if group.initial_delay_deadline_ms <= now_ms:
@@ -424,7 +418,7 @@ def endpoints_of(
 def _partitions(
     tasks: Tasks, configured: Mapping[str, ConfiguredSubtopology], topics: Topics
 ) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return (topic, partitions) of the source topics; a smaller topic has no partition for the last tasks."""
+    """Return (topic, partitions) of source topics; a smaller topic has none for the last tasks."""
     found = []
     for subtopology_id, numbers in by_topic(tasks).items():
         subtopology = configured.get(subtopology_id)
@@ -445,9 +439,7 @@ _NO_TOPICS: Final = 0
 
 
 def topic_hash(names: Iterable[str], topics: Topics) -> int:
-    """Return a signed 64-bit hash of the names, ids and partitions of those topics that exist; 0 when none
-    does.
-    """
+    """Return a signed 64-bit hash of name, id and partitions of existing topics; 0 when there is none."""
     digest = hashlib.blake2b(digest_size=_HASH_BYTES)
     is_empty = True
     for name in sorted(names):
@@ -487,7 +479,10 @@ def reconciled(
         return _step(current, current.member_epoch + 1, target, owned, held())
     if current.state is MemberState.UNKNOWN:
         if owned is None or any(owned):
-            text = "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
+            text = (
+                "The streams group member is in a unknown state. "
+                "The member must abandon all its tasks and rejoin."
+            )
             raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
         return _step(current, target.epoch, target, owned, held())
     return _step(current, current.member_epoch, target, owned, held())

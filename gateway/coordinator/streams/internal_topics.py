@@ -1,7 +1,7 @@
 """Decides the partitions of a topology's internal topics, and which of the topics are missing.
 
-    repartition topic   as many partitions as the application asks for, or else the most that a source of the writing
-                        subtopologies has; copartitioned topics get equally many
+    repartition topic   as many partitions as the application asks for, or else the most that a source of the
+                        writing subtopologies has; copartitioned topics get equally many
     changelog topic     as many partitions as its subtopology has tasks
     tasks               as many as the largest source topic of the subtopology has partitions
 
@@ -48,9 +48,7 @@ class StatusNote(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with the partitions of its internal topics decided; topics are in the order of their
-    names.
-    """
+    """A subtopology with its internal topics' partitions decided; topics in the order of their names."""
 
     number_of_tasks: int
     source_topics: tuple[str, ...]
@@ -66,9 +64,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """A topology compared with the existing topics; `subtopologies` is None while the number of their
-    partitions can't be decided.
-    """
+    """A topology compared with the topics; `subtopologies` is None while partitions can't be decided."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None
@@ -102,9 +98,7 @@ class _Unusable(Exception):
 
 
 def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
-    """Return the topology with its internal topics decided. Raises HeartbeatRefused for an impossible
-    topology.
-    """
+    """Return the topology with internal topics decided. Raises HeartbeatRefused for an impossible one."""
     try:
         _check_sources(topology, topics)
         decided = _Counts(topology, topics).decide()
@@ -241,7 +235,6 @@ class _Counts:
 
     def _equalize(self, group: frozenset[str], fixed: frozenset[int]) -> None:
         """Give the repartition topics of a copartition group equally many partitions. Raises _Unusable.
-
         `fixed` are the different numbers of partitions of all fixed topics; no copartition group changes
         them.
         """
@@ -294,7 +287,7 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
 
 
 def _missing(subtopologies: Iterable[ConfiguredSubtopology], topics: Topics) -> tuple[TopicInfo, ...]:
-    """Return the internal topics that do not exist. Raises _Unusable when one exists with other partitions."""
+    """Return the missing internal topics. Raises _Unusable when one exists with other partitions."""
     wanted = {
         topic.name: topic
         for found in subtopologies

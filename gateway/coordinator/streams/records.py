@@ -73,9 +73,7 @@ class Endpoint(NamedTuple):
 
 
 class StreamsMemberValue(NamedTuple):
-    """A member's own description. `rebalance_timeout_ms` and `topology_epoch` are -1 before the member sent
-    them.
-    """
+    """A member's own description. `rebalance_timeout_ms` and `topology_epoch` are -1 before they are sent."""
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -53,7 +53,6 @@ class StreamsLimits:
 
 
 def bytes_of_tags(tags: Iterable[tuple[str, str]]) -> int:
-    """Return the bytes of a member's tags in memory."""
     return sum(len(key) + len(value) for key, value in tags)
 
 
@@ -83,9 +82,7 @@ class StreamsHeartbeat:
 
     @property
     def joining_bytes(self) -> int:
-        """An upper bound of the bytes that the member adds when it joins, with the topology if its group is
-        new.
-        """
+        """An upper bound of the bytes that a joining member adds, with the topology if its group is new."""
         return MEMBER_BYTES + bytes_of_tags(self.client_tags or ()) + size_bytes_of(self.topology)
 
 
@@ -199,7 +196,7 @@ def _check_references(subtopology: Subtopology) -> None:
 
 
 def _check_sizes(request: StreamsHeartbeat) -> None:
-    """Refuse texts that are far longer than any client needs: each record of a member must fit into a batch."""
+    """Refuse texts far longer than any client needs: each record of a member must fit into a batch."""
     endpoint = request.user_endpoint
     for what, text in (
         ("GroupId", request.group_id),

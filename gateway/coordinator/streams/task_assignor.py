@@ -1,12 +1,12 @@
 """The sticky task assignor of streams groups: it decides which member processes which task, and which members
 stand by.
 
-    active tasks   each task goes to one member: its last one, or one that stood by for it, as long as that member
-                   has not more than its share; the rest goes to the process with the least load
-    standby tasks  each stateful task goes to `standby_replicas` further processes: the task's last process and
-                   those that stood by for it first, then the processes with the least load
+    active tasks   each task goes to one member: its last one, or one that stood by for it, as long as that
+                   member has not more than its share; the rest goes to the process with the least load
+    standby tasks  each stateful task goes to `standby_replicas` further processes: the task's last process
+                   and those that stood by for it first, then the processes with the least load
     load           tasks of a process, active and standby, for each of its members
-    share          tasks for each member, rounded up; it is computed anew for the others when a member has reached it
+    share          tasks for each member, rounded up; computed anew for the others when a member reaches it
 
 Tasks with the same partition stay together where members keep their tasks; neighbouring partitions of a
 subtopology are spread where tasks are new.
@@ -22,7 +22,7 @@ Source: Java's `PriorityQueue`.
 
 Tasks of a Kafka Streams application, and how the members of its group share them.
 
-    subtopology   a connected part of the topology; it has one task for each partition of its largest source topic
+    subtopology   a connected part of the topology, with a task for each partition of its largest source topic
     active task   processes records; exactly one member has it
     standby task  follows the changelogs of a stateful task on another process, ready to take the task over
     warm-up task  follows the changelogs of a task that moves to this member once it has caught up
@@ -64,15 +64,11 @@ def _by_partition(task: TaskId) -> tuple[int, str]:
 
 
 class _Place(NamedTuple):
-    """A member, and the process that runs it."""
-
     process_id: str
     member_id: str
 
 
 class _Roles(NamedTuple):
-    """The tasks of a member under construction."""
-
     active: set[TaskId]
     standby: set[TaskId]
 
@@ -166,9 +162,7 @@ class _Assignor:
         self._spread_active([task for task in left if not self._keep_active(task, self._stood_by(task))])
 
     def _keep_active(self, task: TaskId, place: _Place | None) -> bool:
-        """Assign the task to the member at `place` if it has less than its share of active tasks; return
-        whether it had less.
-        """
+        """Assign the task to the member at `place` if it has less than its share; return whether it had."""
         if place is None:
             return False
         process = self._processes[place.process_id]
@@ -216,9 +210,7 @@ class _Assignor:
         return False
 
     def _had(self, task: TaskId) -> Iterator[_Place]:
-        """Yield the last active member if another process is active now, then the member that stood by with
-        the least load.
-        """
+        """Yield the last active member if another process has it now, then the least loaded standby one."""
         last = self._last_active.get(task)
         if last is not None and task not in self._processes[last.process_id].tasks:
             yield last
@@ -227,9 +219,7 @@ class _Assignor:
             yield stood_by
 
     def _spread_standby(self, task: TaskId, by_load: LeastLoaded[_Process]) -> bool:
-        """Assign one standby task to the process with the least load that does not have the task; return
-        whether there is one.
-        """
+        """Assign a standby task to the least loaded process without the task; return whether there is one."""
         taken = []
         found = False
         while by_load and not found:
@@ -299,9 +289,7 @@ class LeastLoaded(Generic[T]):
             place = parent
 
     def take(self) -> T:
-        """Remove and return the first item; the last one fills its place and moves down past items of a
-        smaller load only.
-        """
+        """Remove and return the first item; the last takes its place and moves down past smaller loads."""
         heap = self._heap
         first, last = heap[0], heap.pop()
         if heap:
@@ -346,7 +334,6 @@ class TaskAssignment(NamedTuple):
         )
 
     def has_any_of(self, other: TaskAssignment) -> bool:
-        """Return whether any task is in both assignments in the same role."""
         return any(ours & others for ours, others in zip(self, other, strict=True))
 
     def is_within(self, other: TaskAssignment) -> bool:
@@ -358,10 +345,9 @@ NO_ASSIGNMENT: Final = TaskAssignment()
 
 
 class HeldTasks(NamedTuple):
-    """The tasks that a member has, each active task with its assignment epoch.
-
-    The assignment epoch is the group epoch at which the member was assigned the task: commits of the task
-    that name an older member epoch than this are refused.
+    """The tasks that a member has, each active task with its assignment epoch. The assignment epoch is the
+    group epoch at which the member was assigned the task: commits of the task that name an older member epoch
+    than this are refused.
     """
 
     active: Mapping[TaskId, int] = {}
@@ -375,7 +361,6 @@ class HeldTasks(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no tasks."""
         return not (self.active or self.standby or self.warmup)
 
 

@@ -2,9 +2,7 @@
 
 A subtopology reads source topics. A repartition topic connects two subtopologies: the sink of one, a source
 of the other. A changelog topic stores the state of a subtopology. The coordinator creates repartition and
-changelog topics.
-
-Source: Kafka's `StreamsTopology`, StreamsGroupTopologyValue.json.
+changelog topics. Source: Kafka's `StreamsTopology`, StreamsGroupTopologyValue.json.
 """
 
 from __future__ import annotations
@@ -19,9 +17,7 @@ from seqgate.gateway.coordinator.rows import INT16, INT32, PAIRS, STRING, Field,
 
 
 class TopicInfo(NamedTuple):
-    """An internal topic as the application describes it; 0 partitions or replicas leave the number to the
-    coordinator.
-    """
+    """An internal topic of the application; 0 partitions or replicas leave the number to the coordinator."""
 
     name: str
     partitions: int
@@ -38,8 +34,6 @@ class CopartitionGroup(NamedTuple):
 
 
 class Subtopology(NamedTuple):
-    """A connected part of the topology."""
-
     subtopology_id: str
     source_topics: tuple[str, ...]
     source_topic_regex: tuple[str, ...]
@@ -108,12 +102,9 @@ class Topology(NamedTuple):
 MAX_SUBTOPOLOGIES: Final = 1_000
 """Subtopologies of a topology; a topology with more is refused."""
 MAX_SUBTOPOLOGY_ID_BYTES: Final = 32
-"""Longest id of a subtopology: a member's records repeat the id of each subtopology. Kafka Streams numbers
-them.
-"""
+"""Longest id of a subtopology: members' records repeat the ids of all. Kafka Streams numbers them."""
 MAX_NAMED_TOPICS: Final = 10_000
-"""Topics that all subtopologies list, each as often as it is listed; a topology that lists more is refused.
-"""
+"""Topics that all subtopologies list, each as often as listed; a topology that lists more is refused."""
 MAX_COPARTITIONED: Final = 10_000
 """Copartition groups and the topics that they list, of all subtopologies; a topology with more is refused."""
 MAX_TASKS: Final = 10_000
@@ -153,9 +144,7 @@ def too_many_tasks(tasks: int) -> str | None:
 
 
 def standby_replicas_within(asked: int, stateful_tasks: int) -> int:
-    """Return the number of standby tasks for each stateful task: as many as asked for, or fewer to stay
-    within the limit.
-    """
+    """Return the standby tasks of each stateful task: as many as asked for, or fewer within the limit."""
     return min(asked, MAX_STANDBY_TASKS // stateful_tasks) if stateful_tasks else asked
 
 
@@ -205,9 +194,7 @@ TOPOLOGY_TYPE: Final = structure(Topology, Field("epoch", INT32), Field("subtopo
 
 
 def size_bytes_of(topology: Topology | None) -> int:
-    """Return the bytes of a topology as the log stores it. Raises struct.error for a number that is too
-    large.
-    """
+    """Return the bytes of a topology as the log stores it. Raises struct.error for too large a number."""
     if topology is None:
         return 0
     out = Writer(is_compact=True)

@@ -107,13 +107,9 @@ _ONGOING_ENDS: Final = {(ONGOING, COMMIT): End.PREPARE, (ONGOING, ABORT): End.PR
 END_V1: Final = {**_ONGOING_ENDS, **_SAME_END}
 """The outcomes for a client whose epoch stays: a retry can't be recognized. Missing entries are INVALID."""
 END_V2: Final = {**_ONGOING_ENDS, **{(state, ABORT): End.PREPARE for state in IDLE}}
-"""The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty
-transaction.
-"""
+"""The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty one."""
 END_V2_AGAIN: Final = _SAME_END
-"""The outcomes for a client whose epoch rises with every end, when its epoch shows that the request is a
-retry.
-"""
+"""The outcomes for a client whose epoch rises with every end, when its epoch shows a retry."""
 
 
 NO_PRODUCER_ID: Final = -1
@@ -140,8 +136,7 @@ class Transaction(NamedTuple):
     """The previous epoch. A request that carries it may be a retry (KIP-360, KIP-890)."""
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """The next producer id, which follows when the present end is complete, because the epochs are used up.
-    """
+    """The producer id that follows when the present end is complete, because the epochs are used up."""
     client_version: int = 0
     """The client's transaction protocol: 0 or 1, or 2 when the epoch rises with every end (KIP-890)."""
 

@@ -7,8 +7,7 @@ called again with one.
 
 Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized
-(KIP-360, KIP-890).
-Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
+(KIP-360, KIP-890). Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
 
 Filters of a listing of transactional ids.
 
@@ -78,7 +77,7 @@ class NeedsProducerId(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """The limits of transactions, see `transaction.*` and `seqgate.transaction*` in `docs/configuration.md`."""
+    """The limits of transactions: `transaction.*`, `seqgate.transaction*` in `docs/configuration.md`."""
 
     max_timeout_ms: int = 900_000
     max_partitions: int = 10_000
@@ -101,8 +100,6 @@ _NOBODY: Final = Producer()
 
 
 class EndRequest(NamedTuple):
-    """An EndTxn request."""
-
     producer: Producer
     commit: bool
     client_version: int
@@ -152,9 +149,7 @@ def begin_producer(
 
 
 def _is_or_was(current: Transaction, claimed: Producer) -> bool:
-    """Return whether the claimed producer id is the present one, or the previous one whose epochs were used
-    up.
-    """
+    """Return whether a producer id is the present one, or the previous one whose epochs were used up."""
     if claimed.producer_id == current.producer_id:
         return True
     return (
@@ -184,9 +179,7 @@ def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: i
 
 
 def fence(current: Transaction, now_ms: int) -> Transaction:
-    """Abort an open transaction without a request of its producer. The epoch of the markers fences the
-    producer.
-    """
+    """Abort an open transaction without its producer's request; the markers' epoch fences the producer."""
     return _become(
         current,
         PREPARE_ABORT,
@@ -205,9 +198,7 @@ def add_partitions(
     max_partitions: int,
     now_ms: int,
 ) -> Transaction | None:
-    """Add partitions to the transaction; return None when it has all of them already. Raises
-    TransactionRefused.
-    """
+    """Add partitions to the transaction; return None when it has all of them. Raises TransactionRefused."""
     transaction = _checked(current, producer)
     begins = transaction.state in IDLE
     before = frozenset() if begins else transaction.partitions
@@ -245,9 +236,8 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
 def end(
     current: Transaction | None, request: EndRequest, fresh_producer_id: int | None, now_ms: int
 ) -> Transaction | None:
-    """Handle an EndTxn: return the decided transaction, or None when it has already ended in this way.
-
-    Raises TransactionRefused, NeedsProducerId.
+    """Handle an EndTxn: return the decided transaction, or None when it has already ended in this way. Raises
+    TransactionRefused, NeedsProducerId.
     """
     if current is None:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
@@ -271,10 +261,7 @@ def end(
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
-    """Return the table of outcomes, by whether the request is a retry.
-
-    Raises TransactionRefused for a wrong producer.
-    """
+    """Return the outcomes, by whether this is a retry. Raises TransactionRefused for a wrong producer."""
     claimed = request.producer
     is_same_epoch = claimed.producer_epoch == current.producer_epoch
     if request.client_version < VERSION_2:
@@ -324,9 +311,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
 
 
 def raised_epoch(decided: Transaction) -> bool:
-    """Return whether the markers carry a newer epoch than the batches that they end, so that later batches
-    differ.
-    """
+    """Return whether the markers carry a newer epoch than the batches they end, so later ones differ."""
     return decided.client_version >= VERSION_2 and decided.last_producer_epoch < decided.producer_epoch
 
 
@@ -400,20 +385,19 @@ def transaction_filter(
 
 
 PRODUCERS_KEPT: Final = 10_000
-"""Producers whose newest connection is known. Beyond that the one that was silent longest is forgotten: a
-late request of it is carried out, as in Kafka."""
+"""Producers whose newest connection is known. Beyond that the longest silent one is forgotten: its late
+requests are carried out, as in Kafka.
+"""
 
 
 class NewestConnections:
-    """Notes the connections of requests; connections are numbered in the order in which they were accepted."""
+    """Notes the connections of requests, numbered in the order in which they were accepted."""
 
     def __init__(self) -> None:
         self._newest: OrderedDict[Producer, int] = OrderedDict()
 
     def is_late(self, producer: Producer, connection: int) -> bool:
-        """Note the connection of a request; return whether the producer has sent another one over a newer
-        connection.
-        """
+        """Note the connection of a request; return whether its producer has used a newer connection."""
         newest = self._newest.get(producer, connection)
         if connection < newest:
             return True
