@@ -1,3 +1,1 @@
-"""The parts that depend on time: the clock, group commit, partitions with their waiters, the metadata log,
-background jobs.
-"""
+"""The parts that depend on time: clock, group commit, partitions, waiters, metadata log, background jobs."""

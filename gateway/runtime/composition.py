@@ -1,8 +1,6 @@
 """Composes the parts that serve requests from a data directory, for the gateway and for tests without
-sockets.
-
-Nothing runs by itself: the caller starts the coordinators with `start_coordinators`, and then what else it
-needs.
+sockets. Nothing runs by itself: the caller starts the coordinators with `start_coordinators`, and then what
+else it needs.
 """
 
 from __future__ import annotations
@@ -98,8 +96,7 @@ class Surroundings(NamedTuple):
     hold: Hold | None = None
     """Keeps whole segment files on the local disk while another process reads them."""
     has_whole_directory: bool = True
-    """Whether the data directory is this process's alone, and has all records, so that it can be backed up.
-    """
+    """Whether the data directory is this process's alone and has all records, so it can be backed up."""
     find_uploads: Callable[[], Uploads | None] = lambda: None
 
 

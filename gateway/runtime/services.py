@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NodeServices:
-    """The node itself: its settings, time, event loop, identity and long tasks. Every handler can use these."""
+    """The node itself: settings, time, event loop, identity and long tasks. Every handler can use it."""
 
     config: Config
     clock: Clock
@@ -74,7 +74,6 @@ class NodeServices:
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
-    """The listeners with TLS, by their names."""
     access: Access = field(default_factory=EverythingAllowed)
     """The authorizer: it decides what each principal may do."""
     tasks: TaskList = field(init=False)
@@ -181,7 +180,7 @@ class UpkeepServices:
 
 @dataclass(slots=True)
 class Services:
-    """All services. A function that takes this type can use every part; take only the services that it needs."""
+    """All services. A function that takes this type can use every part; take only what it needs."""
 
     node: NodeServices
     partitions: PartitionServices

@@ -124,12 +124,10 @@ class Backlog:
     # --- beginning and end
 
     def start(self) -> None:
-        """Load the settings of all topics, and follow them from now on."""
         self._rules.load()
         self._metadata_log.add_listener(self.metadata_changed)
 
     def run(self) -> None:
-        """Start measuring at intervals."""
         self._tasks.add(asyncio.create_task(self._repeat(), name="backlog"))
 
     async def stop(self) -> None:
@@ -158,7 +156,6 @@ class Backlog:
     # --- settings
 
     def rules_of(self, topic: str) -> BacklogRules:
-        """Return the rules of a topic."""
         return self._rules.of(topic)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
@@ -174,9 +171,7 @@ class Backlog:
         task.add_done_callback(self._tasks.discard)
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
-        """Add or remove the gate of a partition according to its topic's rules; return the gate, if there is
-        one.
-        """
+        """Add or remove the gate of a partition by its topic's rules; return the gate, if there is one."""
         if partition.closed or not self._rules.of(partition.topic).limits_producers:
             partition.gate = None
             self._gated.pop(partition, None)
@@ -191,9 +186,7 @@ class Backlog:
     # --- measuring
 
     async def measure_all(self) -> None:
-        """Measure every partition that has rules, move the readers that the rules move, and open or close the
-        gates.
-        """
+        """Measure all partitions with rules, move the readers that rules move, and open or close gates."""
         async with self._passes:
             if self._rules or self._gated:
                 await self._measure_all()
@@ -255,9 +248,7 @@ class Backlog:
 
     async def readers(self, names: Container[str]) -> Readers:
         """Return the readers of these topics: groups at their committed offset, share groups at their start
-        offset.
-
-        Readers whose coordinator is another gateway count where this gateway leads the partition.
+        offset. Readers whose coordinator is another gateway count where this gateway leads the partition.
         """
         found: Readers = {}
         for shard in self._groups.loaded_shards():
@@ -291,9 +282,7 @@ def backlog_rules(config: Config, overrides: Mapping[str, str]) -> BacklogRules:
 
 
 class TopicRules:
-    """The rules by topic. A topic is `in` this object when its rules are not empty; internal topics have
-    none.
-    """
+    """The rules by topic: a topic is `in` here if its rules are not empty. Internal topics have none."""
 
     def __init__(self, config: Config, image: MetadataImage) -> None:
         self._config = config
@@ -303,7 +292,6 @@ class TopicRules:
         """The rules of topics with settings of their own."""
 
     def load(self) -> None:
-        """Load the settings of all topics and of the broker."""
         self._default = backlog_rules(self._config, {})
         self._own.clear()
         for name in self._image.configured(TOPIC_RESOURCE):
@@ -336,13 +324,10 @@ class TopicRules:
             self._own.pop(name, None)
 
     def of(self, name: str) -> BacklogRules:
-        """Return the rules of a topic."""
         return NO_RULES if name in INTERNAL_TOPICS else self._own.get(name, self._default)
 
     def names(self) -> Container[str]:
-        """Return the topics that have rules: a set if possible, because each committed offset is looked up in
-        it.
-        """
+        """Return the topics that have rules: a set if possible, because each offset is looked up in it."""
         if not self._default.is_empty:
             return self
         return {name for name, rules in self._own.items() if not rules.is_empty} - INTERNAL_TOPICS
@@ -364,9 +349,7 @@ ASK_FOR_S: Final = 3.0
 GROUPS_PER_REQUEST: Final = 100
 """Groups in one request for offsets; the rest go with the next one."""
 MOST_PARTITIONS: Final = 10_000
-"""Partitions about which other gateways are asked; further ones are measured without the groups of other
-gateways.
-"""
+"""Partitions about which other gateways are asked; further ones are measured without their groups."""
 _LIST_GROUPS, _OFFSET_FETCH, _SHARE_OFFSETS = 16, 9, 90
 _LIST_VERSION, _FETCH_VERSION, _SHARE_VERSION = 5, 9, 1
 _SHARE: Final = "share"
@@ -449,9 +432,7 @@ class RemoteReaders:
 
 def _each_once(readers: Sequence[Reader]) -> list[Reader]:
     """Return the readers without those that two gateways know, such as the coordinator of a share group and
-    the gateway that stores its state.
-
-    The lower offset counts.
+    the gateway that stores its state. The lower offset counts.
     """
     by_group: dict[tuple[str, bool], Reader] = {}
     for reader in readers:
@@ -509,20 +490,14 @@ def _add_share_offsets(found: Found, answer: Any) -> None:
 
 
 SHARE_OF_TIMEOUT: Final = 0.9
-"""The share of a client's timeout for which its request is held. A client hangs up at its timeout, so the
-answer must come earlier.
-"""
+"""The share of a client's timeout for which its request is held; the client hangs up at its timeout."""
 IMPATIENT_S: Final = 0.05
-"""The time (s) after a held request was refused, during which the next requests of its connection are not
-held.
-"""
+"""Time (s) after a held request was refused, for which its connection's next requests are not held."""
 
 
 @dataclass(slots=True, eq=False)
 class HeldRequest:
-    """A held request. `may_go` returns whether it can be carried out now; `go` carries it out, also when its
-    time is over.
-    """
+    """A held request: `may_go` returns whether it can be carried out; `go` does so, also after its time."""
 
     sender: object
     size_bytes: int
@@ -532,9 +507,8 @@ class HeldRequest:
 
 
 class HeldRequests:
-    """The held requests. They share the memory in `room` with the requests of all connections.
-
-    The limits may be set at any time. Before that, no request is held.
+    """The held requests. They share the memory in `room` with the requests of all connections. The limits may
+    be set at any time. Before that, no request is held.
     """
 
     def __init__(self, room: RequestMemory) -> None:

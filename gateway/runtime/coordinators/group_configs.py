@@ -1,6 +1,5 @@
-"""The limits of each group: the group's own configurations, or else the settings for all groups.
-
-Every heartbeat and fetch needs them, so the limits of a group are kept until its configurations change.
+"""The limits of each group: the group's own configurations, or else the settings for all groups. Every
+heartbeat and fetch needs them, so the limits of a group are kept until its configurations change.
 """
 
 from __future__ import annotations

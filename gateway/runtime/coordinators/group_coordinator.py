@@ -80,8 +80,6 @@ _new_tuple = tuple.__new__
 
 
 class GroupCoordinator:
-    """Serves all groups of this node."""
-
     def __init__(
         self,
         config: Config,
@@ -187,9 +185,7 @@ class GroupCoordinator:
     # --- groups
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
-        """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer
-        name.
-        """
+        """Return the shard that holds a group. Raises Unavailable, also for an id of a producer name."""
         if group_id.startswith(NAME_GROUP_PREFIX):
             raise Unavailable(ErrorCode.invalid_group_id)
         return self.shards.of(group_id)
@@ -262,9 +258,7 @@ class GroupCoordinator:
     def begin_commit(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
     ) -> None:
-        """Commit offsets as `commit` does, without a task: `answered` is called with their error code once
-        they are durable.
-        """
+        """Commit offsets as `commit` does, without a task: call `answered` with the error once durable."""
         try:
             loaded = self._loaded(committer.group_id)
         except Unavailable as error:
@@ -328,9 +322,7 @@ class GroupCoordinator:
         return error
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
-        """Replay a marker that was appended: the pending offsets of its producer count from now on, or
-        vanish.
-        """
+        """Replay an appended marker: the pending offsets of its producer count from now on, or vanish."""
         if partition.topic == OFFSETS_TOPIC:
             self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
@@ -349,10 +341,7 @@ class GroupCoordinator:
         return await self.read(group_id, lambda shard: shard)
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        """Carry out an operation on a group; return its answer once the answer is durable.
-
-        Raises Unavailable, and the errors of `operation`.
-        """
+        """Carry out an operation; return its durable answer. Raises Unavailable, errors of `operation`."""
         loaded = self._loaded(group_id)
         return await self.shards.run(loaded, self._with_effects(loaded, group_id, operation))
 
@@ -454,7 +443,6 @@ class GroupTimers:
         self._timers[group_id] = deadline_ms, timer
 
     def drop(self, group_id: str) -> None:
-        """Cancel the timer of a group, if it has one."""
         known = self._timers.pop(group_id, None)
         if known is not None:
             known[1].cancel()
@@ -469,9 +457,7 @@ _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_inst
 
 
 def change_of(answer: T, effects: Effects) -> Change[T]:
-    """Return the change of an operation that folds in its effects, and logs their events once they are
-    durable.
-    """
+    """Return the change of an operation that folds in its effects, and logs its events once durable."""
     return Change(
         answer,
         effects.records,
@@ -482,7 +468,6 @@ def change_of(answer: T, effects: Effects) -> Change[T]:
 
 
 def log_events(events: Sequence[Event]) -> None:
-    """Log one line for each event."""
     if logger.isEnabledFor(logging.INFO):
         for event in events:
             _log(event)
@@ -518,7 +503,7 @@ def _named(who: Who) -> str:
 
 
 def log_refused(group_id: str, member_id: str, error: HeartbeatRefused) -> None:
-    """Log a heartbeat that was refused because its member is fenced; other refusals are no news of the group."""
+    """Log a heartbeat that was refused because its member is fenced; other refusals are no news."""
     if error.error_code in _FENCED:
         logger.info("group %s: member %s is fenced: %s", group_id, member_id, error)
 
@@ -528,9 +513,7 @@ def log_refused(group_id: str, member_id: str, error: HeartbeatRefused) -> None:
 
 @dataclass(slots=True)
 class Skipped:
-    """Skipped records by the limit that skipped them; `up_to` is the highest offset to which the group was
-    moved.
-    """
+    """Skipped records by the limit that skipped them; `up_to` is the highest offset of a move."""
 
     records: dict[Limit, int] = field(default_factory=dict)
     up_to: int = 0
@@ -545,9 +528,8 @@ NOTHING = Skipped()
 
 
 class SkippedRecords:
-    """The skipped records by group and partition, for as long as the group reads the partition.
-
-    A record that a group skips twice, because a member committed an offset behind the move, counts once.
+    """The skipped records by group and partition, while the group reads it. A record that a group skips
+    twice, because a member committed an offset behind the move, counts once.
     """
 
     def __init__(self) -> None:

@@ -63,9 +63,8 @@ A = TypeVar("A")
 
 
 class State(Protocol):
-    """A state machine that changes its stored state only by records.
-
-    If the log has transactions, the state also replays `Pending` records and `TransactionEnd`.
+    """A state machine whose stored state only records change. If the log has transactions, the state also
+    replays `Pending` records and `TransactionEnd`.
     """
 
     def replay(self, record: Any, now_ms: int) -> None: ...
@@ -79,18 +78,13 @@ S = TypeVar("S", bound=State)
 
 
 Operation = Callable[[S, int], Change[A]]
-"""Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error.
-"""
+"""Judges a state at a time (ms). If it raises, it must have changed nothing; the caller gets the error."""
 
 Answered = Callable[[Any, Exception | None], None]
-"""The one function that answers a request: called once, with the answer of an operation or the error that
-refuses it.
-"""
+"""The one function that answers a request: called once, with the answer or the error that refuses it."""
 
 Noted = Callable[[Any, int], None]
-"""The function that is called when a round is written, not durable yet: with the answer and the round's last
-offset.
-"""
+"""Called when a round is written, not durable yet: with the answer and the round's last offset."""
 
 
 class Unavailable(Exception):
@@ -137,10 +131,9 @@ class Applied(NamedTuple, Generic[A]):
 
 
 class CoordinatorShards(Generic[S]):
-    """Loads shards, carries out operations on them, and drops shards whose log lost records.
-
-    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced,
-    unless its partition is closed.
+    """Loads shards, carries out operations on them, and drops shards whose log lost records. `on_load` and
+    `on_lost` are called once for every shard; a lost shard stays listed until it is replaced, unless its
+    partition is closed.
     """
 
     def __init__(
@@ -158,8 +151,8 @@ class CoordinatorShards(Generic[S]):
         on_load: Callable[[LoadedShard[S]], None] = lambda _: None,
         on_lost: Callable[[LoadedShard[S]], None] = lambda _: None,
     ) -> None:
-        """`settings` is the prefix of the settings `….num.partitions` and `….segment.bytes` of the internal
-        topic; `codec` is the format of the topic's records.
+        """`settings` is the prefix of the internal topic's settings `….num.partitions` and `….segment.bytes`;
+        `codec` is the format of the topic's records.
         """
         self.topic = topic
         self._num_partitions = config.int(f"{settings}.num.partitions")
@@ -193,9 +186,7 @@ class CoordinatorShards(Generic[S]):
             raise Unavailable from error
 
     def leader_of(self, owner: str) -> int:
-        """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while
-        there is none.
-        """
+        """Return the node id of the gateway with the state of a group or transactional id; -1 if none has."""
         return self._internal_topics.leader_for(self.topic, owner)
 
     def is_elsewhere(self, owner: str) -> bool:
@@ -205,9 +196,7 @@ class CoordinatorShards(Generic[S]):
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
-        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable, also
-        while another gateway may have it.
-        """
+        """Return the shard of a group or transactional id. Raises Unavailable, also if others may have it."""
         if self._partitions.may_be_led_elsewhere:
             raise Unavailable(ErrorCode.not_coordinator)
         index = self._internal_topics.index_for(self.topic, owner)
@@ -271,7 +260,6 @@ class CoordinatorShards(Generic[S]):
                 self.at(partition.index)
 
     def _stored(self) -> Iterator[Partition]:
-        """Return the partitions that hold records."""
         topic = self._partitions.by_name.get(self.topic)
         for partition in topic.with_records() if topic is not None else ():
             if partition.log.log_end_offset > partition.log.log_start_offset:
@@ -293,9 +281,7 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
 
     def stop(self) -> None:
-        """Drop every shard and load none any more: a timer of its members would still write when the log is
-        sealed.
-        """
+        """Drop all shards and load none any more: timers would still write when the log is sealed."""
         self._is_stopped = True
         for loaded in self:
             self.lose(loaded)
@@ -304,7 +290,6 @@ class CoordinatorShards(Generic[S]):
 
     async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
         """Carry out an operation in the shard's next round; return its answer once the answer is durable.
-
         Raises Unavailable, and the errors of `operation`.
         """
         waiter: asyncio.Future[A] = asyncio.get_running_loop().create_future()
@@ -319,9 +304,7 @@ class CoordinatorShards(Generic[S]):
         noted: Noted | None = None,
     ) -> None:
         """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the
-        error.
-
-        Calls `noted` before, in the turn in which the round is written and the state changes.
+        error. Calls `noted` before, in the turn in which the round is written and the state changes.
         """
         asked = self._asked.get(loaded)
         if asked is None:
@@ -494,7 +477,9 @@ class CoordinatorShards(Generic[S]):
         try:
             await loaded.rewrite(self._clock)
         except LogError as error:
-            logger.error("%s-%d can't be rewritten: %s", self.topic, loaded.partition.index, error)  # noqa: TRY400 - needs no traceback
+            logger.error(  # noqa: TRY400 - needs no traceback
+                "%s-%d can't be rewritten: %s", self.topic, loaded.partition.index, error
+            )
 
 
 class _Asked:
@@ -512,7 +497,7 @@ class _Asked:
         self.error: Exception | None = None
 
     def succeed(self) -> None:
-        """Send the answers: the operation's changes are durable. A callback that raises keeps no answer back."""
+        """Send the answers: the changes are durable. A callback that raises keeps no answer back."""
         change = self.change
         assert change is not None
         if change.when_durable is not None:
@@ -532,9 +517,7 @@ class _Asked:
 
 
 def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
-    """Answer the operations of a round and all requests that wait for it: the batch is durable, or `error`
-    says why it is lost.
-    """
+    """Answer a round's operations and waiting requests: the batch is durable, or lost because of `error`."""
     for one in asked:
         if error is not None and one.error is None:
             one.fail(error)
@@ -575,7 +558,7 @@ RECORDS_AT_ONCE: Final = 500
 
 
 class LoadedShard(Generic[S]):
-    """The state of one partition, loaded from its log; every record that is appended changes the state too."""
+    """The state of one partition, loaded from its log; every record that is appended changes it too."""
 
     def __init__(self, partition: Partition, shard: S, codec: Codec) -> None:
         self.partition = partition
@@ -583,8 +566,7 @@ class LoadedShard(Generic[S]):
         self._codec = codec
         self._batch = OpenBatch(partition, codec.encode)
         self.append = self._batch.add
-        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`).
-        """
+        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch`)."""
         self.failed = False
         """Whether the state is ahead of the log, so that it must be loaded again."""
         self.lost = False
@@ -698,9 +680,7 @@ class LoadedShard(Generic[S]):
         return self.is_current
 
     async def _delete_before(self, start_offset: int, clock: Clock) -> bool:
-        """Delete the records below `start_offset`; return False if the shard was lost meanwhile. Raises
-        LogError.
-        """
+        """Delete the records below `start_offset`; return False if the shard was lost. Raises LogError."""
         partition = self.partition
         ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
         if ticket is not None:
@@ -709,9 +689,8 @@ class LoadedShard(Generic[S]):
 
 
 def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
-    """Return the decoded records of a batch. A damaged record is logged and left out.
-
-    Raises IncompatibleFormat for a record of a later release.
+    """Return the decoded records of a batch; a damaged record is logged and left out. Raises
+    IncompatibleFormat for a record of a later release.
     """
     if header.is_control:
         marker = read_end_marker(batch)
@@ -774,9 +753,7 @@ class OpenBatch:
                 self.write(producer)
 
     def write(self, producer: tuple[int, int] | None = None) -> None:
-        """Append the gathered records to the log, as a part of the producer's transaction if there is one.
-        Raises LogError.
-        """
+        """Append the gathered records, as part of the producer's transaction if any. Raises LogError."""
         if not self._records:
             return
         records, self._records, self._size_bytes = self._records, [], 0
@@ -790,9 +767,7 @@ class OpenBatch:
         self._partition.append(batch, self._now_ms, is_client=False)
 
     def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
-        """Gather the records; write each batch that is full. A record that no batch can hold is written
-        alone, so that the log refuses it.
-        """
+        """Gather the records; write full batches. One that no batch can hold goes alone, to be refused."""
         encode, now_ms = self._encode, self._now_ms
         gathered: list[Record] = []
         size_bytes = 0

@@ -6,7 +6,7 @@ durable. Three gateways may take part: the leader of the partition, which member
 which stores the state; and the group coordinator.
 
     stored here          `stored_shares`: members acquire from the stored state itself
-    stored elsewhere     `remote_shares`: the state is read from its coordinator, and every change is sent to it
+    stored elsewhere     `remote_shares`: the coordinator has the state, and every change is sent to it
 
 Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """
@@ -54,8 +54,6 @@ from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 
 class ShareCoordinator:
-    """Serves all share groups."""
-
     def __init__(
         self,
         config: Config,
@@ -116,9 +114,7 @@ class ShareCoordinator:
     # --- state
 
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
-        """Return the partitions that a group has read: those whose state this gateway stores, and those that
-        it leads.
-        """
+        """Return a group's partitions: those whose state this gateway stores, and those that it leads."""
         led = {key: found for key, found in self.remote if key.group_id == group_id}
         return self.stored.known(group_id) | led
 
@@ -130,9 +126,7 @@ class ShareCoordinator:
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
         """Return the delivery state of a partition that this gateway leads; a new partition begins at the
-        offset that the group's configs set.
-
-        Raises Unavailable, LogError.
+        offset that the group's configs set. Raises Unavailable, LogError.
         """
         reading = self._group_configs.of(key.group_id).share_reading
 
@@ -163,7 +157,7 @@ class ShareCoordinator:
             await self.stored.begin(key, start_offset, anew=True)
 
     async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
-        """Delete the delivery state of partitions durably, whichever gateways store it. Raises Unavailable."""
+        """Delete partitions' delivery state durably, whichever gateways store it. Raises Unavailable."""
         wanted = list(keys)
         elsewhere = [key for key in wanted if self.persister.is_elsewhere(key)]
         await self.stored.forget(set(wanted).difference(elsewhere) if elsewhere else wanted)
@@ -173,9 +167,7 @@ class ShareCoordinator:
                 self.remote.drop(key)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Delete the state of deleted topics, and forget the state of partitions that other gateways lead
-        now.
-        """
+        """Delete the state of deleted topics, and forget that of partitions that other gateways lead now."""
         is_deleted = any(isinstance(record, RemoveTopicRecord) for record in records)
         if is_deleted or any(isinstance(record, PartitionRecord) for record in records):
             self.remote.drop_gone(self._partitions.by_id)
@@ -240,10 +232,7 @@ class ShareCoordinator:
         self.remote.drop_unread(group_id)
 
     def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
-        """Return a new share session in place of the member's old one.
-
-        The session ends with the connection (Kafka's ShareSessionCache).
-        """
+        """Return a session in place of the old; it ends with the connection (Kafka's ShareSessionCache)."""
         key = group_id, member_id
         session = ShareSession(peer)
         before = self.sessions.pop(key, None)
@@ -259,9 +248,7 @@ class ShareCoordinator:
 
     def release_strangers(self) -> None:
         """End the share sessions of clients that are in no group of this gateway. Without heartbeats the
-        gateway could not notice that they are gone.
-
-        Raises Unavailable.
+        gateway could not notice that they are gone. Raises Unavailable.
         """
         for group_id, member_id in list(self.sessions):
             if self._groups.shards.is_elsewhere(group_id):
@@ -281,9 +268,8 @@ class ShareCoordinator:
     # --- groups
 
     async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
-        """Carry out a validated ShareGroupHeartbeat. Raises HeartbeatRefused, Unavailable.
-
-        The records that a leaving member has acquired are released with its share session.
+        """Carry out a validated ShareGroupHeartbeat; the records that a leaving member has acquired are
+        released with its share session. Raises HeartbeatRefused, Unavailable.
         """
         if request.member_epoch == JOINING:
             self._check_stays(request.group_id)
@@ -301,17 +287,13 @@ class ShareCoordinator:
         return self._groups.shard_of(group_id).shares.groups.get(group_id)
 
     async def has_group(self, group_id: str) -> bool:
-        """Return whether there is a share group of this id, whichever gateway coordinates it. Raises
-        Unavailable.
-        """
+        """Return whether the share group exists, whichever gateway coordinates it. Raises Unavailable."""
         if not self._groups.shards.is_elsewhere(group_id):
             return self.group(group_id) is not None
         return await has_share_group(self._peers, self._groups.shards.leader_of(group_id), group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Set the offset from which a share group reads a partition, even if the group never had a member.
-        Raises Unavailable.
-        """
+        """Set the offset from which a share group reads, even if it had no member. Raises Unavailable."""
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.run(
@@ -336,9 +318,8 @@ class ShareCoordinator:
         )
 
     async def delete(self, group_id: str) -> ErrorCode | None:
-        """Delete a group without members durably; return None if there is no such group. Raises Unavailable.
-
-        Until the group is deleted, no member may join, because it would find the group without offsets.
+        """Delete a group without members durably; None if there is none. Raises Unavailable. Until the group
+        is deleted, no member may join, because it would find the group without offsets.
         """
         group = self.group(group_id)
         if group is None:
@@ -353,10 +334,7 @@ class ShareCoordinator:
             self._leaving.discard(group_id)
 
     def _check_stays(self, group_id: str) -> None:
-        """Refuse a group that is being deleted.
-
-        Raises Unavailable: the client asks again in a moment, and then the group is gone.
-        """
+        """Refuse a group that is being deleted. Raises Unavailable: clients ask again and find it gone."""
         if group_id in self._leaving:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)
 
@@ -375,7 +353,6 @@ class ShareCoordinator:
     # --- time
 
     def now_ms(self) -> int:
-        """Return the time by which lock deadlines are measured."""
         return self._clock.now_ms()
 
     def clock_was_set(self, by_ms: int) -> None:
@@ -438,9 +415,7 @@ class LockTimer:
     """One timer for all locks: it fires at the earliest deadline."""
 
     def __init__(self, clock: Clock, release: Callable[[int], int]) -> None:
-        """`release` releases the locks that have timed out at a time (ms), and returns the next deadline, or
-        NEVER.
-        """
+        """`release` releases locks timed out at a time (ms), and returns the next deadline, or NEVER."""
         self._clock = clock
         self._release = release
         self._timer: asyncio.TimerHandle | None = None
@@ -461,7 +436,6 @@ class LockTimer:
         self._at_ms = moved(self._at_ms, by_ms)
 
     def stop(self) -> None:
-        """Fire no more."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -48,9 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 RETRY_FOR_S: Final = 10.0
-"""Time after which a request gives up, when its share coordinator does not answer or changes; its client asks
-again.
-"""
+"""Time after which a request gives up when its share coordinator is silent or changes; clients retry."""
 RETRY_DELAYS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Delays between attempts; the last one is repeated."""
 KEYS_PER_REQUEST: Final = 1_000
@@ -74,9 +72,7 @@ Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Remote:
-    """How other gateways are asked: the API, its version, the fields of one partition, and the value of one
-    row of the answer.
-    """
+    """How other gateways are asked: the API, its version, a partition's fields, and the value of a row."""
 
     api_key: int
     version: int
@@ -110,9 +106,7 @@ class SharePersister:
         )
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
-        """Return the state for the leader of the partition in this epoch; None before its beginning. Raises
-        Unavailable.
-        """
+        """Return the state for the leader in this epoch; None before it began. Raises Unavailable."""
         remote = _Remote(_READ, 0, "ReadStateData", lambda _: {"leader_epoch": leader_epoch}, _state)
         outcomes = await self._all([key], lambda states, one, _: states.read(one, leader_epoch), remote)
         outcome = outcomes[key]
@@ -157,9 +151,7 @@ class SharePersister:
         }
 
     async def progress(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
-        """Return the start offsets of partitions, those of this gateway's states as they are now. Raises
-        Unavailable.
-        """
+        """Return partitions' start offsets, those of this gateway's states as of now. Raises Unavailable."""
         wanted = list(keys)
         elsewhere = [key for key in wanted if self.is_elsewhere(key)]
         found = dict(await self.summaries(elsewhere))
@@ -177,9 +169,7 @@ class SharePersister:
     async def _all(
         self, keys: Sequence[SharePartitionKey], local: Local, remote: _Remote
     ) -> dict[SharePartitionKey, Any]:
-        """Return the outcome for each key: a Refusal, or the value. Raises Unavailable when a coordinator
-        does not answer in time.
-        """
+        """Return the outcome for each key: a Refusal, or the value. Raises Unavailable for a late answer."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + RETRY_FOR_S
         outcomes: dict[SharePartitionKey, Any] = {}
@@ -307,9 +297,7 @@ def _is_unknown(outcome: Any) -> bool:
 
 
 def _checked(outcome: Any) -> Any:
-    """Return the value of an outcome. Raises Unavailable with the error that a member of the group gets for a
-    refusal.
-    """
+    """Return an outcome's value. Raises Unavailable for a refusal: the error that a group member gets."""
     if not isinstance(outcome, Refusal):
         return outcome
     if outcome.error_code in _FENCED:
@@ -319,9 +307,7 @@ def _checked(outcome: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Led:
-    """One state: the partition and the leader epoch for which it was read, and the changes that are not
-    stored yet.
-    """
+    """One state: the partition and leader epoch for which it was read, and the changes not stored yet."""
 
     key: SharePartitionKey
     partition: Partition
@@ -348,8 +334,8 @@ class RemoteShares:
         is_read: Callable[[str], bool],
         end_sessions: Callable[[str], None],
     ) -> None:
-        """`wake` is called with the key of each state that changed. `is_read` returns whether a group has a
-        share session here, and `end_sessions` ends the sessions of a deleted group.
+        """`wake` is called with the key of each changed state. `is_read` returns whether a group has a share
+        session here, and `end_sessions` ends the sessions of a deleted group.
         """
         self._persister = persister
         self._wake = wake
@@ -363,16 +349,13 @@ class RemoteShares:
         return iter([(key, led.found) for key, led in self._led.items()])
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
-        """Return the state of a partition, if it is here."""
         led = self._led.get(key)
         return led.found if led is not None and led.is_current else None
 
     async def open(
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
     ) -> SharePartition:
-        """Return the state of a partition. One that was never read begins at `first_offset`. Raises
-        Unavailable, LogError.
-        """
+        """Return a state. One that was never read begins at `first_offset`. Raises Unavailable, LogError."""
         led = self._led.get(key)
         if led is not None and led.is_current:
             return led.found
@@ -492,9 +475,7 @@ class RemoteShares:
             self._give_up(led, Unavailable(ErrorCode.not_leader_or_follower))
 
     def drop_gone(self, topics: Container[uuid.UUID]) -> None:
-        """Forget the states of partitions that this gateway no longer leads, and of topics that are not in
-        `topics`.
-        """
+        """Forget the states of partitions that other gateways lead, and of topics not in `topics`."""
         for key, led in list(self._led.items()):
             if not led.is_current or key.topic_id not in topics:
                 self.drop(key)

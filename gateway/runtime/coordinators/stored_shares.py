@@ -88,9 +88,7 @@ class StoredShares:
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
     ) -> SharePartition:
         """Return the state of a partition that this gateway leads; one that was never read begins at
-        `first_offset`.
-
-        Raises Unavailable, LogError.
+        `first_offset`. Raises Unavailable, LogError.
         """
         found = self.find(key)
         if found is None or found.start_offset == NOT_BEGUN:
@@ -109,9 +107,7 @@ class StoredShares:
     async def begin(
         self, key: SharePartitionKey, start_offset: int, *, anew: bool, leader_epoch: int = 0
     ) -> None:
-        """Begin the state of a partition at an offset, also in place of an earlier state if `anew` is set.
-        Raises Unavailable.
-        """
+        """Begin a state at an offset; if `anew`, also in place of an earlier one. Raises Unavailable."""
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             found = states.partitions.get(key)
@@ -142,10 +138,7 @@ class StoredShares:
         self.shards.apply(self._loaded(key), operation)
 
     def change_in_background(self, key: SharePartitionKey, act: Act) -> None:
-        """Change the state as `change` does, without waiting.
-
-        A change that is lost with its shard was never acknowledged.
-        """
+        """Change a state as `change` does, without waiting; a lost change was never acknowledged."""
         with contextlib.suppress(Unavailable):
             self.change(key, act)
 
@@ -162,9 +155,8 @@ class StoredShares:
         await self.shards.run(loaded, lambda states, _: states.forget(keys))
 
     async def forget_deleted_topics(self) -> None:
-        """Delete the states of topics that no longer exist.
-
-        A failure is harmless: nobody reads such a state, and it is deleted with its group at the latest.
+        """Delete the states of topics that no longer exist. A failure is harmless: nobody reads such a state,
+        and it is deleted with its group at the latest.
         """
         topics = self._partitions.by_id
         gone = [

@@ -48,9 +48,7 @@ class StreamsTopics:
             self._failures[name] = _Failure(message, until_ms)
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the reasons why topics could not be created, for each of these topics whose last creation
-        failed.
-        """
+        """Return why topics could not be created, for each of these whose last creation failed."""
         now_ms = self._clock.now_ms()
         found = {}
         for name in names:

@@ -12,9 +12,8 @@ the requests wait (`TransactionEndings`).
 
 A batch and the record that adds its partition to the transaction are flushed independently, and a crash may
 keep only the batch. So when its state is loaded, the coordinator compares its transactions with the open
-transactions of the partitions (`OpenInPartition`).
-
-Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
+transactions of the partitions (`OpenInPartition`). Source: Kafka's `TransactionCoordinator`,
+`TransactionStateManager`.
 """
 
 from __future__ import annotations
@@ -71,8 +70,6 @@ _Loaded = LoadedShard[TransactionShard]
 
 
 class TransactionCoordinator:
-    """Serves all transactional ids of this node."""
-
     def __init__(
         self,
         config: Config,
@@ -95,9 +92,7 @@ class TransactionCoordinator:
         self.endings = TransactionEndings()
         self.connections = NewestConnections()
         self.connections_of_offsets = NewestConnections()
-        """The same for TxnOffsetCommit: librdkafka asks the coordinators of transactions and of groups over
-        two connections.
-        """
+        """The same for TxnOffsetCommit: librdkafka has a connection to each of the two coordinators."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
         """The open transactions of all partitions, collected once for all shards that the start loads."""
@@ -115,9 +110,7 @@ class TransactionCoordinator:
             on_lost=self._give_up,
         )
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
-        """The partition and offset of an id's newest record, for the ids whose newest record is not known to
-        be durable.
-        """
+        """The partition and offset of an id's newest record, while that is not known to be durable."""
 
     def _take_limits(self) -> None:
         config = self._config
@@ -135,10 +128,7 @@ class TransactionCoordinator:
         await self.shards.ensure_topic()
 
     def start(self) -> None:
-        """Load the stored state, finish the ends that were decided, and begin to time out transactions.
-
-        Raises IncompatibleFormat.
-        """
+        """Load the state, finish decided ends, begin to time out transactions. Raises IncompatibleFormat."""
         self._open_at_start = open_in_partitions(self._partitions)
         self.shards.load_at_start()
         if self.coordinates_all:
@@ -152,9 +142,7 @@ class TransactionCoordinator:
 
     @property
     def coordinates_all(self) -> bool:
-        """Whether this gateway coordinates every transactional id. Otherwise a producer id unknown here may
-        belong to another gateway.
-        """
+        """Whether all ids are coordinated here. Otherwise an unknown producer id may be another gateway's."""
         return self._internal_topics.leads_all(TRANSACTION_STATE_TOPIC)
 
     def stop(self) -> None:
@@ -164,9 +152,7 @@ class TransactionCoordinator:
         self.shards.stop()
 
     def load_led(self) -> None:
-        """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were
-        decided are finished.
-        """
+        """Load the shards newly led here after a change of leaders, so that decided ends are finished."""
         self.shards.load_stored()
 
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
@@ -202,9 +188,7 @@ class TransactionCoordinator:
         self._forget_unpersisted(loaded.shard.transactions)
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
-        """Add a partition to its transaction again: its batch survived a crash, but the record that added the
-        partition did not.
-        """
+        """Add a partition to its transaction again: a crash kept its batch, not the record that added it."""
         current = loaded.shard.transactions[transactional_id]
         is_current = one.producer == (current.producer_id, current.producer_epoch)
         if not is_current or one.place in current.partitions or not one.is_open:
@@ -275,8 +259,8 @@ class TransactionCoordinator:
         judge: Callable[[Transaction | None, int | None, int], Transaction | None],
         fresh_id: int | None = None,
     ) -> Written:
-        """Change a transactional id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer
-        id; an operation of the same round may have used up the epochs, or forgotten the id.
+        """Change an id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer id; an
+        operation of the same round may have used up the epochs, or forgotten the id.
         """
         loaded = self._of(transactional_id)
         try:
@@ -362,7 +346,6 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: Producer, group_id: str, client_version: int
     ) -> None:
         """Carry out AddOffsetsToTxn: the partition with the group's offsets becomes part of the transaction.
-
         Raises TransactionRefused, Unavailable.
         """
         index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
@@ -372,9 +355,7 @@ class TransactionCoordinator:
         await self.add_partitions(transactional_id, producer, places, client_version)
 
     def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
-        """Check that a partition belongs to the producer's transaction. Raises TransactionRefused,
-        Unavailable.
-        """
+        """Check that a partition takes part in the transaction. Raises TransactionRefused, Unavailable."""
         rules.check_partition(self.find(transactional_id), producer, place)
 
     def verify_or_add(
@@ -404,9 +385,7 @@ class TransactionCoordinator:
 
     async def end(self, transactional_id: str, request: EndRequest) -> Producer:
         """Carry out EndTxn: decide the end durably, and usually complete it; return the producer id and epoch
-        to use next.
-
-        Raises TransactionRefused, Unavailable.
+        to use next. Raises TransactionRefused, Unavailable.
         """
 
         async def attempt() -> Producer:
@@ -430,10 +409,8 @@ class TransactionCoordinator:
     def _begin_ending(
         self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
     ) -> asyncio.Task[None]:
-        """Write the markers of a decided end in a task of its own.
-
-        The transactions that a crash has `left` open may belong to the next transaction, and are then added
-        to it.
+        """Write the markers of a decided end in a task of its own. The transactions that a crash has `left`
+        open may belong to the next transaction, and are then added to it.
         """
         work = self._end(transactional_id, decided, left)
         return self.endings.begin(transactional_id, decided.loaded, work)
@@ -453,10 +430,8 @@ class TransactionCoordinator:
     # --- time
 
     def abort_overdue(self) -> None:
-        """Abort the open transactions that have timed out.
-
-        Shards that were lost with their log are loaded again here at the latest, so that every decided end is
-        finished.
+        """Abort the open transactions that have timed out. Shards that were lost with their log are loaded
+        again here at the latest, so that every decided end is finished.
         """
         self.load_led()
         now_ms = self._clock.now_ms()
@@ -501,7 +476,7 @@ END_WAIT_S: Final = 5.0
 
 
 class TransactionEndings:
-    """The tasks that finish ending transactions, by transactional id, each with its owner (a loaded shard)."""
+    """The tasks that finish ending transactions, by transactional id, with their owner (a shard)."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[object, asyncio.Task[None]]] = {}
@@ -526,16 +501,13 @@ class TransactionEndings:
         return self._running.get(transactional_id, (None, None))[1]
 
     def give_up(self, owner: object) -> None:
-        """Cancel the tasks of an owner."""
         for transactional_id, (of, ending) in list(self._running.items()):
             if of is owner:
                 ending.cancel()
                 del self._running[transactional_id]
 
     async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Make an attempt. While another transaction of the id is ending, wait for that end and repeat the
-        attempt. Raises the errors of the attempt.
-        """
+        """Attempt; while another transaction of the id is ending, wait and repeat. Raises its errors."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + END_WAIT_S
         while True:
@@ -588,9 +560,7 @@ def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
 
 
 def owners(shard: TransactionShard) -> dict[int, str]:
-    """Return the transactional ids by producer id, including the next producer id of a transaction that is
-    ending.
-    """
+    """Return the ids by producer id, including the next producer id of a transaction that is ending."""
     found = dict(shard.by_producer_id)
     for transactional_id in shard.decided:
         next_producer_id = shard.transactions[transactional_id].next_producer_id
@@ -613,15 +583,11 @@ def warn_of_strangers(found: Iterable[OpenInPartition], shards: Iterable[Transac
 
 
 Judge = Callable[[Transaction | None, int], Transaction | None]
-"""The function that decides the next state of a transactional id at a time (ms); None for no change. It may
-raise.
-"""
+"""Decides an id's next state at a time (ms); None for no change. It may raise."""
 
 
 class Written(NamedTuple):
-    """A state of a transactional id, and the shard and offset that must be durable before an answer reports
-    this state.
-    """
+    """A state of an id, and the shard and offset that must be durable before an answer reports it."""
 
     loaded: LoadedShard[TransactionShard]
     value: Transaction | None

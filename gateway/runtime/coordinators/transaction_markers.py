@@ -3,12 +3,10 @@
 All markers are appended in one turn of the event loop and share a flush. Other gateways are asked for the
 markers in partitions that they lead. A partition that can't be written delays only its own transactions: the
 write is retried at growing intervals, and when the metadata changes, at the partition's leader of that
-moment. A deleted partition needs no marker.
-Source: Kafka's `TransactionMarkerChannelManager`.
+moment. A deleted partition needs no marker. Source: Kafka's `TransactionMarkerChannelManager`.
 
-Asks other gateways for the markers of a transaction in the partitions that they lead.
-
-Source: Kafka's TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
+Asks other gateways for the markers of a transaction in the partitions that they lead. Source: Kafka's
+TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
 """
 
 from __future__ import annotations
@@ -44,9 +42,7 @@ FIRST_RETRY_S: Final = 0.05
 LAST_RETRY_S: Final = 5.0
 
 MarkerListener = Callable[[Partition, Producer, bool], None]
-"""Called for each appended marker, before the marker is durable: with its partition, its producer, and
-whether it commits.
-"""
+"""Called for each appended marker before it is durable: with partition, producer, and whether it commits."""
 
 
 class TransactionMarkers:
@@ -71,7 +67,7 @@ class TransactionMarkers:
         """Set when the metadata changes, and replaced then."""
         self.listeners: list[MarkerListener] = []
 
-    async def metadata_changed(self, records: Sequence[object]) -> None:  # noqa: ARG002 - a listener of the metadata log
+    async def metadata_changed(self, records: Sequence[object]) -> None:  # noqa: ARG002 - a listener
         """Retry at once what waits for a leader."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -106,9 +102,7 @@ class TransactionMarkers:
             delay_s = min(2 * delay_s, LAST_RETRY_S)
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait until the next attempt: at least FIRST_RETRY_S, at most `delay_s`, less when the metadata
-        changes.
-        """
+        """Wait until the next attempt: FIRST_RETRY_S to `delay_s`, less when the metadata changes."""
         changed = self._changed
         await asyncio.sleep(FIRST_RETRY_S)
         with contextlib.suppress(TimeoutError):
@@ -154,7 +148,7 @@ class TransactionMarkers:
         return frozenset(left)
 
     def _leader_of(self, place: TopicPartition) -> int | None:
-        """Return the node id of a partition's leader, or NO_LEADER; None for a partition that does not exist."""
+        """Return the node id of a partition's leader, or NO_LEADER; None for an unknown partition."""
         partition = self._image.partition_named(*place)
         return None if partition is None else self._brokers.leader_of(partition)
 
@@ -193,9 +187,7 @@ _WRITTEN: Final = int(ErrorCode.none)
 _HAS_A_LATER_ONE: Final = frozenset(
     (int(ErrorCode.invalid_producer_epoch), int(ErrorCode.transaction_coordinator_fenced))
 )
-"""Errors that say: the partition has a later marker, or a later transaction of the producer. This marker is
-not needed.
-"""
+"""Errors that say: the partition has a later marker or transaction of the producer. Skip this marker."""
 
 
 class RemoteMarkers:
@@ -208,10 +200,8 @@ class RemoteMarkers:
         self, node_id: int, decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int
     ) -> frozenset[TopicPartition]:
         """Ask a gateway for the markers; return the partitions that must be retried, there or at their next
-        leader.
-
-        A marker may arrive twice: the partition ignores the second one, because it has the same producer
-        epoch as the first.
+        leader. A marker may arrive twice: the partition ignores the second one, because it has the same
+        producer epoch as the first.
         """
         request = marker_request(decided, places, coordinator_epoch)
         try:
@@ -260,7 +250,7 @@ def marker_request(
     decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int
 ) -> WriteTxnMarkersRequest:
     """Return the request for the markers of a decided transaction in these partitions."""
-    from kio.schema.write_txn_markers.v2 import request as v2  # noqa: PLC0415 - only a gateway of several asks
+    from kio.schema.write_txn_markers.v2 import request as v2  # noqa: PLC0415 - for peers
 
     topics = tuple(
         v2.WritableTxnMarkerTopic(

@@ -53,9 +53,7 @@ _RETRIED: Final = frozenset(
 
 
 class TookPart:
-    """The coordinator's answer for one partition; it holds until a marker ends the producer's transaction
-    there.
-    """
+    """The coordinator's answer for one partition; holds until a marker ends the transaction there."""
 
     __slots__ = ("__weakref__", "error", "is_ended", "partition", "producer")
 
@@ -101,13 +99,10 @@ class TransactionsElsewhere:
 
     @property
     def waiting_count(self) -> int:
-        """Return the number of questions that wait for the next request."""
         return sum(map(len, self._waiting.values()))
 
     def coordinator_of(self, transactional_id: str) -> int | None:
-        """Return the node id of the other gateway that coordinates a transactional id; -1 while none does,
-        None for this one.
-        """
+        """Return the node id of the other gateway that coordinates an id; -1 if none does, None for this."""
         if self._brokers.is_alone:
             return None
         if self._internal_topics.index_for(TRANSACTION_STATE_TOPIC, transactional_id) is None:
@@ -117,13 +112,16 @@ class TransactionsElsewhere:
 
     @staticmethod
     def is_open_in(partition: Partition, producer: Producer) -> bool:
-        """Return whether the producer's transaction is open in the partition, so that the coordinator need
-        not be asked again.
-        """
+        """Return whether the producer's transaction is open in the partition: no need to ask again."""
         found = partition.log.transactions.open_transaction(producer.producer_id)
         return found is not None and found.producer_epoch == producer.producer_epoch
 
-    def transaction_ended(self, partition: Partition, producer: Producer, is_commit: bool) -> None:  # noqa: ARG002 - a listener of markers
+    def transaction_ended(
+        self,
+        partition: Partition,
+        producer: Producer,
+        is_commit: bool,  # noqa: ARG002 - a listener of markers
+    ) -> None:
         """Note a marker that was appended: earlier answers about its producer don't hold any more."""
         for one in self._unused:
             if one.partition is partition and one.producer.producer_id == producer.producer_id:
@@ -132,9 +130,7 @@ class TransactionsElsewhere:
     async def ask(
         self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], client_version: int
     ) -> list[TookPart]:
-        """Ask the coordinator whether the partitions take part, or add them (version 2); return its answer
-        for each.
-        """
+        """Ask whether the partitions take part, or add them (version 2); return an answer for each."""
         took_part = [TookPart(partition, producer) for partition in partitions]
         self._unused.update(took_part)
         places = {(partition.topic, partition.index) for partition in partitions}
@@ -177,7 +173,6 @@ class TransactionsElsewhere:
         return await question.answered
 
     async def _ask_all(self, node_id: int) -> None:
-        """Ask one coordinator until no question waits."""
         while waiting := self._waiting[node_id]:
             now, self._waiting[node_id] = _of_one_request(waiting)
             try:
@@ -205,7 +200,7 @@ def _of_one_request(waiting: list[_Question]) -> tuple[list[_Question], list[_Qu
 
 
 def _request(questions: Sequence[_Question]) -> AddPartitionsToTxnRequest:
-    from kio.schema.add_partitions_to_txn.v5 import request as v5  # noqa: PLC0415 - only a gateway of several asks
+    from kio.schema.add_partitions_to_txn.v5 import request as v5  # noqa: PLC0415 - for peers
 
     return v5.AddPartitionsToTxnRequest(
         transactions=tuple(

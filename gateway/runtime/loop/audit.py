@@ -51,10 +51,7 @@ class Refusal(NamedTuple):
 
 
 class FailedLogin(NamedTuple):
-    """A failed login: the principal that the client claimed, its address, and the reason.
-
-    `principal` is None for an unknown user.
-    """
+    """A failed login: the claimed principal (None for an unknown user), its address, and the reason."""
 
     principal: str | None
     address: str

@@ -29,9 +29,7 @@ class Clock(Protocol):
         """Milliseconds since the Unix epoch."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the Unix epoch. What runs for every batch asks this, because the machine's clock
-        answers it without a call in Python.
-        """
+        """Nanoseconds since the Unix epoch. Batches use this: the clock answers it without a Python call."""
         return self.now_ms() * NS_PER_MS
 
 

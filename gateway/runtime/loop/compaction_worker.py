@@ -1,6 +1,5 @@
-"""The process that compacts logs: started for work, given one log after another, then stopped.
-
-Jobs go to its standard input, reports come from its standard output: a length (uint32 BE) and msgpack.
+"""The process that compacts logs: started for work, given one log after another, then stopped. Jobs go to its
+standard input, reports come from its standard output: a length (uint32 BE) and msgpack.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class CompactionWorker:
                 "-P",
                 "-c",
                 _START,
-                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - a path as text, no I/O
+                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - a path as text
                 str(os.getpid()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

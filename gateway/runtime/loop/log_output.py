@@ -73,9 +73,8 @@ class _PrivateFile(WatchedFileHandler):
 
 
 def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) -> logging.Handler:
-    """Return the handler of all log lines. A file that log rotation renamed or deleted is reopened.
-
-    Raises OSError when the file can't be opened.
+    """Return the handler of all log lines. A file that log rotation renamed or deleted is reopened. Raises
+    OSError when the file can't be opened.
     """
     handler: logging.Handler = (
         logging.StreamHandler(sys.stderr) if file is None else WatchedFileHandler(file, encoding="utf-8")
@@ -103,7 +102,7 @@ def name_worker(number: int) -> None:
 
 
 def begin_audit(file: str) -> None:
-    """Send the lines of the audit log to a file of their own, at every level of other lines. Raises OSError."""
+    """Send the audit log's lines to a file of their own, at every level of others. Raises OSError."""
     handler = _PrivateFile(file, encoding="utf-8")
     handler.setFormatter(_AuditLines())
     audit = logging.getLogger(AUDIT)
@@ -119,9 +118,8 @@ def begin_audit(file: str) -> None:
 
 LINES_PER_SECOND = 20
 UNLIMITED: Final = "seqgate.changes"
-"""The logger of administrative changes. Its lines always pass, because that record must be complete.
-
-Clients can't flood it: each line needs a durable change.
+"""The logger of administrative changes. Its lines always pass, because that record must be complete. Clients
+can't flood it: each line needs a durable change.
 """
 AUDIT: Final = "seqgate.audit"
 """The logger of the audit log, which bounds its lines itself: each is a whole JSON object in ASCII."""
@@ -251,9 +249,8 @@ def set_start_level(level: str) -> None:
 
 
 def levels() -> dict[str, str]:
-    """Return the level in effect of every logger by its name; all loggers inherit from `root`.
-
-    Packages are loggers too: a level of `seqgate.gateway.server` applies to its modules without one.
+    """Return each logger's level in effect; all inherit from `root`. Packages are loggers too: a level of
+    `seqgate.gateway.server` applies to its modules without one.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)

@@ -89,7 +89,6 @@ class FileHandles(NamedTuple):
 
 def split_file_handles(limit: int, wanted_files: int) -> FileHandles:
     """Split the file limit (RLIMIT_NOFILE): data files get `wanted_files`, at most half; others the rest.
-
     Connections must not take the last handle. Otherwise partitions would go offline.
     """
     available = max(limit - SPARE_HANDLES, 2 * FEWEST_HANDLES)
@@ -128,21 +127,21 @@ class Machine:
 
     def bucket_calls(self, config: Config) -> BucketCalls:
         """Return calls to the bucket's store for threads that wait; the first opens it. Raises Refused."""
-        from seqgate.gateway.cluster.cache.bucket import TIMEOUT_S, BucketThread  # noqa: PLC0415 - only a gateway with a cluster needs the import
+        from seqgate.gateway.cluster.cache.bucket import TIMEOUT_S, BucketThread  # noqa: PLC0415 - clusters
 
         timeout_s = max(TIMEOUT_S, config.int("seqgate.cluster.request.timeout.ms") / 1000)
         return BucketThread(_store_opener(config), timeout_s)
 
     def cleaner(self) -> Cleaner:
         """Return a cleaner of logs, which starts its process with its first job."""
-        from seqgate.gateway.runtime.loop.compaction_worker import CompactionWorker  # noqa: PLC0415 - only compaction needs it
+        from seqgate.gateway.runtime.loop.compaction_worker import CompactionWorker  # noqa: PLC0415 - rare
 
         return CompactionWorker()
 
 
 def _store_opener(config: Config) -> Callable[[], ObjectStore]:
     """Return what opens the store of the bucket. Raises Refused."""
-    from seqgate.gateway.cluster.objects.address import StoreOptions, store_opener  # noqa: PLC0415 - only a gateway with a cluster needs the imports
+    from seqgate.gateway.cluster.objects.address import StoreOptions, store_opener  # noqa: PLC0415 - clusters
 
     options = StoreOptions(
         endpoint=config.optional_str("seqgate.cluster.endpoint"),

@@ -1,6 +1,4 @@
-"""The memory of requests that wait: incomplete requests of all connections, and whole requests that are held
-or kept (Kafka's MemoryPool).
-"""
+"""The memory of waiting requests: incomplete ones, and whole ones held or kept (Kafka's MemoryPool)."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ class RequestMemory:
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
 
     def acquire(self, holder: Hashable, size: int, granted: Callable[[], None]) -> bool:
-        """Return True when `holder` has room for `size` more bytes now; otherwise call `granted` once it has."""
+        """Return True when `holder` has room for `size` more bytes; otherwise call `granted` once it has."""
         held = self.held.setdefault(holder, 0)
         if not (self._is_first(holder) or (not self._waiting and self._fits(size))):
             self._waiting[holder] = size, granted

@@ -30,10 +30,7 @@ class _Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def has_time(self, *, has_begun: bool) -> bool:
-        """Return whether this turn has time left.
-
-        Work that `has_begun` comes before work that waits for its first slice.
-        """
+        """Return whether this turn has time left; work that `has_begun` comes before work that has not."""
         now_s = self._loop.time()
         if self._ends_s is None:
             if self._waiting and not has_begun:

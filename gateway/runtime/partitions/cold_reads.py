@@ -27,8 +27,7 @@ logger = logging.getLogger(__name__)
 FETCHES_AT_ONCE: Final = 16
 """Blocks that are fetched from a bucket at the same time."""
 FETCHED_AHEAD: Final = 8
-"""Blocks that are fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time.
-"""
+"""Blocks fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time."""
 T = TypeVar("T")
 
 
@@ -39,7 +38,7 @@ class Fetcher(Protocol):
         """Return whether the local disk lacks a byte of the place."""
 
     async def bring_in(self, place: Place) -> int:
-        """Fetch a block, and return its size in bytes; wait while the bucket does not answer. Raises OSError."""
+        """Fetch a block; return its size in bytes. Waits while the bucket is silent. Raises OSError."""
 
 
 class ColdReads:
@@ -101,7 +100,7 @@ class ColdReads:
 
     @property
     def is_on(self) -> bool:
-        """Whether readers need not wait for the disk: the setting, the system and the file system allow it."""
+        """Whether readers need not wait for the disk: setting, system and file system allow it."""
         return self._workers is not None and self.storage.tells_cached
 
     @property
@@ -111,7 +110,6 @@ class ColdReads:
 
     @property
     def blocks_waiting(self) -> int:
-        """Return the number of blocks that are queued or being read."""
         return len(self._loads)
 
     # --- calls by readers
@@ -126,9 +124,8 @@ class ColdReads:
             storage.waits = True
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Repeat `work` until all that it reads is cached; `work` must change nothing before it returns.
-
-        If the blocks were dropped again, `work` waits for the disk. Raises the errors of `work`.
+        """Repeat `work` until all that it reads is cached; `work` must change nothing before it returns. If
+        the blocks were dropped again, `work` waits for the disk. Raises the errors of `work`.
         """
         return await self._repeated(work, self.attempt, goes_on=True)
 
@@ -169,9 +166,8 @@ class ColdReads:
             wanted.cancel()
 
     def want(self, places: Iterable[Place], callback: Callable[[], None], *, goes_on: bool = True) -> Wanted:
-        """Read all of the places into the page cache, then call back, never at once.
-
-        A reader that `goes_on` reads the following blocks next, so blocks are read ahead of it.
+        """Read all of the places into the page cache, then call back, never at once. For a reader that
+        `goes_on` to the following blocks, blocks are read ahead.
         """
         wanted = Wanted(callback, self._forget_reader)
         for place in places:
@@ -372,7 +368,7 @@ class Wanted:
         self.loads: dict[Load, None] = {}
 
     def cancel(self) -> None:
-        """Drop the callback; blocks that no other reader waits for are not read unless their read has begun."""
+        """Drop the callback; a block without another reader is not read unless its read has begun."""
         self.callback = None
         loads, self.loads = self.loads, {}
         for load in loads:

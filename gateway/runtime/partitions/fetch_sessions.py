@@ -1,8 +1,7 @@
 """Fetch sessions (KIP-227): the partitions that a consumer asked for, and the last answer for each.
 
 A session lets a consumer name only the partitions whose position changed, and lets the gateway answer only
-the partitions that have news.
-Source: Kafka's FetchSession and FetchManager.
+the partitions that have news. Source: Kafka's FetchSession and FetchManager.
 """
 
 from __future__ import annotations
@@ -88,15 +87,12 @@ class FetchSession:
         self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
 
     def advance(self) -> None:
-        """Advance the session epoch by one. After 2³¹ − 1 follows 1, as in Kafka's `FetchMetadata.nextEpoch`."""
+        """Advance the session epoch by one, from 2³¹ − 1 to 1: Kafka's `FetchMetadata.nextEpoch`."""
         self.session_epoch = 1 if self.session_epoch == 2**31 - 1 else self.session_epoch + 1
 
 
 class FetchSessionCache:
-    """Holds at most `slots` sessions and evicts the longest idle first.
-
-    `room` limits the partitions of all sessions.
-    """
+    """Holds at most `slots` sessions, whose partitions `room` limits; evicts the longest idle first."""
 
     def __init__(self, slots: int, room: SessionRoom | None = None) -> None:
         self.slots = slots
@@ -195,10 +191,7 @@ class DelayedFetch:
         return [partition.log.last_stable_offset for partition in self._partitions]
 
     def _progress(self, index: int) -> None:
-        """Check one partition for progress.
-
-        Checking all partitions at each append would cost too much for a large fetch.
-        """
+        """Check one partition for progress: all at each append would cost a large fetch too much."""
         partition = self._partitions[index]
         log = partition.log
         ended = partition.closed or log.offline

@@ -6,7 +6,7 @@ A record batch comes back as an answer on this way, in the event loop but for th
     Partition.when_decided ───► LogFlusher.wait(Waiting)   the Waiting joins the round that has its offset
                                 ... the round flushes in worker threads, or becomes objects in a bucket ...
     Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
-    then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
+    then(persisted?) ◄───────── Waiting.resolve            every request of this round gets its result
 
 `Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a
 bucket. Both begin and end their rounds with `FlushRound`. While a round's fdatasyncs run in worker threads,
@@ -62,9 +62,8 @@ class Waiting:
         self._then = then
 
     def resolve(self) -> None:
-        """Tell the request whether the records are persisted.
-
-        Call this at the end of the flush: a log that is reopened later may hold other records at `offset`.
+        """Tell the request whether the records are persisted. Call this at the end of the flush: a log that
+        is reopened later may hold other records at `offset`.
         """
         self._then(self.owner.is_persisted(self.offset))
 
@@ -90,11 +89,9 @@ class LogFlusher(ABC):
     keeps_flush_settings: bool
     """Whether consumers may see records before a round, as `flush.messages` and `flush.ms` allow."""
     inline_limit_s: float
-    """The limit in seconds: a flush of the local disk that is expected to take less runs in the event loop.
-    With 0 no flush does.
-    """
+    """Limit in seconds: a local flush that is expected to take less runs in the event loop; none with 0."""
     unwritten: Unwritten | None = None
-    """The count of bytes that wait for a bucket, beyond which producers are refused; None without a bucket."""
+    """The bytes waiting for a bucket beyond which producers are refused; None without a bucket."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, machine: Machine | None) -> None:
         self._loop = loop
@@ -161,15 +158,11 @@ class LogFlusher(ABC):
 
     @abstractmethod
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket durable outside of the flush rounds; return its error, None for success.
-
-        Do not cancel this: the log waits for its ticket.
-        """
+        """Make a ticket durable outside of rounds; return its error. Do not cancel: the log waits for it."""
 
     async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
-        """Wait until everything that is in the log now is durable. Raises StorageFailed.
-
-        Without an `owner`, the owner of the log is looked up among the logs that the next round takes.
+        """Wait until everything in the log now is durable. Raises StorageFailed. Without an `owner`, the
+        owner is looked up among the logs that the next round takes.
         """
         end_offset = log.log_end_offset
         if log.recovery_point < end_offset:
@@ -229,9 +222,7 @@ class FlushRound:
         self, after_round: Iterable[Callable[[], None]], after_next_round: dict[Callable[[], None], None]
     ) -> int:
         """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call
-        `after_next_round`, emptied, and `after_round`.
-
-        Return how many tickets failed.
+        `after_next_round`, emptied, and `after_round`. Return how many tickets failed.
         """
         failures = 0
         # An error of one log or one answer must not stop the other logs and answers.

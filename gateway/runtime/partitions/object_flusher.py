@@ -42,9 +42,8 @@ class WriteAheadLog(Protocol):
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
 
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
-        """Put the next object of the log, and return without waiting.
-
-        Calls `confirmed` when the bucket surely holds this object and all earlier ones of this session.
+        """Put the next object, without waiting. Calls `confirmed` once the bucket surely holds this object
+        and all earlier ones of this session.
         """
 
 
@@ -153,9 +152,8 @@ class ObjectFlusher(LogFlusher):
         """Do nothing: a log that is back has all that tickets took, so rounds under way still decide."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket without records durable: first the records up to its end, then its side files.
-
-        The local file of a new log start offset is written last, when an object has it.
+        """Make a ticket without records durable: first the records up to its end, then its side files. The
+        local file of a new log start offset is written last, when an object has it.
         """
         log = owner.log
         if log.recovery_point < ticket.end_offset:
@@ -254,7 +252,7 @@ class ObjectFlusher(LogFlusher):
     # --- objects
 
     def _put_next(self, current: ObjectRound) -> None:
-        """Read the next object of a round and put it, if the limits allow. If not, `_go_on` will be called."""
+        """Read a round's next object and put it, if limits allow. Otherwise `_go_on` will be called."""
         if self._is_reading or self._in_flight >= self._limits.puts_in_flight:
             self._is_blocked = True
             return
@@ -305,7 +303,7 @@ class ObjectFlusher(LogFlusher):
         return max(current.unread_bytes, self.unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
-        """End the rounds whose objects are all confirmed, because the oldest object in flight was confirmed."""
+        """End the rounds whose objects are all confirmed: the oldest object in flight was confirmed."""
         if self._ended_by is not None:
             return
         self._in_flight -= 1
@@ -330,9 +328,8 @@ class ObjectFlusher(LogFlusher):
     # --- the end of the session
 
     def give_up(self, reason: str) -> None:
-        """Fail everything from now on: the session is over, or the store does not answer at a stop.
-
-        The bucket may still take an object in flight: its producers get an error, a start finds its records.
+        """Fail everything from now on: the session is over, or the store does not answer at a stop. The
+        bucket may still take an object in flight: its producers get an error, a start finds its records.
         """
         if self._ended_by is not None:
             return
@@ -424,9 +421,7 @@ class RoundReader:
         """Take the tickets. An object ends at `max_bytes`, but a batch is never divided."""
         self._tickets = deque(tickets)
         self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
-        """The tickets whose bytes may come from the disk instead of memory. A disk may have changed bytes, so
-        they are checked before an object holds them.
-        """
+        """The tickets whose bytes may come from the disk: these are checked, as a disk may change bytes."""
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
         self._durability = durability
         self._max_bytes = max_bytes
@@ -476,10 +471,7 @@ class RoundReader:
             self.without_files[ticket] = known
 
     def _read_part(self, ticket: FlushTicket, part: FileRange, room: int, content: ObjectContent) -> int:
-        """Read a range, or the first batches that have room; return the bytes, 0 where none has room.
-
-        Raises OSError, LogError.
-        """
+        """Read a range, or the first batches that fit; return their size or 0. Raises OSError, LogError."""
         end_offset, data, size_bytes = self._first_bytes(ticket, part, room, must_fit=bool(content.rows))
         if not size_bytes:
             return 0
@@ -507,10 +499,7 @@ class RoundReader:
     def _first_bytes(
         self, ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool
     ) -> tuple[int, RowData, int]:
-        """Return the offset after a range's first batches, their bytes, and how many; 0 where none has room.
-
-        Raises OSError, LogError.
-        """
+        """Return the offset after the first batches, bytes and size; 0 if none. Raises OSError, LogError."""
         kept_writes = self._durability.kept_writes
         kept = None if kept_writes is None else kept_writes.next_in(part)
         if kept_writes is not None and kept is not None:
@@ -529,7 +518,7 @@ class RoundReader:
         return end_offset, data, len(data)
 
     def _read_files(self, ticket: FlushTicket, content: ObjectContent) -> int:
-        """Write the side files of a ticket whose records were all read; return their bytes. Raises OSError."""
+        """Write the side files of a ticket whose records are all read; return the size. Raises OSError."""
         files: list[tuple[str, bytes]] = []
         try:
             self._durability.write_side_files(ticket, files)
@@ -556,9 +545,8 @@ def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int)
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
-    """Return the first whole batches of a range that fit into `room` bytes, and the offset after them.
-
-    Where not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
+    """Return the first whole batches of a range that fit into `room` bytes, and the offset after them. Where
+    not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
     """
     data = ticket.read(part, part.position, room)
     end_offset, size_bytes = part.first_offset, 0

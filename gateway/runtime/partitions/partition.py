@@ -53,10 +53,9 @@ class HandedOver(LogError, code=int(ErrorCode.not_leader_or_follower)):
 
 
 class Partition:
-    """A partition that this node leads.
-
-    With `flush_messages` 1 the high watermark follows the flush; with any larger value it follows the
-    write, as in Kafka, and a flush is started for every `flush_messages` records.
+    """A partition that this node leads. With `flush_messages` 1 the high watermark follows the flush; with
+    any larger value it follows the write, as in Kafka, and a flush is started for every `flush_messages`
+    records.
     """
 
     __slots__ = (
@@ -95,8 +94,7 @@ class Partition:
         self.gate: ProduceGate | None = None
         """The gate that producers must pass in a topic with a backlog quota."""
         self.strict_until_ms = 0
-        """Until when a batch that is not the first of an unknown producer must come twice; 0 if it need not.
-        """
+        """Until when an unknown producer's batch that is not its first must come twice; 0 if it need not."""
         self._records_before = log.log_end_offset + log.segments.cut_records
         """The records that were appended before the partition was opened."""
         self._bytes_before = log.segments.appended_bytes
@@ -171,9 +169,8 @@ class Partition:
     def append_end_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
     ) -> Appended:
-        """End a producer's transaction in this partition, and start the flush of the marker.
-
-        Raises InvalidProducerEpoch, TransactionCoordinatorFenced, and as `append` does.
+        """End a producer's transaction in this partition, and start the flush of the marker. Raises
+        InvalidProducerEpoch, TransactionCoordinatorFenced, and as `append` does.
         """
         marker = self.log.end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
@@ -193,9 +190,8 @@ class Partition:
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
-        """Call `then` after the flush of the records up to `offset`: False if that failed, else True.
-
-        Ask `is_persisted` first: this method waits for a flush even if the records are persisted.
+        """Call `then` after the flush of the records up to `offset`: False if that failed, else True. Ask
+        `is_persisted` first: this method waits for a flush even if the records are persisted.
         """
         self._flusher.wait(Waiting(self, offset, then))
 
@@ -208,7 +204,7 @@ class Partition:
         return await done
 
     async def commit(self, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket of the log durable outside of the flush rounds; return its error. Do not cancel this."""
+        """Make a ticket of the log durable outside of flush rounds; return its error. Do not cancel."""
         return await self._flusher.commit(self, ticket)
 
     def flush_finished(self) -> None:
@@ -313,9 +309,8 @@ async def write_checkpoint(log_directory: LogDirectory) -> None:
 
 
 async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
-    """Make the ticket durable, then remove the first segments; return the removed segments.
-
-    When the disk fails, the partition goes offline. Raises LogError.
+    """Make the ticket durable, then remove and return the first segments. Raises LogError. When the disk
+    fails, the partition goes offline.
     """
     log = partition.log
     error = await partition.commit(ticket.flush)
@@ -383,9 +378,8 @@ class Recoveries:
         self._is_finished = False
 
     async def reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
-        """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way.
-
-        A cancelled caller does not stop it. Raises LogError, IncompatibleFormat, OSError: still offline.
+        """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way,
+        which a cancelled caller does not stop. Raises LogError, IncompatibleFormat, OSError: still offline.
         """
         await asyncio.shield(self._start((log.topic, log.partition), lambda: self._reopen(log, owner)))
 
@@ -394,9 +388,8 @@ class Recoveries:
         self._start(key, lambda: self._open(directory, key, then))
 
     async def open(self, directory: LogDirectory, key: tuple[str, int]) -> None:
-        """Recover a log that is not open, if possible, to be opened afterwards. Joins a recovery under way.
-
-        The recovery continues when the caller is cancelled.
+        """Recover a log that is not open, if possible, to be opened afterwards. Joins a recovery under way,
+        which continues when the caller is cancelled.
         """
         if not self._is_finished:
             await asyncio.shield(self._start(key, lambda: self._open(directory, key, lambda: None)))

@@ -20,8 +20,6 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionSource(Protocol):
-    """Opens partitions."""
-
     def open(self, topic: str, index: int) -> Partition | None:
         """Open a partition of the topic; None when it can't be opened, and the reason is logged."""
 
@@ -165,9 +163,7 @@ class Partitions:
         self.closed_count = 0
         """The open partitions closed since the start: their topic was deleted, or another node leads them."""
         self.tables: list[dict[Any, Any]] = [self.by_name, self.by_id, self.by_key, self.flushed_by_time]
-        """The tables here and elsewhere with entries for topics or partitions. After many deletions they are
-        rebuilt in place, so that they need less memory.
-        """
+        """Tables of topics or partitions; rebuilt in place after many deletions, to need less memory."""
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
         self.when_ready: list[Callable[[str, int], None]] = []
@@ -243,9 +239,8 @@ class Partitions:
         return topic
 
     def release(self, name: str, index: int) -> None:
-        """Stop serving a partition that another node leads now, and answer waiting requests with that.
-
-        Records that wait for their flush are still acknowledged. `Readiness` decides about the log.
+        """Stop serving a partition that another node leads now; waiting requests learn of it. Records that
+        wait for their flush are still acknowledged. `Readiness` decides about the log.
         """
         topic = self.by_name.get(name)
         partition = None if topic is None else topic.take(index)
@@ -269,15 +264,11 @@ class Partitions:
             self.flushed_by_time[partition] = None
 
     def __iter__(self) -> Iterator[Partition]:
-        """Iterate over the open partitions.
-
-        Topics may be created and deleted meanwhile; partitions of a deleted topic are closed.
-        """
+        """Iterate over open partitions; topics may be created meanwhile, or deleted and so closed."""
         for topic in list(self.by_name.values()):
             yield from topic.opened()
 
     def __len__(self) -> int:
-        """Return the number of partitions, open or not."""
         return sum(topic.count for topic in self.by_name.values())
 
 

@@ -97,7 +97,7 @@ class Verdicts:
 
 
 def _producer_of(records: memoryview | None) -> tuple[int, int, int, int]:
-    """Return producer id, producer epoch, first and last sequence of a batch; -1 for each that can't be read."""
+    """Return producer id and epoch, first and last sequence of a batch; -1 for each unreadable one."""
     if records is None or len(records) < HEADER_BYTES:
         return -1, -1, -1, -1
     batch = parse_header(records)

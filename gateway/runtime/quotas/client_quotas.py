@@ -1,9 +1,8 @@
 """The client quotas of this node, as the metadata has them now.
 
-The charge of one request to the client quotas, while there are any.
-
-Source: Kafka's KafkaApis and RequestHandlerHelper: the answer is sent at once and says for how long the
-client is throttled. For that time the gateway does not read from the connection.
+The charge of one request to the client quotas, while there are any. Source: Kafka's KafkaApis and
+RequestHandlerHelper: the answer is sent at once and says for how long the client is throttled. For that time
+the gateway does not read from the connection.
 """
 
 from __future__ import annotations
@@ -42,9 +41,7 @@ PERCENT: Final = 100.0
 
 
 class ClientQuotas:
-    """The quotas of all keys. When there are no quotas, other parts read only `is_on` and
-    `limits_connections`.
-    """
+    """The quotas of all keys. Without quotas, other parts read only `is_on` and `limits_connections`."""
 
     def __init__(self, config: Config, clock: Clock, seconds: Callable[[], float]) -> None:
         """Begin without quotas. `seconds` measures the time that requests cost."""
@@ -64,9 +61,7 @@ class ClientQuotas:
         self.is_on = False
         """Whether there is a quota of users or client ids."""
         self.leaves_repeats = False
-        """Whether there is a quota for which every request must be charged, so that no request takes a
-        shorter way.
-        """
+        """Whether a quota needs every request charged, so that no request takes a shorter way."""
         self.limits_connections = False
         """Whether there is a quota of addresses."""
         self._limits: dict[str, Limits] = {
@@ -116,9 +111,7 @@ class ClientQuotas:
         return self._clock.now_ms()
 
     def delay_of_connection(self, host: str) -> int:
-        """Count a new connection of an address; return the time (ms) after which to refuse the connection, 0
-        when it is within the quota.
-        """
+        """Count an address's new connection; return after how many ms to refuse it, 0 within the quota."""
         quota = self.connections
         now_ms = self.now_ms
         host = _address(host)
@@ -163,7 +156,6 @@ class Charge:
         """The time for which the client must wait after this request."""
 
     def count_produced(self, size_bytes: int) -> None:
-        """Charge the bytes of a Produce request."""
         quotas = self._quotas
         self._throttle(quotas.produce.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
@@ -173,14 +165,12 @@ class Charge:
         self._throttle(quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched_beside(self, size_bytes: int) -> None:
-        """Charge the bytes of a Fetch answer other than its records. These bytes throttle later fetches only."""
+        """Charge the bytes of a Fetch answer other than its records: they throttle later fetches only."""
         quotas = self._quotas
         quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms)
 
     def may_fetch(self, size_bytes: int) -> bool:
-        """Charge the bytes of a Fetch answer and return True; return False when the client must wait for
-        them.
-        """
+        """Charge the bytes of a Fetch answer and return True; False when the client must wait for them."""
         quotas = self._quotas
         throttle_ms = quotas.fetch.try_charge(self._user, self._client_id, size_bytes, quotas.now_ms)
         self._throttle(throttle_ms)
@@ -192,9 +182,7 @@ class Charge:
         return int(most) if most is not None and most < max_bytes else max_bytes
 
     def may_mutate(self, partitions: int, *, strict: bool) -> bool:
-        """Charge created or deleted partitions; return False when the client must wait before, and nothing
-        was charged.
-        """
+        """Charge created or deleted partitions; return False if the client must wait first, uncharged."""
         quotas = self._quotas
         allowed, throttle_ms = quotas.mutations.charge(
             self._user, self._client_id, partitions, quotas.now_ms, strict=strict

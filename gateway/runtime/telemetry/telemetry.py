@@ -60,14 +60,10 @@ class TelemetryCounters:
     refused: Counter[str] = field(default_factory=Counter)
     """Pushes that were refused, by the name of the error in lower case, such as `telemetry_too_large`."""
     dropped_points: int = 0
-    """Measurements of accepted pushes that were dropped: of series beyond a limit, of kinds that are not
-    kept, or without a value.
-    """
+    """Measurements dropped from accepted pushes: beyond a limit, of kinds not kept, or without a value."""
 
 
 class Push(NamedTuple):
-    """The fields of a PushTelemetry request."""
-
     subscription_id: int
     is_terminating: bool
     compression_type: int
@@ -123,7 +119,6 @@ class Telemetry:
 
     @property
     def series_count(self) -> int:
-        """The number of series that are kept."""
         return len(self._series)
 
     def subscription(self, client: ClientDescription) -> Choice | ErrorCode:
@@ -200,9 +195,7 @@ class Telemetry:
         self._series.expire(now_ms)
 
     def pushed_series(self) -> Iterator[PushedSeries]:
-        """Yield the newest value of each series, client by client, so one name comes several times and in any
-        order.
-        """
+        """Yield each series' newest value, client by client: one name comes several times, in any order."""
         self._series.expire(self._now_ms())
         return iter(self._series)
 
@@ -228,7 +221,7 @@ class Payload(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """The measurements of a payload, or the error that refuses it. `busy_s`: seconds that the thread worked."""
+    """A payload's measurements, or the error that refuses it. `busy_s`: seconds the thread worked."""
 
     outcome: Measurements | ErrorCode
     busy_s: float
@@ -270,9 +263,7 @@ class PayloadDecoder:
             self._waiting_bytes -= size
 
     def stop(self) -> None:
-        """Answer the pushes that wait with THROTTLING_QUOTA_EXCEEDED, and end the thread when its current
-        push is done.
-        """
+        """Answer waiting pushes with THROTTLING_QUOTA_EXCEEDED; end the thread after its current push."""
         self._is_stopped = True
         for done in list(self._waiting):
             _set(done, Decoded(ErrorCode.throttling_quota_exceeded, 0.0))

@@ -1,6 +1,5 @@
-"""The authorizer of this node: it decides by the access control entries of the metadata log.
-
-A change counts before its request is answered: the metadata log calls its listeners first.
+"""The authorizer of this node: it decides by the access control entries of the metadata log. A change counts
+before its request is answered: the metadata log calls its listeners first.
 """
 
 from __future__ import annotations

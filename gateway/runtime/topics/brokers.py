@@ -1,4 +1,4 @@
-"""The brokers of the cluster as this gateway sees them: addresses for clients, and the leaders of partitions."""
+"""The brokers of the cluster as this gateway sees them: client addresses, and leaders of partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqgate.gateway.peer.peers import PeerAddress
 
 NO_LEADER: Final = -1
 NO_EPOCH: Final = -1
-EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - compared, never bound
 
 
 class Endpoint(NamedTuple):

@@ -93,8 +93,7 @@ class MetadataLog:
         self._begun = 0
         """The number of the newest look at the log."""
         self._seen = 0
-        """The number of the newest look that has ended: the image has all that was in the log when it began.
-        """
+        """The number of the newest look that has ended: the image has what the log had when it began."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._next_look: tuple[int, asyncio.Task[None]] | None = None
         """The newest look without a change, and the number of the newest look that had begun before it."""
@@ -112,9 +111,7 @@ class MetadataLog:
         )
 
     async def catch_up(self) -> None:
-        """Fold in everything that is in the log by now, also what others wrote. Callers share looks, however
-        many they are. Raises LogError.
-        """
+        """Fold in everything in the log by now, others' writes too. Callers share looks. Raises LogError."""
         known = self._next_look
         if known is None or known[0] != self._begun or known[1].done():
             known = self._next_look = self._begun, self._start(lambda _: Decision((), None))
@@ -242,7 +239,7 @@ def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
 
 
 def replay_log(log: PartitionLog, image: MetadataImage) -> int:
-    """Replay the whole log into the image; return the number of records. Raises UnknownRecordError, LogError."""
+    """Replay the log into the image; return the record count. Raises UnknownRecordError, LogError."""
     count = 0
     for record in read_records(log, log.log_start_offset):
         image.replay(record)
@@ -261,7 +258,7 @@ class FoldedImage:
     def __init__(
         self, log: PartitionLog | None, image: MetadataImage | None = None, end_offset: int = 0
     ) -> None:
-        """Take the log of this process; or, where another process has the log, the image up to `end_offset`."""
+        """Take this process's log; or, if another process has the log, the image up to `end_offset`."""
         self.image = MetadataImage() if image is None else image
         self.log = log
         self.listeners: list[Listener] = []
@@ -286,7 +283,7 @@ class FoldedImage:
 
 
 class MetadataJournal(Protocol):
-    """The log of the metadata, whose changes are durable before they are folded in. Others may write it, too."""
+    """The log of the metadata: changes are durable before they are folded in. Others may write, too."""
 
     @property
     def folded(self) -> FoldedImage:

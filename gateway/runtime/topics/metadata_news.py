@@ -24,8 +24,9 @@ from seqgate.gateway.runtime.topics.brokers import Brokers
 logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.2
-"""How long an answer to an administrator waits until the others have his change, and a gateway that is told
-of a change until it has the change. After that nobody waits."""
+"""How long an answer to an administrator waits until others have the change, and a gateway told of a change
+until it has the change. After that nobody waits.
+"""
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class MetadataNews:
 
     async def _has_heard(self, node_id: int, offset: int) -> bool:
         """Tell another gateway how far the metadata is; return whether it is as far now."""
-        from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - only a gateway of several asks
+        from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - for peers
 
         request = BrokerHeartbeatRequest(
             broker_id=BrokerId(self._node_id),

@@ -79,7 +79,7 @@ class EmbeddedBlockStore:
         self._node_id = node_id
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-        """Claim the next block. Raises StoreUnavailable, ProducerIdsExhausted, ValueError for a size below 1."""
+        """Claim the next block. Raises StoreUnavailable, ProducerIdsExhausted, ValueError (size below 1)."""
         if size < 1:
             raise ValueError(f"the size of a block of producer ids must be at least 1, not {size}")
         try:
@@ -99,7 +99,7 @@ class EmbeddedBlockStore:
         return blocks_of(self._metadata_log.image)
 
     async def move_next(self, producer_id: int) -> int:
-        """Skip the ids below `producer_id`; return the former next id. Raises NextIdBehind, StoreUnavailable."""
+        """Skip the ids below `producer_id`; return the old next id. Raises NextIdBehind, StoreUnavailable."""
         try:
             return await self._metadata_log.commit(
                 lambda image: move_next(image, next_producer_id=producer_id, broker_id=self._node_id)

@@ -7,9 +7,7 @@ its records, too.
 
 The other gateway asks the leaders for their log start offsets with ListOffsets (`LeaderStarts`). A leader
 that may be deposed does not answer that, and neither does one of another leader epoch than this gateway
-knows.
-
-Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
+knows. Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
 """
 
 from __future__ import annotations
@@ -103,7 +101,7 @@ class ReadReplicas:
         return None if chosen == self._node_id else chosen
 
     def _choose(self, key: PartitionKey, reader: Reader) -> int | None:
-        """Return the gateway that the selector chooses, which may be this one; None where it has no choice."""
+        """Return the gateway that the selector chooses, perhaps this one; None where it has no choice."""
         partition = self._image.partition(*key)
         if partition is None:
             return None

@@ -65,7 +65,7 @@ class SharedJournal:
         return (self._shared.next_seq, self._shared.next_offset) if self._is_copying else None
 
     async def has_more(self) -> bool:
-        """Return whether others have changed the metadata since the last look. Raises StoreFailed, Refused."""
+        """Return whether others changed the metadata since the last look. Raises StoreFailed, Refused."""
         return await self._shared.has_more()
 
     async def catch_up(self) -> None:
@@ -99,7 +99,7 @@ class SharedJournal:
             self._ended.set_result(reason)
 
     async def _settled(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return what the call returns. Raises StorageFailed for its errors, and once the journal has ended."""
+        """Return the call's result. Raises StorageFailed for its errors, and once the journal has ended."""
         if self._ended.done():
             call.close()
             raise StorageFailed(self._ended.result())

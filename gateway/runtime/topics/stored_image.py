@@ -1,6 +1,4 @@
-"""The metadata of a cluster as its bucket has it, for a start that has no image yet and for commands without
-a gateway.
-"""
+"""The metadata of a cluster as its bucket has it, for a start without an image and for offline commands."""
 
 from __future__ import annotations
 

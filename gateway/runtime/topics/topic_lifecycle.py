@@ -436,8 +436,6 @@ def _is_set(config: Config, overrides: Mapping[str, str], topic_name: str) -> bo
 
 
 def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
-    """Return the policy of a topic with the given configurations of its own."""
-
     def number(name: str) -> int:
         return cast("int", config.topic_value(name, overrides))
 
@@ -509,7 +507,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
 
 
 def _compression(codec: str, levels: Mapping[str, int]) -> Compression | None:
-    """Return the codec and level that a `compression.type` asks for; None to store each batch as it was sent."""
+    """Return the codec and level of a `compression.type`; None to store each batch as it was sent."""
     if codec == PRODUCER:
         return None
     if codec == UNCOMPRESSED:

@@ -197,8 +197,7 @@ async def _pause(every_s: float | Interval) -> None:
 
 RUN_EVERY_S: Final = 1.0
 SNAPSHOTS_AT_ONCE: Final = 10
-"""Snapshots written in one run, so that many such logs hold up no request; the rest follow in the next runs.
-"""
+"""Snapshots written in one run, so that many logs hold up no request; the rest follow in the next runs."""
 
 
 class DelayedDelivery:
@@ -276,7 +275,7 @@ FILES_PER_TICKET = 500
 
 
 class FileDeletion:
-    """The background job; `run` is called every second and deletes the files that one second's limits allow."""
+    """The background job; `run`, called every second, deletes the files that a second's limits allow."""
 
     def __init__(self, config: Config, clock: Clock, log_directory: LogDirectory) -> None:
         self._clock = clock

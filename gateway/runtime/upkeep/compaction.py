@@ -204,7 +204,7 @@ class Compaction:
         return found if found.reason is not None else None
 
     async def _checkpoint(self, due: Sequence[Partition]) -> None:
-        """Persist the recovery points: at a start, missing offsets beyond the recovery point count as lost."""
+        """Persist the recovery points: at a start, offsets missing beyond these count as lost."""
         points = [(partition, partition.log.recovery_point) for partition in due]
         await write_checkpoint(self._log_directory)
         for partition, recovery_point in points:
@@ -400,7 +400,6 @@ class PartitionProgress:
 @dataclass(slots=True)
 class CompactionCounts:
     cleanings: int = 0
-    """Partitions that were compacted, each time counted."""
     failures: int = 0
     records_read: int = 0
     records_kept: int = 0

@@ -66,7 +66,6 @@ class DiskRoom:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Check now, and then at intervals."""
         self.check_free_space()
         self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 
@@ -82,7 +81,7 @@ class DiskRoom:
         return self._config.int("seqgate.log.min.free.bytes")
 
     def bucket_lags(self, is_behind: bool) -> None:
-        """Refuse producers, or let them continue: too many records are not in the bucket yet, or few enough."""
+        """Refuse producers, or let them continue: too many records wait for the bucket, or few enough."""
         self.is_bucket_behind = is_behind
         self.is_short = is_behind or self.is_disk_short
 

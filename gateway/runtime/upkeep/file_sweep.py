@@ -211,9 +211,7 @@ class StateKind(StrEnum):
 
 
 class StateLeak(NamedTuple):
-    """One piece of state about a topic that no longer exists. `owner` is a group or a transactional id;
-    `topic` a name, or an id without a known name.
-    """
+    """A piece of state about a deleted topic. `owner`: a group or transactional id; `topic`: a name or id."""
 
     kind: StateKind
     owner: str
@@ -267,7 +265,6 @@ class StateSweep:
                 ]
 
     def _share_groups(self) -> Iterator[list[StateLeak]]:
-        """Yield the begun partitions of share groups."""
         for shard in self._groups.loaded_shards():
             for group_id, group in list(shard.shares.groups.items()):
                 yield [
@@ -279,7 +276,6 @@ class StateSweep:
                 ]
 
     def _share_states(self) -> Iterator[list[StateLeak]]:
-        """Yield the delivery states of share groups."""
         shards = self._shares.shards
         shards.load_stored()
         for loaded in shards:

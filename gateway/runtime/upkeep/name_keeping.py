@@ -101,8 +101,8 @@ class NameKeeping:
         return not any(is_behind(partition.log) for partition in topic.opened())
 
     async def _read_on(self, behind: list[Partition]) -> None:
-        """Replay a slice of each log in turn for a while, so that no log waits for the longest one. Logs that
-        fall behind meanwhile are replayed in the next run.
+        """Replay a slice of each log in turn, so none waits for the longest. Logs that fall behind meanwhile
+        follow in the next run.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + READ_FOR_S
