@@ -65,9 +65,8 @@ class HttpServer:
     def __init__(
         self, answer: Answerer, *, methods: Sequence[str] = READING, max_body_bytes: int = 0
     ) -> None:
-        """`answer` returns the answer to a request; an exception of its becomes status 500.
-
-        Requests with another method, or a longer body, are refused.
+        """`answer` returns the answer to a request; its exception becomes status 500. Requests with another
+        method, or a longer body, are refused.
         """
         self._answer = answer
         self._methods = methods
@@ -150,9 +149,7 @@ class HttpServer:
         self, protocol: h11.Connection, reader: asyncio.StreamReader
     ) -> tuple[h11.Request, bytes | None] | None:
         """Return the next whole request and its body, None for a body that is too long; None when the client
-        has hung up.
-
-        Raises h11.RemoteProtocolError.
+        has hung up. Raises h11.RemoteProtocolError.
         """
         request = None
         body = bytearray()

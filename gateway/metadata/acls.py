@@ -64,7 +64,7 @@ class StoredAcls:
     def __init__(self) -> None:
         self.by_id: dict[uuid.UUID, AclEntry] = {}
         self._times: Counter[AclEntry] = Counter()
-        """How many ids each entry has. Decisions give an entry one id, but another release may give it two."""
+        """How many ids each entry has. Decisions give an entry one id; another release may give it two."""
         self._by_name: dict[str, dict[uuid.UUID, AclEntry]] = {}
 
     def __len__(self) -> int:

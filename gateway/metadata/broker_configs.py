@@ -139,9 +139,8 @@ def _listener_complaint(config: Config, name: str) -> str | None:
 
 
 def kept_error(config: Config, values: Mapping[str, str], *, of_all_brokers: bool) -> ApiError | None:
-    """Return the error in those of the values that have no effect, or None. Each value is valid by itself.
-    Source: Kafka's DynamicThreadPool.validateReconfiguration, KafkaConfig. The limits on sizes are the
-    gateway's.
+    """Return the error in those of the values that have no effect, or None; each is valid by itself. Source:
+    Kafka's DynamicThreadPool.validateReconfiguration, KafkaConfig; limits on sizes are the gateway's.
     """
     kept = {name: text for name, text in values.items() if setting_named(name) is None}
     if not kept:

@@ -56,7 +56,7 @@ class StoredBrokers:
         return broker is not None and broker.broker_epoch == broker_epoch and not broker.fenced
 
     def forget_ended(self, boundary: int) -> None:
-        """Forget the ended sessions below `boundary`: all of their records are in the history of partitions."""
+        """Forget the ended sessions below `boundary`: the history of partitions has all of their records."""
         for session in [session for session in self.ended if session < boundary]:
             del self.ended[session]
 
@@ -80,7 +80,7 @@ class StoredBrokers:
         | UnregisterBrokerRecord
         | FeatureLevelRecord,
     ) -> None:
-        """Replay one record. A change of an earlier registration, or of an unknown broker, changes nothing."""
+        """Replay one record. A change of an earlier registration or of an unknown broker has no effect."""
         if isinstance(record, FeatureLevelRecord):
             if record.name == CLUSTER_VERSION_FEATURE:
                 self.cluster_version = record.feature_level

@@ -325,7 +325,7 @@ def alter_configs(
 
 
 def _is_added(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
-    """Return whether the records configure a resource that has no configurations yet, of a type with a limit."""
+    """Return whether records configure a resource that has no configurations yet, of a type with a limit."""
     if alteration.resource_type not in _LIMITS or not records:
         return False
     return alteration.resource_name not in image.configured(alteration.resource_type)
@@ -375,7 +375,7 @@ def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str
 
 
 def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
-    """Return the error for a request that a broker refuses before it checks the values; None when it is fine."""
+    """Return the error for a request that a broker refuses before checking the values; None if it is fine."""
     error = _form_error(alteration)
     if error:
         return error

@@ -54,5 +54,5 @@ def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], length: int) -> li
 def in_hash_order(
     keys: Collection[K], hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY
 ) -> list[K]:
-    """Return distinct keys in the order of a `new HashMap<>(capacity)` into which they were put one by one."""
+    """Return distinct keys in the order of a `new HashMap<>(capacity)` into which they were put in turn."""
     return by_bucket(keys, hash_of, table_length(len(keys), capacity))

@@ -73,7 +73,7 @@ class Loads:
 
 
 def candidates(live: Collection[int], draining: Collection[int]) -> Sequence[int]:
-    """Return the live brokers that may get partitions: those that are not about to leave, if there are any."""
+    """Return the live brokers that may get partitions: those that are not about to leave, if any."""
     return sorted(set(live) - set(draining)) or sorted(live)
 
 
@@ -88,9 +88,8 @@ def led_by(image: MetadataImage, node_id: int) -> int:
 def failover(
     image: MetadataImage, live: Collection[int], draining: Collection[int]
 ) -> Iterator[PartitionRecord]:
-    """Yield a new leader, in the next epochs, for each partition whose leader is not live; for none where no
-    broker is live. The brokers that lead the fewest partitions get more, so that leaders stay spread. A
-    partition that a live broker leads stays.
+    """Yield a new leader, in the next epochs, for each partition without a live one; none where no broker is
+    live. Brokers that lead the fewest get more, so that leaders stay spread. A live leader's partition stays.
     """
     if not live:
         return
@@ -132,9 +131,8 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
 def move(
     image: MetadataImage, topic_id: uuid.UUID, index: int, *, leader: int, leader_epoch: int, to: int
 ) -> Decision[bool]:
-    """Make `to` the leader of a partition; only its present leader, in its present epoch, decides this. The
-    answer says whether it moves. Ends the reassignment in progress. Without one, `to` is the preferred
-    replica from now on.
+    """Make `to` the leader; only the present leader, in its present epoch, decides this. The answer says
+    whether it moves. Ends the reassignment in progress; without one, `to` becomes the preferred replica.
     """
     partition, live = image.partition(topic_id, index), image.brokers.live(leader)
     if partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch):
@@ -197,9 +195,8 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
 def reassign(
     image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
 ) -> Decision[ApiError | None]:
-    """Reassign a partition to other replicas; None ends the reassignment in progress. `node_id` is the
-    gateway that decides. The reassignment is complete at once unless the leader is none of the new replicas:
-    then the leader hands over to the first live one.
+    """Reassign a partition to other replicas, at once unless the leader is none of them: it then hands over
+    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides.
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
@@ -289,9 +286,8 @@ PLANNED_AT_ONCE: Final = 1_000
 def planned_moves(
     image: MetadataImage, node_id: int, *, is_balanced: bool = True, most: int | None = PLANNED_AT_ONCE
 ) -> list[Move]:
-    """Return the next moves of the partitions that `node_id` leads, those that were ordered first. Without
-    `is_balanced` only ordered moves and those of a drained broker are planned. After all moves of all brokers
-    (`most` None) leaders are spread.
+    """Return the next moves of the partitions `node_id` leads, first ordered first; without `is_balanced`
+    only ordered ones and a drained broker's. After all brokers' moves (`most` None) leaders are spread.
     """
     if len(image.brokers.live(node_id)) < 2:
         return []

@@ -139,9 +139,8 @@ def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) 
 
 
 def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decision[bool]:
-    """Fence a broker whose session is sealed, and give its partitions to live ones. The answer says whether
-    this ended the session. Call this only after the seal: a gateway whose session is not sealed may go on to
-    acknowledge records.
+    """Fence a broker, and give its partitions to live ones; the answer says whether this ended the session.
+    Call this only after the seal: an unsealed gateway may go on to acknowledge records.
     """
     if not image.brokers.is_current(node_id, broker_epoch):
         return Decision((), False)

@@ -15,10 +15,8 @@ _LAST_ID = 2**63 - 1
 def claim_block(
     image: MetadataImage, *, size: int, owner: str, now_ms: int, broker_id: int
 ) -> Decision[ProducerIdsRecord]:
-    """Claim the next `size` ids for `owner`; the answer is the record of the block.
-
-    Raises:
-        ValueError: the size is not positive, or fewer than `size` ids are left.
+    """Claim the next `size` ids for `owner`; the answer is the record of the block. Raises ValueError when
+    the size is not positive, or fewer than `size` ids are left.
     """
     if size <= 0:
         raise ValueError(f"the size of a block of producer ids must be at least 1, not {size}")
@@ -37,10 +35,8 @@ def claim_block(
 
 
 def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) -> Decision[int]:
-    """Skip all ids below `next_producer_id`; the answer is the former next id.
-
-    Raises:
-        ValueError: the next id would go back, so that ids were handed out twice.
+    """Skip all ids below `next_producer_id`; the answer is the former next id. Raises ValueError when the
+    next id would go back, so that ids were handed out twice.
     """
     if not image.next_producer_id <= next_producer_id <= _LAST_ID:
         raise ValueError(

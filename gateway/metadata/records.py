@@ -277,11 +277,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """Decode a record of the log.
-
-    Raises:
-        UnknownRecordError: the record is malformed, or a later release wrote it.
-    """
+    """Decode a record of the log. Raises UnknownRecordError when malformed, or written by a later release."""
     try:
         envelope = _decoder.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -139,9 +139,8 @@ def describe_tokens(
     owners: Sequence[str] | None,
     may_describe: Callable[[DelegationTokenRecord], bool],
 ) -> Iterable[DelegationTokenRecord]:
-    """Yield the tokens that a principal may see: its own, and those for which `may_describe` is true.
-    `owners` None asks for all tokens, otherwise for those of which one of the owners is owner, requester or
-    renewer.
+    """Yield the tokens a principal may see: its own, and those for which `may_describe` is true. `owners`
+    None asks for all tokens, otherwise for those of which one of the owners is owner, requester or renewer.
     """
     for token in stored.by_id.values():
         if owners is not None and not any(is_of(token, owner) for owner in owners):

@@ -53,7 +53,7 @@ Assignments = Sequence[tuple[int, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create; -1 partitions or replicas mean the default; `assignments` has (partition, brokers)."""
+    """A topic to create; -1 partitions or replicas: the default; `assignments` has (partition, brokers)."""
 
     name: str
     num_partitions: int = -1

@@ -93,7 +93,6 @@ class MetricsListener:
 
     def _shows_views(self, request: HttpRequest) -> bool:
         """Return whether only programs of this machine can have sent the request, or views are for everybody.
-
         A page in a browser on this machine can reach the listener under a host name of its own that resolves
         to 127.0.0.1. The browser then sends that name, and lets the page read the answer.
         """
@@ -218,7 +217,6 @@ class ViewRefused(Exception):
 
 async def view(gateway: LiveGateway, name: str, fields: Mapping[str, Sequence[str]]) -> bytes:
     """Return the answer of this gateway to an operation as JSON, also where others of a cluster know more.
-
     `fields` are texts; a field that is a list has several. Raises ViewRefused, ControlError.
     """
     request = _request(name, fields)

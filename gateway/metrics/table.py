@@ -47,9 +47,8 @@ class Text(NamedTuple):
 
 
 async def text_of(sources: Sources, accept: str) -> Text:
-    """Return the values of all metrics in a format that the request's header `accept` names.
-
-    The event loop reads them in slices, and a thread writes them, so that requests wait for neither.
+    """Return the values of all metrics in a format that the request's header `accept` names. The event loop
+    reads them in slices, and a thread writes them, so that requests wait for neither.
     """
     encoder, content_type = _encoder(accept)
     pieces: list[bytes] = []

@@ -60,9 +60,7 @@ def _is_cancelled() -> bool:
 
 
 class OnePeer:
-    """Asks the gateway at one address, by one connection at a time. A request during the delay after a failed
-    attempt is refused at once.
-    """
+    """Asks one address by one connection at a time; refuses requests in the delay after a failed attempt."""
 
     def __init__(self, config: Config, node_id: int, address: PeerAddress, client_id: bytes) -> None:
         self.address = address
@@ -280,9 +278,7 @@ class _Asked(NamedTuple):
 
 
 class PeerConnection:
-    """A connection that is ready for requests, or was closed. A closed one answers every request with
-    PeerUnavailable.
-    """
+    """A connection that is ready, or was closed: then it answers every request with PeerUnavailable."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: bytes) -> None:
         """Begin to read answers."""
@@ -304,16 +300,12 @@ class PeerConnection:
         return len(self._asked)
 
     def silent_s(self) -> float:
-        """Return for how long (s) a request has waited without any answer on the connection; 0 without a
-        request.
-        """
+        """Return for how long (s) a request has waited without any answer; 0 without a request."""
         return self._loop.time() - max(self._asked[0].sent_s, self.heard_s) if self._asked else 0.0
 
     def send(self, request: Any) -> asyncio.Future[Any]:
         """Send a request; return the future of its answer, which raises PeerUnavailable when the connection
-        breaks.
-
-        The caller may cancel the future: the answer is then dropped when it comes.
+        breaks. The caller may cancel the future: the answer is then dropped when it comes.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.closed_because is not None:
@@ -396,9 +388,8 @@ def peer_security(config: Config) -> PeerSecurity:
 
 
 def peer_context(config: Config) -> ssl.SSLContext:
-    """Return the TLS context for one connection, from the stores as they are now. Raises StoreError.
-
-    The reading takes milliseconds, so call this in another thread than that of the event loop.
+    """Return the TLS context for one connection, from the stores as they are now. Raises StoreError. The
+    reading takes milliseconds, so call this in another thread than that of the event loop.
     """
     # only a gateway whose peers speak TLS needs cryptography for it
     from seqgate.gateway.security.stores import configured_stores  # noqa: PLC0415

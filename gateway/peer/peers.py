@@ -34,7 +34,7 @@ class AsksPeers(Protocol):
     """Sends requests to other gateways by their node ids; `Peers` is one."""
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """Return the answer to a request of kio: kio's response of the same version. Raises PeerUnavailable."""
+        """Return the answer: kio's response of the request's version. Raises PeerUnavailable."""
 
 
 class NoPeers:
@@ -69,9 +69,7 @@ class Peers:
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """Return the answer to a request of kio: kio's response of the same version, with plain numbers for
-        error codes.
-
-        Raises PeerUnavailable; then the request may have been carried out, or not.
+        error codes. Raises PeerUnavailable; then the request may have been carried out, or not.
         """
         if self._is_closed:
             raise PeerUnavailable("this gateway stops")
@@ -116,8 +114,6 @@ class Peers:
 
 
 class PeerUnavailable(Exception):
-    """Another gateway did not answer: it is unknown, fenced, refuses the connection, or is silent. The
-    message says which.
-
-    Whether the request was carried out is unknown: the connection may have broken after it.
+    """Another gateway did not answer; the message says why: unknown, fenced, refusing the connection, or
+    silent. Whether the request was carried out is unknown: the connection may have broken after it.
     """

@@ -1,1 +1,1 @@
-"""The bytes of the Kafka protocol: frames, headers, and the messages that kio's generated schemas describe."""
+"""The bytes of the Kafka protocol: frames, headers, and the messages of kio's generated schemas."""

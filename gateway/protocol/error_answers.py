@@ -213,10 +213,8 @@ def error_answer(
     *,
     most_rows: int,
 ) -> bytes:
-    """Return the frame of the answer in which everything has this error.
-
-    It is empty when a Produce wants no answer (acks=0), and when the answer would have more rows than
-    `most_rows`.
+    """Return the frame of the answer in which everything has this error. It is empty when a Produce wants no
+    answer (acks=0), and when the answer would have more rows than `most_rows`.
     """
     if api_key == _PRODUCE and request.acks == 0:
         return b""
@@ -336,9 +334,7 @@ def _patched(head: bytes, api_key: int, version: int, throttle_ms: int) -> bytes
 
 
 def _patched_before_tags(head: bytes, version: int, throttle_ms: int) -> bytes:
-    """Patch a Produce answer whose tagged fields name the leaders of partitions. Such an answer is rare, so
-    it is decoded.
-    """
+    """Patch a Produce answer whose tagged fields name leaders; it is rare, so it is decoded."""
     from kio.serial import entity_reader  # noqa: PLC0415 - slow to import, and rarely needed
 
     kind = response_type(PRODUCE, version)

@@ -97,10 +97,8 @@ REFUSED: Final = frozenset(
 
 
 def error_row(index: int, error: ErrorCode) -> FetchRow:
-    """Return the row of a partition that can't be read.
-
-    As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a
-    null.
+    """Return the row of a partition that can't be read. As in Kafka, a partition that is unknown or denied
+    has an empty list of aborted transactions, any other a null.
     """
     return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
 
@@ -296,9 +294,7 @@ class _Cursor:
         return values
 
     def count(self) -> int:
-        """Read the length of an array or text that can't be null. Raises MalformedRequest when fewer bytes
-        are left.
-        """
+        """Read the length of a non-null array or text. Raises MalformedRequest when fewer bytes are left."""
         if not self.flexible:
             (count,) = self.unpack(_INT32)
         elif self.frame[self.position] < ONE_BYTE:
@@ -309,9 +305,7 @@ class _Cursor:
         return self._checked(count)
 
     def items(self) -> int:
-        """Read the length of an array. Raises MalformedRequest when the request names more than MAX_ITEMS in
-        all.
-        """
+        """Read an array's length. Raises MalformedRequest when the request has more than MAX_ITEMS in all."""
         count = self.count()
         self._items += count
         if self._items > MAX_ITEMS:
@@ -348,9 +342,7 @@ class _Cursor:
         return text_of(self.frame[self.position - size : self.position])
 
     def replica_id(self) -> int:
-        """Read the tagged fields at the end; return the node id of the follower, -1 when the request names
-        none.
-        """
+        """Read the tagged fields at the end; return the follower's node id, -1 when the request has none."""
         replica_id = -1
         for _ in range(self._varint()):
             tag = self._varint()

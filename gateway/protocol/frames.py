@@ -60,9 +60,8 @@ class TooManyItems(MalformedRequest):
 
 
 def text_of(raw: bytes | memoryview) -> str:
-    """Return the text of these bytes; the replacement character stands for invalid ones.
-
-    Raises MalformedRequest when no answer could hold the text, because it is too long.
+    """Return the text of these bytes; the replacement character stands for invalid ones. Raises
+    MalformedRequest when no answer could hold the text, because it is too long.
     """
     size = len(raw)
     if size <= SHORT_TEXT_BYTES:
@@ -87,10 +86,7 @@ class RequestHeader(NamedTuple):
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
-    """Read api key, version, correlation id and client id.
-
-    `frame` comes without its four size bytes. Raises MalformedRequest.
-    """
+    """Read api key, version, correlation id, client id. `frame` lacks the size. Raises MalformedRequest."""
     if len(frame) < FIXED_HEADER_BYTES:
         if len(frame) >= 8:  # Header v0 has no client_id, and no API that is served here uses header v0.
             raise MalformedRequest(f"the request header ends before its client id, after {len(frame)} bytes")
@@ -120,9 +116,7 @@ def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
 
 
 def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Read an unsigned LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint); return it with the
-    next position.
-    """
+    """Return a LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint) and the next position."""
     value = 0
     try:
         for shift in _VARINT_SHIFTS:
@@ -211,7 +205,7 @@ _TLS_HANDSHAKE, _TLS_MAJOR_VERSION = 0x16, 0x03
 
 
 def size_complaint(size: int, max_bytes: int) -> str:
-    """Return what is wrong with a size that no request may have, and what the client probably speaks instead."""
+    """Return what is wrong with an impossible size, and what the client probably speaks instead."""
     first = size.to_bytes(4, "big", signed=True)
     if first in _HTTP_METHODS:
         return f"its first bytes are {first.decode()!r}, which looks like HTTP; this listener speaks Kafka's protocol"

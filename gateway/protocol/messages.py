@@ -59,17 +59,13 @@ def request_name(api_key: int, version: int) -> str:
 
 @cache
 def response_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module with the response class of this API and version, and the classes of its nested
-    fields.
-    """
+    """Return kio's module of this API and version: the response class and its nested classes."""
     return load_payload_module(api_key, version, EntityType.response)
 
 
 @cache
 def request_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module with the request class of this API and version, and the classes of its nested
-    fields.
-    """
+    """Return kio's module of this API and version: the request class and its nested classes."""
     return load_payload_module(api_key, version, EntityType.request)
 
 
@@ -118,9 +114,8 @@ def written(entity: Any) -> bytes:
 
 
 def encode_response(api_key: int, correlation_id: int, response: Any) -> bytes:
-    """Return the whole frame of an answer: int32 size, response header v0 or v1, body.
-
-    ApiVersions always has header v0, because its reader may not know the version (KIP-511).
+    """Return the whole frame of an answer: int32 size, response header v0 or v1, body. ApiVersions always has
+    header v0, because its reader may not know the version (KIP-511).
     """
     entity_type: Any = type(response)
     pieces = [b"", b"\0"] if entity_type.__flexible__ and api_key != API_VERSIONS else [b""]
@@ -157,10 +152,7 @@ def correlation_id_of(frame: bytes) -> int:
 
 
 def decode_answer(request: Any, frame: bytes) -> Any:
-    """Return the answer to a request: kio's response of the same version. `frame` comes without its size.
-
-    Raises MalformedRequest.
-    """
+    """Return kio's response of the request's version. `frame` has no size. Raises MalformedRequest."""
     api_key: int = request.__api_key__
     entity_type = response_type(api_key, request.__version__)
     position = _CORRELATION_ID.size

@@ -173,9 +173,7 @@ def _read_topics(raw: bytes, position: int, version: int) -> tuple[list[TopicOff
 
 
 def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
-    """Read a text that can be null; return it with the next position, which may lie after the end of the
-    frame.
-    """
+    """Read a nullable text; return it and the next position, which may lie after the end of the frame."""
     size = raw[position]
     position += 1
     if size >= ONE_BYTE:
@@ -196,9 +194,8 @@ def _legacy_text(raw: bytes, position: int) -> tuple[str | None, int]:
 
 
 def _compact_count(raw: bytes, position: int) -> tuple[int, int]:
-    """Read the length of an array; return it with the next position.
-
-    Raises MalformedRequest when the length is null, or when the frame has fewer bytes left than the length.
+    """Read the length of an array; return it with the next position. Raises MalformedRequest when the length
+    is null, or when the frame has fewer bytes left than the length.
     """
     value, position = read_unsigned_varint(raw, position)
     return _checked(value - 1, len(raw) - position), position

@@ -62,18 +62,14 @@ _FIRST_WITH_IDS = 13
 
 
 class PartitionRecords(NamedTuple):
-    """The part of a request for one partition. `records` is a view of the frame, valid until the request has
-    begun.
-    """
+    """One partition of a request. `records` is a view of the frame, valid until the request has begun."""
 
     partition: int
     records: memoryview | None
 
 
 class TopicRecords(NamedTuple):
-    """The part of a request for one topic. `key` is the topic name, or from v13 on the 16 bytes of the topic
-    id.
-    """
+    """One topic of a request. `key` is the topic name, or from v13 on the 16 bytes of the topic id."""
 
     key: str | bytes
     partitions: list[PartitionRecords]
@@ -163,9 +159,8 @@ def _read_topics(frame: memoryview, position: int, version: int) -> tuple[list[T
 
 
 def _count(frame: memoryview, position: int) -> tuple[int, int]:
-    """Read a compact length that can't be null; return it with the next position.
-
-    Raises MalformedRequest when the frame has fewer bytes left than the length.
+    """Read a compact length that can't be null; return it with the next position. Raises MalformedRequest
+    when the frame has fewer bytes left than the length.
     """
     value = frame[position]
     position += 1
@@ -267,9 +262,7 @@ def encode_produce_response(
 
 
 def _leader_tag(leader: tuple[int, int]) -> bytes:
-    """Return the tagged fields of a row: count 1 | tag 0 | size 9 | int32 leader_id | int32 leader_epoch | no
-    tags.
-    """
+    """Return the row's tags: count 1 | tag 0 | size 9 | int32 leader_id | int32 leader_epoch | no tags."""
     return b"\1\0\x09" + _INDEX_AND_SIZE.pack(*leader) + b"\0"
 
 

@@ -444,10 +444,7 @@ def _write_datetime(append: Append, value: datetime | None) -> None:
 
 
 def _tagged_fields(entity_type: Any) -> Write:
-    """Return the writer of the tagged fields.
-
-    The writer writes the fields that differ from their defaults, in the order of tags.
-    """
+    """Return the writer of the tagged fields that differ from their defaults, in the order of tags."""
     tagged = [
         (field.metadata["tag"], attrgetter(field.name), _value_writer(field, flexible=True), field.default)
         for field in sorted(

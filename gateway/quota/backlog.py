@@ -70,7 +70,6 @@ class BacklogRules:
 
 class Reader(NamedTuple):
     """A group that has a committed offset in the partition, or a share group by its start offset.
-
     `in_transaction` means that an open transaction is about to commit an offset of the group.
     """
 
@@ -99,9 +98,7 @@ class PartitionView(Protocol):
         """Return the bytes from an offset to the end of the log."""
 
     def newest_timestamp_at(self, offset: int) -> int | None:
-        """Return the newest timestamp of the first batch from an offset on; −1 if it has none, None without a
-        batch.
-        """
+        """Return the newest timestamp of the first batch from an offset on; −1 if none, None at the end."""
 
     def expired_until(self, offset: int, before_ms: int) -> int:
         """Return the offset before which all records, from `offset` on, are older than `before_ms`."""

@@ -10,9 +10,7 @@ from seqgate.gateway.config import Config
 
 
 class StoreError(Exception):
-    """A key store, a trust store or their settings can't be used. The message says why and what to do,
-    without secrets.
-    """
+    """A store or its settings can't be used. The message says why and what to do, without secrets."""
 
 
 WARNING_DAYS: Final = 14
@@ -33,18 +31,14 @@ def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
 
 
 class RenewableListener(Protocol):
-    """A running listener whose key store and trust store can be altered: the altered stores are checked
-    before the change, and used after it.
-    """
+    """A listener whose key and trust store can be altered: the stores are checked before, and used after."""
 
     @property
     def valid_until_ms(self) -> int:
         """The time (ms) at which the certificate that new connections get expires."""
 
     async def check(self, proposed: Config) -> None:
-        """Read the stores of the proposed settings in a thread. Raises StoreError when the listener can't use
-        them.
-        """
+        """Read the stores of the proposed settings in a thread. Raises StoreError when they can't be used."""
 
     def take_checked(self) -> None:
-        """Use the stores that were checked last for new connections, if the listener has these settings now."""
+        """Use the stores checked last for new connections, if the listener has these settings now."""

@@ -9,9 +9,7 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class LoginSettingsError(Exception):
-    """A listener can't log clients in with its settings. The message says why and what to do, without
-    secrets.
-    """
+    """A listener's settings can't log clients in. The message says why and what to do, without secrets."""
 
 
 class Unidentified(Exception):

@@ -244,9 +244,8 @@ def configured_stores(config: Config, listener_name: str) -> tuple[Store, Store]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The subject of a certificate, and its subject alternative names.
-
-    Two subjects that differ only in capitals and spaces are the same, as they are to Java.
+    """The subject of a certificate, and its subject alternative names. Two subjects that differ only in
+    capitals and spaces are the same, as they are to Java.
     """
 
     subject: tuple[frozenset[tuple[str, str]], ...]
@@ -255,9 +254,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AllowedChanges:
-    """The names that a renewed certificate may change: the settings `ssl.allow.dn.changes` and
-    `ssl.allow.san.changes`.
-    """
+    """The names a renewed certificate may change: `ssl.allow.dn.changes`, `ssl.allow.san.changes`."""
 
     subject: bool = False
     alternative_names: bool = False
@@ -278,10 +275,7 @@ def identity_of(pair: KeyPair) -> Identity:
 
 
 def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) -> str | None:
-    """Return why a certificate can't replace the present one; None when it can.
-
-    Additional alternative names are allowed.
-    """
+    """Return why a certificate can't replace this one; None if it can, also with more alternative names."""
     if new.subject != present.subject and not allowed.subject:
         return "the new certificate has another subject, which clients may not recognize; ssl.allow.dn.changes=true allows it"
     missing = present.alternative_names - new.alternative_names

@@ -44,7 +44,7 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
 
 
 def trust(context: ssl.SSLContext, store: Store) -> None:
-    """Trust each certificate of a trust store, whether or not it is a root, as Java does. Raises StoreError."""
+    """Trust each certificate of a trust store, root or not, as Java does. Raises StoreError."""
     authorities = read_authorities(store)
     try:
         context.load_verify_locations(cadata=authorities)
@@ -79,10 +79,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Load the key into the context.
-
-    OpenSSL reads keys only from files, so the key is written to files that exist in memory only.
-    """
+    """Load the key into the context, from files in memory only: OpenSSL reads keys only from files."""
     with ExitStack() as opened:
         paths = []
         for name, content in (("certificates", pair.chain), ("key", pair.key)):
@@ -114,10 +111,8 @@ class Suites(NamedTuple):
 
 
 def suites_of(names: Sequence[str]) -> Suites:
-    """Return the suites that a list of IANA names allows.
-
-    Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python can't choose among
-    them.
+    """Return the suites that a list of IANA names allows. Raises StoreError for a list that has some suites
+    of TLS 1.3 and not the others: Python can't choose among them.
     """
     of_1_3 = {name for name in names if name in TLS_1_3_SUITES}
     missing = [name for name in TLS_1_3_SUITES if name not in of_1_3]

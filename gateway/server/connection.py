@@ -84,9 +84,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self, server: Server, listener_name: str, identify: Callable[[asyncio.Transport], str] | None = None
     ) -> None:
-        """`identify` returns the principal of a client that finished its TLS handshake; it raises
-        Unidentified.
-        """
+        """`identify` returns the principal of a client after its TLS handshake; it raises Unidentified."""
         self._server = server
         self._identify = identify
         self.listener_name, self.principal, self.software = listener_name, ANONYMOUS, UNKNOWN_SOFTWARE
@@ -140,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to take requests: of an accepted socket, or of a client that has finished its TLS handshake."""
+        """Begin to take requests of an accepted socket, or of a client after its TLS handshake."""
         connected = cast("asyncio.Transport", transport)
         is_new = self._transport is None
         self._transport = connected
@@ -216,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
             callback()
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the client hangs up, at once if it has hung up already. A key has one callback."""
+        """Call back once when the client hangs up, at once if it has already. A key has one callback."""
         if self._intake.stops & GONE:
             callback()
             return
@@ -276,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.on_resolved = self._write_ready
 
     def _begin_others(self) -> None:
-        """Begin the requests that an earlier request held back, although the earlier one has no answer yet."""
+        """Begin the requests that an earlier one held back, although that one has no answer yet."""
         self._held_back_by = None
         self._intake.stops &= ~HELD_BACK
         if not self._intake.is_consuming:
@@ -390,13 +388,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung
-        up.
-        """
+        """Whether a long poll or quota paused reading, so that nothing reports that the client hung up."""
         return self._intake.waits_unread
 
     def fileno(self) -> int:
-        """The descriptor of the socket; −1 when the socket is closed, and for a transport without a socket."""
+        """The descriptor of the socket; −1 when the socket is closed, or the transport has none."""
         connected = None if self._transport is None else self._transport.get_extra_info("socket")
         return -1 if connected is None else int(connected.fileno())
 

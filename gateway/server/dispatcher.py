@@ -101,7 +101,6 @@ class Dispatcher:
 
     def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
         """Begin one request; return its answer, the future of its answer, or None when it has no answer.
-
         Raises MalformedRequest or CloseConnection when the connection must be closed.
         """
         self.requests += 1
@@ -117,9 +116,7 @@ class Dispatcher:
         return self._begin_new(frame, peer)
 
     def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
-        """Begin a request of a client that has not logged in yet, without charging a quota: the client may
-        have made up its client id.
-        """
+        """Begin a request without charging a quota: before the login, the client id may be made up."""
         self.requests += 1
         return self._begin_new(frame, peer)
 
@@ -222,9 +219,7 @@ class Dispatcher:
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:
-        """Refuse an ApiVersions version that is too new, in version 0, with error 35 and the versions of
-        ApiVersions itself (KIP-511).
-        """
+        """Refuse a too new ApiVersions, in version 0, with error 35 and its own versions (KIP-511)."""
         api = self._apis[API_VERSIONS]
         row = (API_VERSIONS, api.min_version, api.max_version)
         body = int(ErrorCode.unsupported_version).to_bytes(2, "big") + (1).to_bytes(4, "big")
@@ -407,9 +402,7 @@ class ChargedAnswer:
             charged.resolve(self._finished(begun.answer))
 
     def _abandon(self, begun: Deferred) -> None:
-        """Charge the work for a client that has hung up: the work done so far, and the work that continues
-        without the client.
-        """
+        """Charge the work for a client that has hung up: work done so far, and work that continues."""
         begun.abandon()
         begun.on_resolved = self._charge.count_time
         self._charge.count_time()
@@ -442,9 +435,7 @@ class Finished(Generic[T]):
 
 
 class Waiting(Generic[T]):
-    """A coroutine that has run up to its first wait. Awaiting this object in a task runs the rest and returns
-    the coroutine's result.
-    """
+    """A coroutine that ran up to its first wait. Awaiting it in a task runs the rest; returns the result."""
 
     __slots__ = ("_first", "_work")
 
@@ -471,9 +462,7 @@ class Waiting(Generic[T]):
 
 def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
     """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task
-    groups.
-
-    Raises the errors of the coroutine.
+    groups. Raises the errors of the coroutine.
     """
     try:
         first = work.send(None)
@@ -516,14 +505,12 @@ class Timed(Generic[T]):
 
 
 class RequestTimes:
-    """The requests of each API since the start, and how long they took, from the whole request to its answer."""
+    """The requests of each API since the start, and their times, from the whole request to its answer."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self.seconds = seconds
         self.durations: dict[int, Durations] = {}
-        """The durations by API key. They include the time for which a fetch waits for records, and a Produce
-        for its flush.
-        """
+        """The durations by API key, with the waits of a fetch for records, and of a Produce for its flush."""
         self._counts: dict[int, int] = {}
         self._repeats: list[TimedRepeats] = []
 
@@ -548,9 +535,7 @@ class RequestTimes:
         self._counts[api_key] = self._counts.get(api_key, 0) + 1
 
     def began(self, api_key: int, begun_s: float, answer: Answer | Deferred | None, weight: int = 1) -> None:
-        """Time a request that began at `begun_s`, now or when it is answered. A request whose client hangs up
-        is not timed.
-        """
+        """Time a request begun at `begun_s`, now or when answered; one whose client hangs up is not timed."""
         if isinstance(answer, Deferred) and answer.answer is None:
             answer.on_answered = partial(self._end, api_key, begun_s, weight)
         else:
@@ -564,10 +549,8 @@ class RequestTimes:
 
 
 class TimedRepeats:
-    """Puts itself before the repeats of one API and version for one request whenever `arm` is called.
-
-    Repeats are short, and come by the hundred thousand: between two measurements they pay nothing for being
-    measured. A timed one counts as many times as there were repeats since the one before.
+    """Puts itself before the repeats of one API and version for one request per `arm`. Repeats are short and
+    many, so that between measurements they pay nothing; a timed one counts for all since the one before.
     """
 
     def __init__(

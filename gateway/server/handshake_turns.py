@@ -43,9 +43,7 @@ class HandshakeTurns:
         return self._spent_s < self._slice_s and not self._waiting
 
     def wait(self, host: str, resume: Callable[[], None]) -> None:
-        """Call `resume`, for the client at `host`, in a turn that has time left. `resume` must run its work
-        inside of `measured`.
-        """
+        """Call `resume` for the client at `host` in a turn with time left; it must work inside `measured`."""
         self._waiting.setdefault(host, deque()).append(resume)
         self._end_soon()
 

@@ -87,9 +87,7 @@ class Intake:
         self._muted_until_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
         self._headway = (0, 0, 0.0)
-        """The number of frames that arrived in parts, the bytes of the present frame, and the time since
-        which it is stalled.
-        """
+        """Frames that came in parts, bytes of the present frame, and the time since which it is stalled."""
 
     def attach(self, transport: asyncio.Transport) -> None:
         """Pause and resume reading of this transport from now on."""
@@ -187,9 +185,7 @@ class Intake:
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung
-        up.
-        """
+        """Whether a long poll or quota paused reading, so that nothing reports that the client hung up."""
         return self.is_paused and bool(self.stops & (HELD_BACK | MUTED)) and not self.stops & CLOSING
 
     def _abort(self) -> None:
@@ -281,9 +277,7 @@ class Intake:
         self.held = data
 
     def _yield_turn(self) -> None:
-        """Let other connections go first: the receive buffer of this connection may hold thousands of small
-        requests.
-        """
+        """Let other connections go first: the buffer may hold thousands of small requests of this one."""
         self.stops |= OTHERS_FIRST
         self._server.loop.call_soon(self._take_turn)
 
@@ -391,13 +385,12 @@ class FrameReader:
         self._frame = grown
 
     def wrote_direct(self, size: int) -> memoryview | None:
-        """Count `size` bytes that the socket wrote to the direct buffer; return the frame if it is complete."""
+        """Count `size` bytes that the socket wrote to the direct buffer; return the frame if complete."""
         self._filled += size
         return self._complete()
 
     def next_size(self, view: memoryview, position: int) -> tuple[int, int]:
         """Return the size of the next frame (−1 if it has not arrived) and the position after this field.
-
         Raises MalformedRequest for a size that is negative or over the limit.
         """
         missing = SIZE_BYTES - len(self._prefix)
@@ -429,9 +422,8 @@ class FrameReader:
         return self._frame is not None
 
     def add(self, view: memoryview, position: int) -> tuple[memoryview | None, int]:
-        """Copy bytes into the frame in parts, as many as it has memory for.
-
-        Return the frame if it is complete now, and the position after the copied bytes.
+        """Copy bytes into the frame in parts, as many as it has memory for; return the frame if it is
+        complete now, and the position after the copied bytes.
         """
         frame = self._frame
         assert frame is not None

@@ -27,9 +27,7 @@ BYTES_PER_TURN: Final = 4 << 20
 
 
 class RecordSender:
-    """Sends pieces in order past a transport. Nothing else may write to the transport until all pieces are
-    sent.
-    """
+    """Sends pieces in order past a transport. Nothing else may write to the transport until all are sent."""
 
     __slots__ = (
         "_cold_reads",
@@ -52,9 +50,8 @@ class RecordSender:
         cold_reads: ColdReads | None,
         go_on: Callable[[], None],
     ) -> None:
-        """Take the transport to send on. `backlog_bytes` is the transport's usual limit of bytes that wait to
-        be written. `go_on` is called when `send` can continue, because the records that it waited for are in
-        the page cache.
+        """Take the transport. `backlog_bytes` is its usual limit of bytes that wait to be written; `go_on` is
+        called when `send` can continue, because its records are in the page cache.
         """
         self._cold_reads = cold_reads
         self._go_on = go_on
@@ -69,10 +66,8 @@ class RecordSender:
             if shared is None
             else socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
         )
-        """The socket for sendfile.
-
-        None where the transport encrypts, or has no socket: records are then sent through the transport's
-        buffer, a little at a time.
+        """The socket for sendfile. None where the transport encrypts, or has no socket: records then go
+        through the transport's buffer, a little at a time.
         """
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0

@@ -77,9 +77,8 @@ _size = Struct(">i").pack
 def token_answer(
     header: RequestHeader | None, token: bytes, lifetime_ms: int = 0, refusal: str | None = None
 ) -> bytes:
-    """Return the answer to a token, with the server's token, and with the lifetime of the session once the
-    client is logged in; or the refusal of a login. Without a header, after SaslHandshake v0, a token is
-    answered bare and a refusal with nothing: the connection closes.
+    """Return the answer with the server's token and, once logged in, the session's lifetime; or a refusal.
+    Without a header (after SaslHandshake v0) tokens are bare and a refusal is nothing: the connection closes.
     """
     if header is None:
         return _size(len(token)) + token if refusal is None else b""
@@ -101,10 +100,8 @@ def handshake_answer(header: RequestHeader, error: ErrorCode, mechanisms: Iterab
 
 
 def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
-    """Return the answer ILLEGAL_SASL_STATE of a request that came instead of a token; empty where no such
-    answer exists.
-
-    Raises MalformedRequest, and CloseConnection for an API or version that does not exist.
+    """Return the answer ILLEGAL_SASL_STATE to a request instead of a token; empty where no such answer
+    exists. Raises MalformedRequest, and CloseConnection for an API or version that does not exist.
     """
     if header.api_key == API_VERSIONS and not has_messages(API_VERSIONS, header.api_version):
         header = header._replace(api_version=0)  # the answer to a version that is too new (KIP-511)
@@ -161,7 +158,7 @@ class SaslDoor:
         connection.when_gone(self, self._leave)
 
     def begin(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
-        """Begin one request. Raises MalformedRequest or CloseConnection when the connection must be closed."""
+        """Begin one request. Raises MalformedRequest or CloseConnection if the connection must be closed."""
         api_key = int.from_bytes(frame[:KEY_BYTES], "big", signed=True)
         route = self._login.route(api_key, self._listener.logins.loop.time())
         if route is Route.SERVE:
@@ -291,10 +288,7 @@ class SaslDoor:
         return self._fail(answer, self._login.mechanism, str(refusal), refusal.principal)
 
     def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
-        """Fail the login.
-
-        The answer is delayed, to slow down the guessing of passwords, and the connection closes after it.
-        """
+        """Fail the login: answer late, to slow down the guessing of passwords, then close the connection."""
         self._login.fail()
         connection, listener = self._connection, self._listener
         listener.note_failure(connection, mechanism, reason, principal)
@@ -360,9 +354,7 @@ class Logins:
         """The tasks of logins that wait, for example until a file is read again."""
 
     def note_refused_certificate(self, peer: Peer, reason: str) -> None:
-        """Count and audit a client whose certificate is missing or not accepted: it failed to log in with
-        TLS.
-        """
+        """Count and audit a client that failed to log in with TLS: its certificate is missing or refused."""
         self.failed.total += 1
         self.audit.login_failed(FailedLogin(None, peer.peer_host, peer.listener_name, "TLS", reason))
 
@@ -381,10 +373,8 @@ class SaslListener:
         serve_unknown: Begin,
         turns: HandshakeTurns,
     ) -> None:
-        """Make the mechanisms. Raises LoginSettingsError.
-
-        `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown`
-        begins the ApiVersions of the others. The steps of a login take their time from `turns`.
+        """Make the mechanisms. Raises LoginSettingsError. `serve` begins requests after a login, within
+        `served_limits`; `serve_unknown` the ApiVersions of others. Login steps take their time from `turns`.
         """
         self.turns = turns
         self.serve_unknown = serve_unknown
@@ -401,7 +391,7 @@ class SaslListener:
         self._name = name
 
     def note_failure(self, peer: Peer, mechanism: str, reason: str, principal: str | None) -> None:
-        """Count, log and audit a failed login, without its secrets. `principal` is None for an unknown user."""
+        """Count, log and audit a failed login, without secrets. `principal` is None for an unknown user."""
         self.logins.audit.login_failed(FailedLogin(principal, peer.peer_host, self._name, mechanism, reason))
         unlogged = self.logins.failed.note(peer.peer_host, self.logins.loop.time())
         if unlogged is not None:
@@ -471,9 +461,7 @@ LoginSettingsError.
 
 
 def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:
-    """Return the mechanisms of a listener, by their names, in the order of the setting. Raises
-    LoginSettingsError.
-    """
+    """Return a listener's mechanisms by name, in the order of the setting. Raises LoginSettingsError."""
     made: dict[str, Mechanism] = {}
     config = services.node.config
     for name in enabled_mechanisms(config, listener_name):

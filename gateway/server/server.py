@@ -117,19 +117,15 @@ class Server:
             connection.limits_changed()
 
     def count_held(self, more_bytes: int) -> None:
-        """Count bytes that connections keep. When they keep much, each connection reads only a little at a
-        time.
-        """
+        """Count bytes that connections keep; when they keep much, each connection reads only a little."""
         self.held_bytes += more_bytes
         limit_bytes = self.memory.limit_bytes
         is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
         self.receive_buffer = self._whole_buffer[:LITTLE_BYTES] if is_much else self._whole_buffer
 
     async def listen(self, listener: Listener) -> int:
-        """Start to accept on one listener; return its port, which the system chooses for port 0.
-
-        Raises OSError when the address can't be bound, StoreError when the certificate of TLS can't be used,
-        and LoginSettingsError when clients can't log in.
+        """Start to accept on a listener; return its port, chosen by the system for port 0. Raises OSError if
+        the address can't be bound, StoreError for an unusable certificate, LoginSettingsError without logins.
         """
         protocol = self._config.protocol_of(listener.name)
         guard = self._guard(listener) if protocol.has_logins else _unguarded
@@ -150,10 +146,7 @@ class Server:
         return int(bound[0].getsockname()[1])
 
     def _guard(self, listener: Listener) -> Guard:
-        """Return the function that puts a login stage before the requests of a new connection.
-
-        Raises LoginSettingsError.
-        """
+        """Return what puts a login stage before a new connection's requests. Raises LoginSettingsError."""
         assert self._logins is not None
         served_limits = RequestLimits(self.limits.request_max_bytes, self.memory)
         logins = SaslListener(
@@ -176,9 +169,7 @@ class Server:
         self, listener: Listener, guard: Guard, *, knows_clients: bool
     ) -> Callable[[], asyncio.BaseProtocol]:
         """Return the function that makes the protocol of a socket that was accepted for TLS. Raises
-        StoreError.
-
-        With `knows_clients` the certificate of a client gives its principal.
+        StoreError. With `knows_clients` the certificate of a client gives its principal.
         """
         # Import TLS only when it is needed: most gateways speak plaintext, and should start without
         # cryptography.
@@ -219,7 +210,7 @@ class Server:
             bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
 
     def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
-        """Set the congestion control for a client on this machine, which needs no control made for a network."""
+        """Set the congestion control for a client on this machine, which needs none made for a network."""
         wanted = self.limits.loopback_congestion_control
         if wanted and hasattr(socket, "TCP_CONGESTION") and is_loopback(peer_host):
             # The system may lack the algorithm, or not allow this process to use it.
@@ -236,9 +227,7 @@ class Server:
         return len(self._connections)
 
     def admit(self, connection: Connection) -> float | None:
-        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a
-        limit.
-        """
+        """Count a new connection; return None, or the time (s) after which to close it as one too many."""
         self._connections[connection] = None
         connection.number = next(self._numbers)
         verdict = self._admission.admit(connection.listener_name, connection.peer_host)
@@ -260,10 +249,8 @@ class Server:
         self._admission.dismiss(connection.listener_name, connection.peer_host)
 
     def close_idle(self) -> None:
-        """Close connections that sent nothing for connections.max.idle.ms, and check again later.
-
-        Drop a closed connection whose client does not read the last answers, and one whose request is stalled
-        while other connections wait for memory.
+        """Close connections that sent nothing for connections.max.idle.ms; check again later. Drop closed
+        ones whose client reads no last answers, and ones with a stalled request while others wait for memory.
         """
         idle_s = self.limits.idle_ms / 1000
         now_s = self.loop.time()
@@ -286,9 +273,7 @@ class Server:
         self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.close_idle)
 
     def _drop_vanished(self) -> None:
-        """Drop long polls whose client has hung up. The gateway does not read from these connections, so it
-        asks the kernel.
-        """
+        """Drop long polls whose client hung up: nothing reads these connections, so ask the kernel."""
         waiting = {
             connection.fileno(): connection for connection in self._connections if connection.waits_unread
         }
@@ -506,7 +491,7 @@ class Admission:
     # the rates of new connections
 
     def _charge(self, listener_name: str) -> int:
-        """Count a new connection in the rates; return the time (ms) until they are within their limits again."""
+        """Count a new connection in the rates; return the time (ms) until they are within limits again."""
         hold_ms = 0
         for key, limit in self._limited_rates(listener_name):
             rate = self._rates.get(key)
@@ -534,9 +519,7 @@ class Admission:
 
 
 def check_address(listener: Listener) -> None:
-    """Check that a server can be bound to the address of the listener, by binding and closing a socket.
-    Raises OSError.
-    """
+    """Check that the listener's address can be bound, by binding and closing a socket. Raises OSError."""
     found = socket.getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

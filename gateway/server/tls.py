@@ -69,9 +69,7 @@ class TlsDoor(asyncio.Protocol):
         turns: HandshakeTurns,
         note_refused: Callable[[Connection, str], None],
     ) -> None:
-        """`note_refused` is called for a client whose certificate is missing or not accepted, with the
-        reason.
-        """
+        """`note_refused` gets the reason for a client whose certificate is missing or not accepted."""
         self._note_refused = note_refused
         self._loop = loop
         self._connection = connection
@@ -186,9 +184,7 @@ class Handshake:
         self._has_turn = False
 
     def _holds_handshake(self) -> bool:
-        """Return whether the waiting bytes are TLS; other bytes cost little and are refused with their
-        reason.
-        """
+        """Return whether the waiting bytes are TLS; others cost little and are refused with their reason."""
         waiting = self._incoming.read()
         self._incoming.write(waiting)
         return waiting[:1] == _HANDSHAKE
@@ -242,9 +238,7 @@ class _Loaded:
 
 
 class TlsListener:
-    """Gives new connections the present context, and follows the settings and files of the key store and the
-    trust store.
-    """
+    """Gives new connections the present context; follows settings and files of key and trust store."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, config: Config, name: str, clock: Clock | None = None
@@ -274,7 +268,7 @@ class TlsListener:
         config.follow(self._follow_settings)
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
+        """Return the context for a connection; when a store's file changed, a thread begins to read it."""
         now_s = self._loop.time()
         if now_s >= self._next_warning_s:
             self._warn_of_age()
@@ -302,7 +296,7 @@ class TlsListener:
         self._checked = loaded
 
     def take_checked(self) -> None:
-        """Use the stores that were checked last for new connections, if the listener has these settings now."""
+        """Use the stores checked last for new connections, if the listener has these settings now."""
         checked, self._checked = self._checked, None
         if checked is not None and checked.settings == self._settings:
             self._take(checked)
@@ -333,9 +327,7 @@ class TlsListener:
             ) from None
 
     def _follow_settings(self) -> None:
-        """Use the stores of altered settings: the stores that were checked before, otherwise the stores that
-        a thread reads now.
-        """
+        """Use the stores of altered settings: those checked before, otherwise those a thread reads now."""
         settings = tls_settings(self._config, self._name)
         if settings == self._settings:
             return
@@ -380,9 +372,7 @@ class TlsListener:
         self._warn_of_age()
 
     def _keep(self, refusal: str) -> None:
-        """Log once why the new store can't be used, and check the files again soon, because the reason may
-        pass.
-        """
+        """Log once why the new store can't be used; check the files again soon: the reason may pass."""
         if refusal != self._refusal:
             logger.warning("listener %s keeps its certificate: %s", self._name, refusal)
         self._refusal = refusal
@@ -436,9 +426,7 @@ def tls_settings(config: Config, name: str) -> TlsSettings:
 
 
 def _client_auth(config: Config, name: str) -> str:
-    """Return whether clients show a certificate. Where they log in, only the listener's own setting counts,
-    as in Kafka (KIP-684).
-    """
+    """Return whether clients show a certificate; if they log in, only the own setting counts (KIP-684)."""
     if not config.protocol_of(name).has_logins:
         return str(config.of_listener(name, "ssl.client.auth"))
     return str(config.own_of_listener(name, "ssl.client.auth") or "none")

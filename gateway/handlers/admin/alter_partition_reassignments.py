@@ -73,9 +73,7 @@ def _message(denied: ApiError | None, request: Any) -> str | None:
 async def _carry_out(
     context: RequestContext[TopicServices], request: Any, outcomes: list[ApiError]
 ) -> ApiError | None:
-    """Reassign the partitions, and put the outcomes into `outcomes`, in the order of the request; return the
-    refusal of the whole request.
-    """
+    """Reassign; put outcomes into `outcomes` in request order; return the refusal of the whole request."""
     node_id = context.node.node_id
 
     def decide(image: MetadataImage) -> Decision[None]:
@@ -109,9 +107,7 @@ async def _topic(
 
 
 async def handle_list_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Return the reassignments in progress of the named partitions, of all without names, or the refusal of
-    the request.
-    """
+    """Return the reassignments in progress of the named partitions (all without names), or the refusal."""
     module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     error = denied or ApiError(ErrorCode.none)

@@ -336,10 +336,7 @@ def _setting(resource_type: int, name: str) -> Setting | None:
 
 
 def _hint(alteration: Alteration) -> str:
-    """Return what the first unknown name that is set may stand for.
-
-    The look-up takes 20 ms. So no other name has a hint.
-    """
+    """Return a hint for the first unknown name that is set; others get none: a look-up takes 20 ms."""
     for change in alteration.changes:
         if change.operation != ConfigOperation.DELETE and _setting(BROKER_RESOURCE, change.name) is None:
             near = nearest(change.name, BY_NAME)

@@ -109,9 +109,7 @@ def _partition(
 
 
 def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_known: bool) -> tuple[Any, ...]:
-    """Return the live gateways with the advertised addresses of their listeners; no node when the request is
-    refused.
-    """
+    """Return the live gateways with their advertised listener addresses; none when the request is refused."""
     if not is_known:
         return ()
     brokers = context.node.brokers

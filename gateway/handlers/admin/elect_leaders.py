@@ -55,7 +55,7 @@ _NO_ELIGIBLE: Final = ApiError(
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
-    """Answer for each partition of the request; a wrong request is refused as a whole and for each partition."""
+    """Answer for each partition of the request; refuse a wrong request as a whole and for each partition."""
     module = context.response_module
     kind = request.election_type if context.api_version >= 1 else _PREFERRED
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
@@ -144,9 +144,7 @@ Place = tuple[str, int]
 
 
 async def elect_preferred(context: RequestContext[Services], request: Any) -> dict[Place, ApiError]:
-    """Move partitions to their preferred leaders; return the outcome for each partition whose election was
-    needed.
-    """
+    """Move partitions to their preferred leaders; return the outcome for each that needed an election."""
     limit = TimeLimit(context, request.timeout)
     outcomes: dict[Place, ApiError] = {}
     targets: dict[Place, int] = {}

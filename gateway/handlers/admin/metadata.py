@@ -153,9 +153,8 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
 
 @dataclass(slots=True)
 class _Named:
-    """The names of a request, as they were when its rights were checked.
-
-    A topic that is deleted after the check must not be created again for a client that may not create it.
+    """The names of a request, as they were when its rights were checked. A topic that is deleted after the
+    check must not be created again for a client that may not create it.
     """
 
     found: list[TopicImage]
@@ -269,9 +268,7 @@ def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicIma
 def _written_rows(
     context: RequestContext[Services], module: ModuleType, topic: TopicImage
 ) -> Iterator[Written]:
-    """Yield the encoded partitions of a topic for a Metadata answer. Partitions that differ only in their
-    index are encoded once.
-    """
+    """Yield the encoded partitions of a topic; those that differ only in their index are encoded once."""
     served = context.services.partitions.registry.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():

@@ -101,9 +101,8 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
 
 
 async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
-    """Return the names of the topics that the client may not create.
-
-    Repeated names and the name of the metadata log are refused for that, whatever the client may do.
+    """Return the names of the topics that the client may not create. Repeated names and the name of the
+    metadata log are refused for that, whatever the client may do.
     """
     if has_on_cluster(context, Operation.CREATE):
         return NOTHING
@@ -270,9 +269,7 @@ def _note(context: RequestContext[TopicServices], results: Sequence[TopicResult]
 
 
 def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
-    """Return the function that returns the client's rights on a topic; None if the client may delete all
-    topics.
-    """
+    """Return the function that returns the client's rights on a topic; None if it may delete all topics."""
     if has_on_cluster(context, Operation.DELETE):
         return None
 

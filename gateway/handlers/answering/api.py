@@ -63,9 +63,7 @@ class Deferred:
     on_answered: Callable[[], object] | None = None
     """Called when the answer is set, before it is sent: here the time of a request ends."""
     failed = False
-    """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented the
-    answer.
-    """
+    """Whether the connection must be closed: after this answer, or in its place, when a bug prevented it."""
     on_resolved: Callable[[], object] | None = None
     """Called when the answer is set, to send it or to pass it on."""
 
@@ -82,9 +80,7 @@ class Deferred:
             self.on_resolved()
 
     def fail(self) -> None:
-        """Fail the request: it gets no answer. The connection is closed after the answers to the earlier
-        requests.
-        """
+        """Fail the request without an answer; the connection closes after the answers to earlier requests."""
         self.failed = True
         self.resolve(b"")
 
@@ -110,9 +106,7 @@ class Deferred:
         self.resolve(b"" if other.answer is None else other.answer)
 
     def let_others_begin(self) -> None:
-        """Let later requests of the connection begin, although the answer of this request may still be
-        missing.
-        """
+        """Let later requests of the connection begin, although this answer may still be missing."""
         self.holds_back = False
         callback, self.on_others_may_begin = self.on_others_may_begin, None
         if callback is not None and self.answer is None:
@@ -166,9 +160,7 @@ class Peer(Protocol):
 
 
 class RequestContext(Generic[R]):
-    """The surroundings of one request: its header fields, its connection, the node, and the services that its
-    API reaches.
-    """
+    """The surroundings of a request: its header fields, connection, node, and the services of its API."""
 
     __slots__ = (
         "api_key",
@@ -194,9 +186,7 @@ class RequestContext(Generic[R]):
         peer: Peer,
         charge: Charge | None = None,
     ) -> None:
-        """Take the parts of a request. `charge` counts the request towards client quotas, while there are
-        any.
-        """
+        """Take the parts of a request. `charge` counts it towards client quotas, while there are any."""
         self.node = node
         self.services = services
         self.api_key = api_key
@@ -210,24 +200,18 @@ class RequestContext(Generic[R]):
 
     @property
     def response_module(self) -> ModuleType:
-        """Return kio's module with the response class of the request's API and version, and the classes of
-        its nested fields.
-        """
+        """Return kio's module of the request's API and version: the response class and its nested classes."""
         return response_module(self.api_key, self.api_version)
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return whether the client may carry out the operation on the resource, for which it asked; audit a
-        refusal.
-        """
+        """Return whether the client may do the operation it asked for on the resource; audit a refusal."""
         if self.could(operation, resource_type, name):
             return True
         self.audit_refusal(operation, resource_type, name)
         return False
 
     def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same as `may` without a line in the audit log, for a list that leaves out what the
-        client may not see.
-        """
+        """Return the same as `may` without an audit line, for lists that omit what the client may not see."""
         access = self.node.access
         return not access.is_on or access.allows(
             self.peer.principal, self.peer_host, operation, resource_type, name
@@ -274,9 +258,7 @@ HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
 
 
 class NotRepeated:
-    """The result of a shorter way that can't begin the request: decode the request as any other.
-    `NOT_REPEATED` is the only instance.
-    """
+    """The only instance, `NOT_REPEATED`: a shorter way can't begin the request, so decode it as any other."""
 
     __slots__ = ()
 

@@ -81,7 +81,7 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
 
 
 def _features(context: RequestContext[TopicServices], module: Any) -> dict[str, Any]:
-    """Return the feature fields of an answer; versions before 4 can't list a feature whose lowest level is 0."""
+    """Return the feature fields of an answer; before version 4 without features whose lowest level is 0."""
     if context.api_version < FIRST_WITH_FEATURES:
         return {}
     supported = tuple(

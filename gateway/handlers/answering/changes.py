@@ -32,7 +32,7 @@ _changes = logging.getLogger(UNLIMITED)
 
 
 def log_change(context: RequestContext[Any], action: str, things: Sequence[object]) -> None:
-    """Log that this request did `action` to the resources with these names. Without resources, log nothing."""
+    """Log that this request did `action` to the resources of these names; without any, log nothing."""
     if not things:
         return
     more = len(things) - NAMES_IN_A_LINE
@@ -99,10 +99,8 @@ async def change_metadata(
 
 
 def fresh_id() -> uuid.UUID:
-    """Return a random id for a topic, or for a client that pushes metrics. Its text does not begin with '-',
-    which tools take for an option.
-
-    Kafka's Uuid.randomUuid does the same.
+    """Return a random id for a topic, or for a client that pushes metrics. Like that of Kafka's
+    Uuid.randomUuid, its text does not begin with '-', which tools take for an option.
     """
     while True:
         fresh = uuid.uuid4()

@@ -157,9 +157,7 @@ Refuse = Callable[[RequestContext[Any], ErrorCode, str | None], Any]
 async def answer_heartbeat(
     context: RequestContext[Any], request: Any, beat: Awaitable[Any], refuse: Refuse
 ) -> Any:
-    """Answer with the result of `beat`, which may raise HeartbeatRefused and Unavailable, and with a refusal
-    if it raises.
-    """
+    """Answer with the result of `beat`, or with a refusal if it raises HeartbeatRefused or Unavailable."""
     try:
         return await beat
     except HeartbeatRefused as error:
@@ -171,9 +169,7 @@ async def answer_heartbeat(
 
 def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: int) -> Any:
     """Return the answer to an accepted heartbeat of a consumer or share group; a negative epoch means that
-    the member has left.
-
-    The assignment is left out when the member has it already.
+    the member has left. The assignment is left out when the member has it already.
     """
     assigned = reply.assignment
     return build(

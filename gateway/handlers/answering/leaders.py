@@ -35,7 +35,7 @@ class PartitionState(NamedTuple):
 def partition_state(
     context: RequestContext[Any], image: PartitionRecord, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
-    """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
+    """Return the state of a partition; one without a usable log has no leader, as on Kafka's failed disks."""
     brokers = context.node.brokers
     if brokers.leads(image) and (topic is None or topic.is_unusable(index)):
         leader = NO_LEADER

@@ -38,10 +38,9 @@ R = TypeVar("R")
 def to_answer(
     named: Sequence[Name], name: Callable[[Name], Hashable] = lambda thing: thing
 ) -> Sequence[Name]:
-    """Return the things to answer, in the request's order: all of them, as in Apache Kafka.
-
-    From more than `REPEATING_MAX_NAMED` things only the first of each name is answered. `name` returns the
-    name by which two things are the same, even if they are not equal.
+    """Return the things to answer, in the request's order: all, as in Kafka; of more than
+    `REPEATING_MAX_NAMED` only the first of each name. `name` returns the name by which two things are the
+    same, even if not equal.
     """
     if len(named) <= REPEATING_MAX_NAMED:
         return named
@@ -52,10 +51,7 @@ def to_answer(
 
 
 def places_to_answer(topics: Sequence[tuple[K, Sequence[int]]]) -> Iterator[tuple[K, Sequence[int]]]:
-    """Yield the partitions to answer, (topic, indexes), by the rule of `to_answer`.
-
-    Every topic comes with some indexes.
-    """
+    """Yield (topic, indexes) of the partitions to answer, by the rule of `to_answer`; each has indexes."""
     if sum(len(indexes) for _, indexes in topics) <= REPEATING_MAX_NAMED:
         yield from topics
         return
@@ -69,10 +65,7 @@ def places_to_answer(topics: Sequence[tuple[K, Sequence[int]]]) -> Iterator[tupl
 async def answer_each(
     named: Sequence[Name], answer: Callable[[Name], R], name: Callable[[Name], Hashable] = lambda thing: thing
 ) -> tuple[R, ...]:
-    """Return the answers to the things that `to_answer` chooses.
-
-    Each answer is computed once, in slices, and shared.
-    """
+    """Return the answers to what `to_answer` chooses; each is computed once, in slices, and shared."""
     asked = to_answer(named, name)
     answers = {thing: answer(thing) async for thing in in_slices(dict.fromkeys(asked))}
     return tuple([answers[thing] for thing in asked])
@@ -99,9 +92,7 @@ class TimeLimit:
         self, work: Coroutine[Any, Any, T], of: str = "", *, late: Callable[[T], object] | None = None
     ) -> T:
         """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises
-        TimeoutError.
-
-        `late` is called with the result of work that ends well after its time.
+        TimeoutError. `late` is called with the result of work that ends well after its time.
         """
         left_s = self.left_s
         if left_s <= 0:
@@ -131,8 +122,6 @@ def _tell(late: Callable[[T], object], doing: asyncio.Task[T]) -> None:
 
 
 def metadata_fits(node: NodeServices, metadata: str) -> bool:
-    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is
-    called.
-    """
+    """Return whether an offset's metadata fits. Kafka counts UTF-16 units, whatever the setting is called."""
     units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
     return units <= node.config.int("offset.metadata.max.bytes")

@@ -44,9 +44,7 @@ async def refused_topics(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
     """Return the names of topics on which the client may not carry out the operation; decide in slices of
-    time.
-
-    A name is refused whether or not the topic exists: the answer must not reveal which.
+    time. A name is refused whether or not the topic exists: the answer must not reveal which.
     """
     return await refused_names(context, operation, ResourceType.TOPIC, names)
 
@@ -54,9 +52,7 @@ async def refused_topics(
 async def refused_names(
     context: RequestContext[Any], operation: Operation, resource_type: ResourceType, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the names of resources on which the client may not carry out the operation; decide in slices of
-    time.
-    """
+    """Return the resource names on which the client may not do the operation; decide in slices of time."""
     if not context.node.access.is_on:
         return NOTHING
     asked = dict.fromkeys(names)
@@ -78,9 +74,7 @@ async def unseen_topics(
 def refused_topics_now(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
-    """Return the same as `refused_topics` without letting other requests run, for handlers that answer at
-    once.
-    """
+    """Return the same as `refused_topics` without letting others run, for handlers that answer at once."""
     if not context.node.access.is_on:
         return NOTHING
     return {name for name in set(names) if not context.may_topic(operation, name)}
@@ -89,9 +83,8 @@ def refused_topics_now(
 async def refused_ids(
     context: RequestContext[Any], operation: Operation, ids: Iterable[K], topics: Mapping[K, Named]
 ) -> AbstractSet[K]:
-    """Return the topic ids whose topics are refused; decide in slices of time.
-
-    An id that nobody has is not among them: it gets UNKNOWN_TOPIC_ID, because ids are not secret.
+    """Return the topic ids whose topics are refused; decide in slices of time. An id that nobody has is not
+    among them: it gets UNKNOWN_TOPIC_ID, because ids are not secret.
     """
     if not context.node.access.is_on:
         return NOTHING
@@ -176,9 +169,7 @@ def group_operations(context: RequestContext[Any], group_id: str) -> int:
 
 
 def cluster_operations(context: RequestContext[Any]) -> int:
-    """Return the operations that the client may carry out on the cluster; 0 if it may not describe the
-    cluster.
-    """
+    """Return the operations that the client may do on the cluster; 0 if it may not describe the cluster."""
     bits = _operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
     return bits if bits & 1 << Operation.DESCRIBE else 0
 

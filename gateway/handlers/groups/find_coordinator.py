@@ -141,9 +141,7 @@ def _located(
 
 
 def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> int:
-    """Return the node id of the gateway that leads the key's partition of the state topic; -1 while there is
-    none.
-    """
+    """Return the node id of the leader of the key's partition of the state topic; -1 while there is none."""
     if key_type == GROUP:
         return services.groups.shards.leader_of(key)
     if key_type == TRANSACTION:

@@ -30,9 +30,8 @@ FIRST_WITH_TYPES: Final = 5
 
 
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """List the groups that the client may describe, all of them with DESCRIBE on the cluster.
-
-    Filters ignore case. The state filter ignores spaces around a state and underscores in it.
+    """List the groups that the client may describe, all of them with DESCRIBE on the cluster. Filters ignore
+    case. The state filter ignores spaces around a state and underscores in it.
     """
     version = context.api_version
     module = context.response_module

@@ -237,9 +237,7 @@ def _records(
     accepted: list[_Accepted],
     oversize: set[int],
 ) -> list[OffsetCommitRecord]:
-    """Return the records of the accepted offsets; add the ids of entries with too long metadata to
-    `oversize`.
-    """
+    """Return the records of accepted offsets; add ids of entries with too long metadata to `oversize`."""
     group_id, retention_ms = request.group_id, request.retention_ms
     now_ms = context.node.clock.now_ms()
     expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, _LAST_TIME_MS)
@@ -292,10 +290,8 @@ _new_tuple = tuple.__new__
 
 
 def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
-    """Return the end of the prefix of a request whose texts are short. Raises IndexError.
-
-    For any other request the result is meaningless: its prefix is then found, if at all, with a shape that
-    differs.
+    """Return the end of the prefix of a request whose texts are short. Raises IndexError. For any other
+    request the result is meaningless: its prefix is then found, if at all, with a shape that differs.
     """
     body = FIXED_HEADER_BYTES
     if client_id_bytes > 0:
@@ -322,9 +318,7 @@ class CommitShape:
         self._constant = self._unpack(frame, PREFIX_START)[0::3]
 
     def numbers(self, frame: memoryview) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Return the offsets and leader epochs of a request of this shape; None for a request of another
-        shape.
-        """
+        """Return the offsets and leader epochs of a request of this shape; None if it has another shape."""
         if len(frame) != self._size_bytes:
             return None
         values = self._unpack(frame, PREFIX_START)
@@ -446,10 +440,7 @@ class CommitRepeats:
         self._api_version = api_version
         self.begun = 0
         self._targets: dict[bytes, _Target] = {}
-        """The remembered commits by the prefix of their requests.
-
-        A prefix has one shape: that of the last decoded request.
-        """
+        """The remembered commits by request prefix. A prefix has the shape of the last decoded request."""
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
@@ -501,9 +492,7 @@ class CommitRepeats:
 
 
 def _names_repeats(context: RequestContext[Services], request: OffsetCommitRequest) -> list[str] | None:
-    """Return the names of the topics of a request; None for one that names nothing or must be refused in
-    part.
-    """
+    """Return the names of a request's topics; None if it names nothing or must be refused in part."""
     by_key = context.services.partitions.registry.by_key
     names = []
     for key, entries in request.topics:
@@ -558,9 +547,7 @@ def begin_move(
     records: Sequence[OffsetCommitRecord],
     answered: Callable[[Errors], None],
 ) -> None:
-    """Move the group forward; call `answered` with a function that returns the error of each place, once the
-    move is durable.
-    """
+    """Move the group; once that is durable, call `answered` with a function from a place to its error."""
     task = context.node.loop.create_task(_move(context, group_id, records, answered))
     _moving.add(task)
     task.add_done_callback(_moving.discard)

@@ -77,9 +77,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 def _sorted_out(
     context: RequestContext[Services], request: Any, hidden: AbstractSet[str]
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
-    """Split the request into hidden and unknown topics and partitions, with their errors, and the other
-    partitions by topic.
-    """
+    """Split the request: hidden and unknown topics and partitions, with errors; other partitions by topic."""
     refused: dict[str, list[tuple[int, ErrorCode]]] = {}
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:

@@ -154,9 +154,7 @@ async def _group(
 async def _catch_up(
     context: RequestContext[Services], group_id: str, asked: Sequence[Any] | None, names: NameOffsets
 ) -> ErrorCode | None:
-    """Read the metadata that an answer needs, where the group stands for a producer name; return the error if
-    that fails.
-    """
+    """Read the metadata that the answer for a producer name needs; return the error if that fails."""
     if not is_name_group(group_id) or not context.may_group(Operation.DESCRIBE, group_id):
         return None
     return await names.catch_up(asked, by_id=context.api_version >= FIRST_WITH_TOPIC_IDS)
@@ -174,10 +172,7 @@ async def _hidden(context: RequestContext[Services], asked: Sequence[Any] | None
 
 
 def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
-    """Return whether the member may fetch: an error code.
-
-    The shard may have been lost while the offsets were awaited.
-    """
+    """Return the error code for the member; the shard may have been lost while the offsets were awaited."""
     try:
         return context.services.coordinators.groups.check_fetch(
             group.group_id, group.member_id, group.member_epoch
@@ -197,9 +192,7 @@ async def _committed(
     only_led_here: bool = False,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
     """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change
-    one.
-
-    `only_led_here` leaves out what other gateways know of a producer name.
+    one. `only_led_here` leaves out what other gateways know of a producer name.
     """
     if not context.may_group(Operation.DESCRIBE, group_id):
         return ErrorCode.group_authorization_failed
@@ -238,9 +231,7 @@ def _offsets(
 def _named_topics(
     context: RequestContext[Services], asked: Sequence[Any] | None, hidden: AbstractSet[Any]
 ) -> list[tuple[TopicPartitions, Sequence[int]]] | None:
-    """Return the topics that exist, of those that a request for a producer name names, with the partitions;
-    None for all.
-    """
+    """Return the existing topics, with partitions, that a request for a producer name names; None for all."""
     if asked is None:
         return None
     registry = context.services.partitions.registry
@@ -258,10 +249,8 @@ async def _topics(
     error: ErrorCode | None,
     hidden: AbstractSet[Any],
 ) -> list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]]:
-    """Return (topic name or id as requested, rows).
-
-    Every row gets `error` where the version has no other field for it. The topics in `hidden` get
-    TOPIC_AUTHORIZATION_FAILED.
+    """Return (topic name or id as requested, rows). Every row gets `error` where the version has no other
+    field for it. The topics in `hidden` get TOPIC_AUTHORIZATION_FAILED.
     """
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     partitions = context.services.partitions.registry
@@ -339,9 +328,7 @@ REQUEST_S: Final = 5.0
 
 
 class NameOffset(NamedTuple):
-    """The state of a name in one partition as an offset, and whether an open transaction may change it: then
-    the offset is not known.
-    """
+    """The offset for a name in a partition, and whether it is unknown: an open transaction may change it."""
 
     committed: CommittedOffset
     is_pending: bool
@@ -376,9 +363,7 @@ class NameOffsets:
         return None if is_caught_up else ErrorCode.coordinator_load_in_progress
 
     def _knows(self, asked: Sequence[Any] | None, *, by_id: bool) -> bool:
-        """Return whether the request names only partitions that track names, as far as the metadata is known
-        here.
-        """
+        """Return whether all named partitions track names, as far as the metadata is known here."""
         if asked is None:
             return False
         services = self._services
@@ -427,9 +412,7 @@ class NameOffsets:
     async def _led_elsewhere(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> dict[int, list[TopicPartition]]:
-        """Return the partitions to ask other leaders about, by leader. Raises Unavailable when a partition
-        has no leader.
-        """
+        """Return the partitions to ask others about, by leader. Raises Unavailable when one has no leader."""
         by_name = self._services.topics.metadata_log.image.topics_by_name
         brokers = self._context.node.brokers
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -450,9 +433,8 @@ class NameOffsets:
         topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None,
         away: Collection[TopicPartition],
     ) -> dict[TopicPartition, NameOffset]:
-        """Return the offsets in partitions that other gateways are not asked about (`away`).
-
-        Raises Unavailable when a partition is not here: its leader changes, or it is being taken over.
+        """Return the offsets in partitions that other gateways are not asked about (`away`). Raises
+        Unavailable when a partition is not here: its leader changes, or it is being taken over.
         """
         by_name = self._services.partitions.registry.by_name
         directory = self._services.partitions.log_directory
@@ -541,10 +523,8 @@ async def ask_leaders(
     require_stable: bool,
     timeout_s: float,
 ) -> dict[TopicPartition, NameOffset]:
-    """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable.
-
-    The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses
-    the question.
+    """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable. Because each
+    partition is named, a gateway that has not heard of its leadership yet refuses the question.
     """
     asked = (
         _ask(peers, leader, _request(name, places, require_stable=require_stable), timeout_s)

@@ -187,10 +187,8 @@ def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
 
 
 async def handle_heartbeat(context: RequestContext[Services], request: Any) -> Any:
-    """Handle the heartbeat; the answer leaves when its effects are durable.
-
-    A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that
-    are missing are created for a client that has CREATE on the cluster or on each of these topics.
+    """Handle the heartbeat; answer when its effects are durable. A client needs READ on the group, DESCRIBE
+    on the topology's topics and, to have missing internal topics created, CREATE on the cluster or on each.
     """
     return await answer_heartbeat(context, request, _beat(context, request), _refused)
 
@@ -218,9 +216,7 @@ async def _beat(context: RequestContext[Services], request: Any) -> Any:
 
 
 def _check_names(topology: Topology) -> None:
-    """Refuse a topology that names internal topics of the coordinators, or impossible topics. Raises
-    HeartbeatRefused.
-    """
+    """Refuse internal topics of the coordinators and impossible topics. Raises HeartbeatRefused."""
     names = topology.named_topics
     prohibited = [name for name in names if name in INTERNAL_TOPICS]
     if prohibited:
@@ -366,9 +362,7 @@ _DEFAULT_REPLICAS: Final = -1
 
 
 def create_missing(context: RequestContext[Services], group_id: str, reply: StreamsReply) -> StreamsReply:
-    """Begin to create the internal topics that are missing; return the answer with the reasons why earlier
-    tries failed.
-    """
+    """Begin to create missing internal topics; return the answer, which says why earlier tries failed."""
     if not reply.missing:
         return reply
     refused = _refused_topics(context, [topic.name for topic in reply.missing])

@@ -127,9 +127,7 @@ async def _delete(
 
 
 def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorCode:
-    """Return the error for a closed partition: it was deleted, another gateway leads it, or this gateway is
-    stopping.
-    """
+    """Return the error for a closed partition: it is deleted, led elsewhere, or this gateway is stopping."""
     if context.services.partitions.registry.has(topic, index):
         return ErrorCode.not_leader_or_follower
     return ErrorCode.unknown_topic_or_partition

@@ -110,20 +110,14 @@ class _Read:
         self.sizes: list[tuple[Partition, int]] = []
         """The bytes of records of each partition that has some."""
         self.missing: list[Place] = []
-        """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE`
-        partitions.
-        """
+        """The places to read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
         self.loading: list[StoredKey] = []
         """The partitions of other gateways whose records are being fetched from the bucket."""
         self.must_answer = False
-        """Whether a partition has an error, a diverging epoch or a preferred replica, which the reader should
-        learn without waiting.
-        """
+        """Whether an error, diverging epoch or preferred replica must reach the reader without waiting."""
 
     def add(self, key: PartitionKey, row: FetchRow, partition: Partition | None) -> int:
-        """Add the row of a partition; return the bytes of its records. `partition` is None where another
-        gateway leads it.
-        """
+        """Add a partition's row; return the bytes of its records. `partition` None: it is led elsewhere."""
         self.rows.append((key, row))
         if row.error_code or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
             self.must_answer = True
@@ -177,10 +171,8 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
 
 
 class _Waiting:
-    """A fetch that waits for `min_bytes`.
-
-    Bytes that were written may not be visible yet, so the fetch reads again after each wake-up. The fetch
-    first waits until old data is in the page cache, however long that takes.
+    """A fetch that waits for `min_bytes`, first until old data is in the page cache, however long that takes.
+    Bytes that were written may not be visible yet, so the fetch reads again after each wake-up.
     """
 
     def __init__(self, fetch: Fetch) -> None:
@@ -292,10 +284,7 @@ def _frame(pieces: list[Piece]) -> Answer:
 
 
 def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
-    """Return the error for a fetch with a replica id. No partition has followers.
-
-    Source: Kafka's Partition.followerReplicaOrThrow.
-    """
+    """Return the error: no partition has followers. Source: Kafka's Partition.followerReplicaOrThrow."""
     if wanted.current_leader_epoch < 0:
         return ErrorCode.not_leader_or_follower
     error = partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -305,9 +294,8 @@ def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCo
 def _read_partition(
     partition: Partition, wanted: FetchPosition, left: int, *, min_one_batch: bool, committed_only: bool
 ) -> FetchRow:
-    """Return the row of a partition, with records of at most `left` bytes.
-
-    Where there are records, a limit below 0 gets UNKNOWN_SERVER_ERROR, as from Kafka's LogSegment.read.
+    """Return the row of a partition, with records of at most `left` bytes. Where there are records, a limit
+    below 0 gets UNKNOWN_SERVER_ERROR, as from Kafka's LogSegment.read.
     """
     # Fetch treats every negative epoch as "no epoch" (FetchRequest.optionalEpoch)
     if wanted.current_leader_epoch >= 0:
@@ -341,16 +329,14 @@ def _read_partition(
 
 
 def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
-    """Return the records for the answer: few as bytes, many as a region of the file, which the kernel sends."""
+    """Return the records for the answer: few as bytes, many as a file region, which the kernel sends."""
     if region is None:
         return b""
     return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
 
 
 def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:
-    """Return the epoch and offset at which the reader's log and this log diverge (KIP-595;
-    UnifiedLog.endOffsetForEpoch).
-    """
+    """Return the epoch and offset where reader and log diverge (KIP-595; UnifiedLog.endOffsetForEpoch)."""
     if wanted.last_fetched_epoch < 0:
         return None
     leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)
@@ -399,9 +385,8 @@ class _FetchRights:
         )
 
     def denies(self, key: TopicKey) -> bool:
-        """Return whether the client may not read the topic, whether it exists or not.
-
-        An id that nobody has is not denied to a consumer; it is asked for again once a topic has it.
+        """Return whether the client may not read the topic, whether it exists or not. An id that nobody has
+        is not denied to a consumer; it is asked for again once a topic has it.
         """
         if self._reads_as_follower:
             return self._is_refused_follower
@@ -480,9 +465,8 @@ class Fetch:
         return session_id, by_topic(rows)
 
     def read(self, *, waits_for_disk: bool = False) -> _Read:
-        """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74).
-
-        A partition whose data is not in the page cache gets no records, unless `waits_for_disk` is set.
+        """Read partition after partition until `max_bytes`; the first batch may be larger (KIP-74). A
+        partition whose data is not in the page cache gets no records, unless `waits_for_disk` is set.
         """
         read = _Read()
         for _ in self.read_partitions(read, waits=waits_for_disk):
@@ -490,9 +474,7 @@ class Fetch:
         return read
 
     def read_partitions(self, read: _Read, *, waits: bool) -> Iterator[None]:
-        """Read the partitions into `read`. Yield after each partition, so that the caller can serve other
-        requests in between.
-        """
+        """Read the partitions into `read`; yield after each, so that the caller can serve other requests."""
         context, request = self.context, self.request
         cold_reads = context.services.cold_reads
         storage = cold_reads.storage
@@ -541,9 +523,7 @@ class Fetch:
             yield
 
     def must_bring_in(self, read: _Read) -> bool:
-        """Return whether the cached data is too little for an answer, so that data must be read from the disk
-        first.
-        """
+        """Return whether an answer needs data from the disk first, because too little of it is cached."""
         return (
             bool(read.missing or read.loading)
             and not read.must_answer

@@ -70,9 +70,7 @@ class ReplicaReads:
         *,
         min_one_batch: bool,
     ) -> FetchRow | None:
-        """Return the row of a partition, which is given if this gateway leads it; None if the fetch answers
-        as without other gateways.
-        """
+        """Return the row; None to answer as a single gateway. The partition is given if it is led here."""
         if partition is not None:
             return self._instead(partition, wanted)
         if error is not ErrorCode.not_leader_or_follower:
@@ -80,9 +78,7 @@ class ReplicaReads:
         return self._elsewhere(key, wanted, left, min_one_batch=min_one_batch)
 
     def _instead(self, partition: Partition, wanted: FetchPosition) -> FetchRow | None:
-        """Return the row that sends the client to another gateway than this one, the leader; None if this one
-        serves.
-        """
+        """Return the row that sends the client to another gateway; None if this one, the leader, serves."""
         if partition.check_leader_epoch(max(-1, wanted.current_leader_epoch)) is not ErrorCode.none:
             return None
         chosen = self._replicas.instead(partition, wanted.fetch_offset, self._reader)
@@ -95,9 +91,7 @@ class ReplicaReads:
     def _elsewhere(
         self, key: PartitionKey, wanted: FetchPosition, left: int, *, min_one_batch: bool
     ) -> FetchRow | None:
-        """Return the row of a partition that another gateway leads; None if that one has no live leader, or
-        the client needs metadata.
-        """
+        """Return a row led elsewhere; None without a live leader, or if the client needs metadata."""
         led = self._led(key)
         if led is None:
             return None
@@ -127,9 +121,7 @@ class ReplicaReads:
         return None if epoch < 0 else self._row(index, _NO_BOUNDS, b"", (), leader)
 
     def _led(self, key: PartitionKey) -> tuple[StoredKey, int, int] | None:
-        """Return the partition, its leader, which is another gateway, and the leader epoch; None without a
-        live leader elsewhere.
-        """
+        """Return the partition, its leader and leader epoch; None without a live leader elsewhere."""
         topic_key, index = key
         topic = self._context.services.registry.by_key.get(topic_key)
         led = None if topic is None else self._context.node.brokers.leader_in(topic.topic_id_bytes, index)
@@ -160,9 +152,7 @@ class ReplicaReads:
 def replica_reads(
     context: RequestContext[PartitionServices], request: FetchRequest, loading: list[StoredKey]
 ) -> ReplicaReads | None:
-    """Return what serves this fetch beside the leaders, which adds to `loading`; None where only leaders
-    serve.
-    """
+    """Return what serves this fetch beside the leaders (it adds to `loading`); None where only leaders do."""
     replicas, reads = context.services.replicas, context.services.bucket_reads
     if replicas is None or reads is None or context.api_version < FIRST_VERSION or request.replica_id >= 0:
         return None

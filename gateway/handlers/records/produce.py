@@ -140,9 +140,8 @@ def begin(
 
 
 def append(context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows] = ()) -> Begun:
-    """Append all batches of the request now. The answer follows when the records are persisted.
-
-    `refused` are the rows of the topics that the client may not write to, which `request` no longer has.
+    """Append all batches of the request now. The answer follows when the records are persisted. `refused` are
+    the rows of the topics that the client may not write to, which `request` no longer has.
     """
     if request.acks not in {-1, 0, 1}:
         return _refuse_acks(context, request, refused)
@@ -167,9 +166,7 @@ def append(context: ProduceContext, request: ProduceRequest, refused: Sequence[T
 
 
 def _has_transactional(request: ProduceRequest) -> bool:
-    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at
-    the request.
-    """
+    """Return whether a batch seems to be transactional, so that `refusal_of_all` must look at the request."""
     for _, entries in request.topics:
         for entry in entries:
             records = entry.records
@@ -261,7 +258,7 @@ class _Appending:
         self._unverified = [batch.copied() for batch in self._unverified]
 
     def go_on_in_slices(self, steps: Iterator[None]) -> Deferred | None:
-        """Append the remaining batches in later turns; None where there is no room to keep them until then."""
+        """Append the other batches in later turns; None where there is no room to keep them until then."""
         late = Late(self._context)
         if not late.keep(self.left_bytes):
             return None
@@ -282,9 +279,7 @@ class _Appending:
         entry: PartitionRecords,
         now_ms: int,
     ) -> ProduceRow:
-        """Append one batch now, or leave it to those that are appended late; return its row, the next of
-        `rows`.
-        """
+        """Append one batch, now or with those appended late; return its row, the next of `rows`."""
         context, request = self._context, self._request
         if self.refuses and topic is not None and topic.has(entry.partition):
             return self._refuse(key, entry, REFUSED, _NO_ROOM)
@@ -326,9 +321,7 @@ class _Appending:
         outcome: Outcome | None = None,
         took_part: TookPart | None = None,
     ) -> ProduceRow:
-        """Append one batch; return its row, which will be at `position`. If the batch must be flushed first,
-        the answer waits.
-        """
+        """Append one batch; return its row, at `position`. If it must be flushed first, the answer waits."""
         context, request = self._context, self._request
         info = append_batch(
             context.services,
@@ -366,9 +359,7 @@ class _Appending:
             self._append_late(batch)
 
     def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
-        """Append a batch that waited, also amid a stop, unless its topic was deleted or another gateway leads
-        the partition now.
-        """
+        """Append a batch that waited, also amid a stop, if its topic exists and is still led here."""
         context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
@@ -402,9 +393,7 @@ class _Appending:
         return produce_frame(context, self._topics) if pending is None else pending.complete()
 
     def _answer_late(self) -> Begun:
-        """Return the future of an answer that must wait for a coordinator, or for recompression. Without room
-        for that, refuse the batches.
-        """
+        """Return the future of an answer that awaits a coordinator or recompression; refuse without room."""
         late = Late(self._context)
         has_room = late.keep(self.left_bytes)
         if has_room:
@@ -468,7 +457,7 @@ class PendingAnswer:
         partition.when_decided(info.answer_after, decided)
 
     def wait_for_state(self, state: Partition, offset: int) -> None:
-        """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
+        """Delay the answer until the transaction's state, which lists the rows' partitions, is durable."""
         self.waiting += 1
         decided: Callable[[bool], None] = self._state_decided
         waits = self.context.services.waits
@@ -522,10 +511,7 @@ class PendingAnswer:
         self.deferred.resolve(frame)
 
     def _refuse_without_state(self) -> None:
-        """Refuse all rows with an error that clients retry.
-
-        Otherwise a crash could leave their batches outside of the transaction.
-        """
+        """Refuse all rows with a retriable error: after a crash their batches might be in no transaction."""
         message = "the state of the transaction could not be flushed"
         for _, rows in self.topics:
             for position, row in enumerate(rows):
@@ -537,9 +523,7 @@ class PendingAnswer:
 
 
 def _begin_in_slices(context: ProduceContext, request: ProduceRequest) -> Deferred | None:
-    """Check the rights of a request that names many topics in later turns, then begin it; None where there is
-    no room to keep it.
-    """
+    """Check the rights on many topics in later turns, then begin the request; None where there is no room."""
     late = Late(context)
     if not late.keep(size_of(request)):
         return None
@@ -589,10 +573,8 @@ def _split(
 def refusal_of_all(
     request: ProduceRequest, may_write_as: Callable[[str], bool] | None = None
 ) -> tuple[ErrorCode, str] | None:
-    """Return the error and message that refuse a request for all its partitions, or None.
-
-    `may_write_as` returns whether the client may write with a transactional id; None if it may write with
-    all.
+    """Return the error and message that refuse a request for all its partitions, or None. `may_write_as`
+    returns whether the client may write with a transactional id; None if it may write with all.
     """
     for _, entries in request.topics:
         for entry in entries:
@@ -644,10 +626,7 @@ def _refuse_all(
 
 
 def _refuse_acks(context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]) -> Answer:
-    """Refuse the request for its number of acknowledgements.
-
-    As in Kafka, unknown partitions get their own error first.
-    """
+    """Refuse the number of acknowledgements; as in Kafka, unknown partitions get their own error first."""
     topics: Topics = []
     for key, entries in request.topics:
         topic = context.services.partitions.by_key.get(key)

@@ -128,9 +128,8 @@ Topics = list[TopicRows]
 
 @dataclass(slots=True)
 class ProduceServices:
-    """What Produce uses, as direct attributes, because every batch needs them and a longer look-up costs
-    time: the partitions, the transactions that batches take part in, the limits that may refuse a batch, and
-    the threads that recompress.
+    """What Produce uses: partitions, transactions, limits that may refuse a batch, and threads that
+    recompress. They are direct attributes, because every batch needs them and a longer look-up costs time.
     """
 
     node: NodeServices
@@ -270,9 +269,7 @@ def _check_room(
     records: memoryview,
     now_ms: int,
 ) -> None:
-    """Check that neither quota nor disk space nor a slow bucket refuses a batch at present. A duplicate is
-    answered as always. Raises _Refused.
-    """
+    """Check that quota, disk space and a slow bucket allow a batch; duplicates pass. Raises _Refused."""
     room = services.disk_room
     is_closed = gate is not None and gate.is_closed
     if not (is_closed or room.is_short) or len(records) < HEADER_BYTES:
@@ -306,9 +303,7 @@ def _take_part(
     transactional_id: str | None,
     took_part: TookPart | None,
 ) -> None:
-    """Check that the partition belongs to the batch's transaction, or add the partition (version 2). Raises
-    _Refused.
-    """
+    """Check that the batch's transaction has the partition, or add it (version 2). Raises _Refused."""
     if len(records) < HEADER_BYTES or partition.log.offline:
         return  # The log refuses this batch later, so the transaction is not asked.
     producer = producer_of(records)
@@ -346,9 +341,7 @@ def client_version(api_version: int) -> int:
 def needs_answer(
     services: ProduceServices, partition: Partition, producer: Producer, api_version: int
 ) -> bool:
-    """Return whether a batch of a transaction that another gateway coordinates may only be appended with the
-    coordinator's answer.
-    """
+    """Return whether the batch needs the answer of another gateway that coordinates its transaction."""
     if api_version < FIRST_PRODUCE_THAT_ADDS and not services.transactions.verifies:
         return False
     return not services.elsewhere.is_open_in(partition, producer)
@@ -357,10 +350,8 @@ def needs_answer(
 def _check_before_taking_part(
     services: ProduceServices, partition: Partition, records: memoryview, producer: Producer
 ) -> None:
-    """Check what refuses a batch before the transaction is asked, so that the partition does not join it.
-    Raises _Refused.
-
-    Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
+    """Refuse a batch before its partition joins the transaction. Raises _Refused. Source: Kafka's
+    ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
     """
     try:
         check_one_batch(records)
@@ -379,9 +370,7 @@ def _check_before_taking_part(
 
 def check_one_batch(records: memoryview) -> None:
     """Check that a transactional entry of a header or more is one batch, before its partition joins the
-    transaction.
-
-    Raises CorruptRecord, MalformedBatch.
+    transaction. Raises CorruptRecord, MalformedBatch.
     """
     (batch_length,) = _BATCH_LENGTH.unpack_from(records, _LENGTH_POSITION)
     if batch_length + LOG_OVERHEAD_BYTES != len(records) or records[_MAGIC_POSITION] != MAGIC:
@@ -408,7 +397,7 @@ def produce_error_code(error: TransactionRefused | Unavailable, api_version: int
 
 
 def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
-    """Return the row of a refusal. The row has a log_start_offset only if the log itself refused the batch."""
+    """Return the row of a refusal; it has a log_start_offset only if the log itself refused the batch."""
     log_start_offset = partition.log.log_start_offset if appended else -1
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 
@@ -422,10 +411,8 @@ def _final_refusal(
     records: memoryview | None,
     row: ProduceRow,
 ) -> ProduceRow:
-    """Return the row that answers a batch which was refused; note and log why it was.
-
-    Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or
-    earlier batches. So the client must ask for the leader.
+    """Return the row of a refused batch; note and log why. Another gateway that leads the partition by now
+    may know a newer producer epoch or earlier batches, so the client must ask for the leader.
     """
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
@@ -453,10 +440,7 @@ def _final_refusal(
 
 
 def close_on_error(topics: Topics) -> None:
-    """Close the connection if the request failed.
-
-    acks=0 has no answer, and a lost connection makes the client refresh its metadata.
-    """
+    """Close the connection after an error: acks=0 has no answer, and the client then refreshes metadata."""
     for _, rows in topics:
         for row in rows:
             if row.error_code:
@@ -466,9 +450,7 @@ def close_on_error(topics: Topics) -> None:
 
 
 def note_unsettled(services: ProduceServices, peer: Peer, key: Key, info: Appended, row: ProduceRow) -> None:
-    """Note that an appended batch was refused with `row`. The log may lose it when it is reopened, so later
-    batches must not be stored before it.
-    """
+    """Note the refusal of an appended batch: the log may lose it, and must not store later ones before."""
     if info.batch is not None:
         Refusals(services.refusals, peer).note_batch(key, row.partition, info.batch, row.error_code)
 
@@ -480,9 +462,7 @@ def unflushed_row(partition: int) -> ProduceRow:
 
 
 def expired_row(partition: int) -> ProduceRow:
-    """Return the row of records that are in the log, and that the bucket did not have in time. Producers send
-    them again.
-    """
+    """Return the row of records in the log that the bucket did not have in time. Producers resend them."""
     message = "the records are not in the bucket yet"
     return ProduceRow(partition, _TIMED_OUT, -1, -1, -1, message)
 
@@ -492,9 +472,7 @@ LOOK_S: Final = 1.0
 
 
 class ProduceWaits:
-    """The rows of answers that wait until their records are in the bucket. Belongs to one event loop; idle
-    while nothing waits.
-    """
+    """Rows of answers whose records are not in the bucket yet. Belongs to one event loop; may be idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -508,9 +486,7 @@ class ProduceWaits:
     def limited(
         self, timeout_ms: int, decided: Callable[[bool], None], expired: Callable[[], None]
     ) -> Callable[[bool], None]:
-        """Return what to call when it is decided whether the records are durable: `decided`, unless `expired`
-        was called before.
-        """
+        """Return the callback for the records' durability: `decided`, unless `expired` was called before."""
         wait = _Wait(self._waiting, self._loop.time() + timeout_ms / 1000, decided, expired)
         self._waiting[wait] = None
         if not self._is_looking:
@@ -576,10 +552,7 @@ _MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
 
 
 def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
-    """Return the end of the prefix of a request for one partition.
-
-    For any other request the result is meaningless. Raises IndexError.
-    """
+    """Return the end of a one-partition request's prefix; meaningless for others. Raises IndexError."""
     body = FIXED_HEADER_BYTES
     if client_id_bytes > 0:
         body += client_id_bytes
@@ -605,11 +578,7 @@ def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: i
 
 
 def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
-    """Return the records after a prefix that ends at `end`; None when they are null, or when more than
-    records follows.
-
-    Raises MalformedRequest.
-    """
+    """Return the records after the prefix; None when null or followed by more. Raises MalformedRequest."""
     if api_version < _FIRST_FLEXIBLE:
         if (
             len(frame) - end < _PREFIX_INT32.size
@@ -632,9 +601,7 @@ class RepeatedAnswer:
     __slots__ = ("_after", "_before", "_pack", "_size_bytes")
 
     def __init__(self, api_version: int, key: str | bytes, partition: int) -> None:
-        """Pack the answer for a topic and partition. `key` is the topic name or id, as the request names the
-        topic.
-
+        """Pack the answer for a topic and partition; `key` is the topic name or id that the request has.
         Raises struct.error for a name that is too long for an answer.
         """
         frame = encode_produce_response(api_version, 0, [(key, [ProduceRow(partition, 0, *_MARKED_ROW)])])
@@ -718,9 +685,7 @@ class _Target:
 
 
 class ProduceRepeats:
-    """Recognizes repeats of Produce requests of one version, and appends their batches without decoding the
-    requests.
-    """
+    """Recognizes repeats of Produce requests of one version; appends their batches without decoding them."""
 
     def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services

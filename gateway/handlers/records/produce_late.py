@@ -54,7 +54,7 @@ Begun = Answer | Deferred | None
 
 
 class Late:
-    """The answer to a Produce that is carried out after its turn, and the room for what is kept until then."""
+    """The answer to a Produce carried out after its turn, and the room for what is kept until then."""
 
     def __init__(self, context: ProduceContext) -> None:
         self.context = context
@@ -96,10 +96,7 @@ class Late:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """Run the block; log its error and fail the answer.
-
-        The error must not reach the caller, which serves other requests too.
-        """
+        """Run the block; log its error and fail the answer, because the caller also serves other requests."""
         name = self.context.peer.name
         try:
             yield
@@ -136,10 +133,7 @@ def kept_entry(entry: PartitionRecords) -> PartitionRecords:
 def hold(
     context: ProduceContext, request: ProduceRequest, begin: Callable[[ProduceRequest], Begun]
 ) -> Deferred | None:
-    """Hold a request until there is room; return the future of its answer.
-
-    None when the request need not wait, or can't.
-    """
+    """Hold a request until there is room; return its answer's future, None when it need not or can't wait."""
     if not _must_wait(context, request):
         return None
     held = context.services.backlog.held
@@ -173,9 +167,7 @@ def _must_wait(context: ProduceContext, request: ProduceRequest) -> bool:
 
 
 def _is_full(context: ProduceContext, partition: Partition, records: memoryview | None) -> bool:
-    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not
-    wait.
-    """
+    """Return whether a batch would have to wait. Duplicates and batches that the log refuses need not."""
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False
@@ -188,9 +180,7 @@ def _is_full(context: ProduceContext, partition: Partition, records: memoryview 
 
 
 class LateBatch(NamedTuple):
-    """A batch that is appended after its recompression, or after the answer of a coordinator, and the place
-    of its row in the answer.
-    """
+    """A batch to append after its recompression or its coordinator's answer, and its row's place."""
 
     rows: list[ProduceRow]
     position: int
@@ -216,10 +206,8 @@ class LateBatch(NamedTuple):
 def must_ask(
     context: ProduceContext, partition: Partition, records: memoryview | None, transactional_id: str
 ) -> bool:
-    """Return whether another gateway must be asked before a batch of its transaction is appended.
-
-    A batch that is refused in any case need not, and neither does one whose transaction is open in the
-    partition already.
+    """Return whether another gateway must be asked before a batch of its transaction is appended: not for one
+    that is refused in any case, or whose transaction is open in the partition already.
     """
     services = context.services
     if services.elsewhere.coordinator_of(transactional_id) is None:
@@ -238,10 +226,8 @@ def must_ask(
 def must_recompress(
     api_version: int, partition: Partition, codec: int, records: memoryview | None, now_ms: int
 ) -> bool:
-    """Return whether a batch must be stored in another codec than its own, `codec`.
-
-    A duplicate need not, because its original is stored; neither does a batch that is refused whatever its
-    records are.
+    """Return whether a batch must be stored in another codec than its own, `codec`. A duplicate need not,
+    because its original is stored; neither does a batch that is refused whatever its records are.
     """
     if records is None or len(records) < HEADER_BYTES or partition.log.offline:
         return False
@@ -257,9 +243,7 @@ async def verify(
     batches: list[LateBatch],
     append: Callable[[LateBatch], None],
 ) -> None:
-    """Ask the coordinator of a transaction for the batches of each producer, usually one, and append them
-    with its answers.
-    """
+    """Ask the coordinator for each producer's batches (usually one producer's); append with its answers."""
     by_producer: dict[Producer, list[LateBatch]] = {}
     for batch in batches:
         by_producer.setdefault(producer_of(batch.entry.records or memoryview(b"")), []).append(batch)

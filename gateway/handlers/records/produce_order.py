@@ -132,9 +132,7 @@ class Refusals:
 
 
 def note_stored(peer: Peer, key: Key, index: int, records: memoryview) -> None:
-    """Forget the refused batch of a producer whose batch the partition has taken, also as a duplicate by
-    producer name.
-    """
+    """Forget a producer's refused batch once a batch is taken, also as a duplicate by producer name."""
     refused = peer.refused
     if refused is not None:
         refused.forget((key, index), parse_header(records))

@@ -262,7 +262,7 @@ FILTER_CODES: Final = ("resource_type_filter", "pattern_type_filter", "operation
 
 
 def is_a_filter(row: Any) -> bool:
-    """Return whether a row of CreateAcls has a code that only filters may have: ANY, or MATCH for patterns."""
+    """Return whether a row of CreateAcls has a code that only filters may have: ANY, or MATCH (patterns)."""
     return row.resource_pattern_type in (PatternType.ANY, PatternType.MATCH) or any(
         code == 1 for code in (row.resource_type, row.operation, row.permission_type)
     )

@@ -250,9 +250,7 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def may_ask(context: RequestContext[SecurityServices]) -> bool:
-    """Return whether the client may ask about tokens: it must have authenticated itself, and not with a
-    token.
-    """
+    """Return whether the client may ask about tokens: it must have logged in, and not with a token."""
     protocol = context.node.config.protocol_of(context.listener_name)
     if protocol is SecurityProtocol.PLAINTEXT or context.peer.token_id is not None:
         return False

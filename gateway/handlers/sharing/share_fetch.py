@@ -129,9 +129,7 @@ async def _session(context: RequestContext[Services], request: Any) -> ShareSess
 
 
 def _check_room(context: RequestContext[Services], request: Any, session: ShareSession) -> None:
-    """Refuse a request that adds more partitions than all share sessions may have. Raises
-    ShareRequestRefused.
-    """
+    """Refuse more partitions than all share sessions together may have. Raises ShareRequestRefused."""
     wanted = {
         (topic.topic_id or NO_TOPIC, entry.partition_index)
         for topic in request.topics
@@ -179,9 +177,7 @@ async def _acquire_all(
     context: RequestContext[Services], request: Any, session: ShareSession, places: Sequence[Place]
 ) -> dict[Place, Row]:
     """Acquire from partition after partition until there is enough; partitions that gave records go last next
-    time.
-
-    Partitions that don't exist are named in every answer.
+    time. Partitions that don't exist are named in every answer.
     """
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.services.partitions.fetch_max_bytes)
@@ -270,9 +266,7 @@ def _acquire_from(
 async def read(
     context: RequestContext[Services], group_id: str, log: PartitionLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
-    """Return the first batches of which any offset may be acquired; None when there are none. Raises
-    LogError.
-    """
+    """Return the first batches with an offset that may be acquired; None without. Raises LogError."""
     cold_reads = context.services.partitions.cold_reads
     reading = context.services.coordinators.group_configs.of(group_id).share_reading
     if log.record_states.delayed is not None:
@@ -311,7 +305,7 @@ async def read(
 async def _wait(
     context: RequestContext[Services], request: Any, places: Iterable[Place], left_s: float
 ) -> bool:
-    """Wait until a record may have become available; return False when the gateway stops or the time is up."""
+    """Wait until a record may have become available; return False when the gateway stops or time is up."""
     shares = context.services.coordinators.shares
     happened = asyncio.Event()
     watched = [
@@ -388,10 +382,8 @@ class BatchPlace(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The bytes of a region, its batches that may be acquired, and the offset after the last batch of the
-    region.
-
-    No offset between `first_offset` and the first of the batches may be acquired: those batches were aborted.
+    """The bytes of a region, its batches that may be acquired, and the offset after its last batch. No offset
+    from `first_offset` to the first batch may be acquired: the batches there were aborted.
     """
 
     data: bytes
@@ -400,9 +392,7 @@ class Batches(NamedTuple):
     first_offset: int = 0
 
     def spanning(self, acquired: Sequence[Acquired]) -> bytes:
-        """Return the bytes from the first batch with any of these offsets to the last one, as Kafka sends
-        them.
-        """
+        """Return the bytes from the first to the last batch with any of these offsets, as Kafka does."""
         start = next(place.position for place in self.places if place.last_offset >= acquired[0].first_offset)
         end = next(
             place.end for place in reversed(self.places) if place.base_offset <= acquired[-1].last_offset
@@ -430,7 +420,7 @@ class Batches(NamedTuple):
 def find_batches(
     log: PartitionLog, offset: int, max_bytes: int, *, upper_bound: int, committed_only: bool
 ) -> Batches | None:
-    """Read batches from the one that holds `offset` on; None when there are none. Raises LogError, NotCached."""
+    """Read batches from the one that holds `offset`; None when there are none. Raises LogError, NotCached."""
     region = log.find(offset, max_bytes, upper_bound=upper_bound)
     return None if region is None else read_batches(log, offset, region, committed_only=committed_only)
 

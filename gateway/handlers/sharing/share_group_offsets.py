@@ -231,10 +231,7 @@ UNKNOWN: Final = -1
 
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
-    """Describe each group; null topics mean all partitions that it ever read.
-
-    An unknown partition gets no offset, no error.
-    """
+    """Describe each group; null topics: all that it read. An unknown partition gets no offset, no error."""
     module = context.response_module
     asked = to_answer(request.groups, lambda group: group.group_id)
     answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
@@ -292,9 +289,7 @@ async def _progress(
     wanted: Mapping[str, list[int]],
     hidden: AbstractSet[str],
 ) -> Mapping[TopicPartition, tuple[int, int]]:
-    """Return the start offset and the lag of each partition that the group reads; UNKNOWN for a lag that is
-    not known. Raises Unavailable.
-    """
+    """Return each read partition's start offset and lag (UNKNOWN if not known). Raises Unavailable."""
     by_name = context.services.partitions.registry.by_name
     keys = {
         SharePartitionKey(group_id, topic.topic_id, index): (name, index)

@@ -72,9 +72,7 @@ class Outcome(NamedTuple):
 
 
 def check_request(context: RequestContext[Services], request: Any) -> None:
-    """Check the client's right to read as a member of the group, the group and the member. Raises
-    ShareRequestRefused.
-    """
+    """Check the client's right to read as a member, the group and the member. Raises ShareRequestRefused."""
     if request.group_id is not None and not context.may_group(Operation.READ, request.group_id):
         raise ShareRequestRefused(ErrorCode.group_authorization_failed, "Group authorization failed.")
     if request.group_id is None or not request.member_id:
@@ -139,9 +137,7 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
 
 
 def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:
-    """Return the error for a place that is no partition of this node; None for a partition. No partition is
-    opened.
-    """
+    """Return the error for a place that is no partition here; None for one. No partition is opened."""
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
@@ -162,10 +158,7 @@ async def unreadable(
 async def acknowledge(
     context: RequestContext[Services], request: Any, topics: Iterable[Any], hidden: AbstractSet[uuid.UUID]
 ) -> dict[Place, Outcome]:
-    """Apply the acknowledgements of the request durably, partition by partition.
-
-    The client may not read the topics in `hidden`.
-    """
+    """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`."""
     outcomes: dict[Place, Outcome] = {}
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
     for topic in topics:
@@ -215,9 +208,8 @@ async def _acknowledge_one(
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
-    """Return the error message for malformed acknowledgements, or None if all are well-formed.
-
-    The check needs no state: it does not ask which records the member has acquired.
+    """Return the error message for malformed acknowledgements, or None. The check needs no state: it does not
+    ask which records the member has acquired.
     """
     latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     previous = -1
@@ -241,9 +233,7 @@ def answer(
     lock_duration_ms: int,
     leaders: ShareLeaders,
 ) -> Any:
-    """Return the answer with the partitions' rows, topic by topic in the order in which the topics first
-    appear.
-    """
+    """Return the answer with the partitions' rows, by topic in the order in which topics first appear."""
     by_topic: dict[uuid.UUID, list[Any]] = {}
     for place, row in rows:
         by_topic.setdefault(place[0], []).append(leaders.named_in(place, row))

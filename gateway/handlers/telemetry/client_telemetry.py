@@ -103,9 +103,8 @@ _KEY: Final = "telemetry"
 
 
 def client_of(context: RequestContext[Telemetry], client_instance_id: uuid.UUID) -> ClientDescription:
-    """Return the client of this id, and let the gateway forget its requests when the connection closes.
-
-    As in Kafka, a connection stands for the client that used it last.
+    """Return the client of this id, and let the gateway forget its requests when the connection closes. As in
+    Kafka, a connection stands for the client that used it last.
     """
     peer = context.peer
     peer.when_gone(_KEY, partial(context.services.disconnected, client_instance_id))

@@ -133,9 +133,8 @@ async def _verify(
 
 
 def _unknown(context: RequestContext[Services], topics: Sequence[Any], hidden: AbstractSet[str]) -> Errors:
-    """Return the errors of all partitions when one of them can't be added; empty when all can.
-
-    A partition of a topic in `hidden` can't be added, whether or not it exists.
+    """Return the errors of all partitions when one of them can't be added; empty when all can. A partition of
+    a topic in `hidden` can't be added, whether or not it exists.
     """
     errors: Errors = {}
     is_refused = False

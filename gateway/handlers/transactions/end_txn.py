@@ -65,9 +65,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
 
 def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) -> None:
     """Close the connection of a request of version 1 if its producer uses a newer connection. Raises
-    CloseConnection.
-
-    A client that uses both connections connects again, and then the request is in time.
+    CloseConnection. A client that uses both connections connects again, and then the request is in time.
     """
     if connections.is_late(producer, peer.number):
         raise CloseConnection(
@@ -84,19 +82,14 @@ FIRST_OFFSETS_THAT_ADD: Final = 5
 def error_code_for(
     error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
 ) -> ErrorCode:
-    """Return the code for a version; before `first_with_fenced`, INVALID_PRODUCER_EPOCH stands for
-    PRODUCER_FENCED.
-    """
+    """Return the version's code: before `first_with_fenced` INVALID_PRODUCER_EPOCH for PRODUCER_FENCED."""
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code
 
 
 def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
-    """Return the code for offsets of a transaction.
-
-    COORDINATOR_NOT_AVAILABLE takes the place of NOT_ENOUGH_REPLICAS.
-    """
+    """Return the code for a transaction's offsets: COORDINATOR_NOT_AVAILABLE for NOT_ENOUGH_REPLICAS."""
     code = error.error_code
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch

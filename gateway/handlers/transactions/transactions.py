@@ -80,10 +80,7 @@ FIRST_WITH_PATTERN: Final = 2
 
 
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """List the ids that pass every filter and that the client may describe.
-
-    The answer lists the states of the filter that do not exist.
-    """
+    """List ids that pass every filter and that the client may describe, and the filter's unknown states."""
     module = context.response_module
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     states: list[Any] = []

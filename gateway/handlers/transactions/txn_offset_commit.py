@@ -137,9 +137,7 @@ async def _ask_elsewhere(
     context: RequestContext[Services], request: Any, producer: Producer, client_version: int
 ) -> TookPart | None:
     """Ask the gateway that coordinates the transaction whether the group's partition takes part, or to add
-    it.
-
-    None where this gateway coordinates the transaction, or the group's partition is not here.
+    it. None where this gateway coordinates the transaction, or the group's partition is not here.
     """
     coordinators = context.services.coordinators
     elsewhere = coordinators.elsewhere

@@ -144,9 +144,8 @@ _MAX_DETAIL: Final = 200
 
 
 class ExportFailed(Exception):
-    """The collector has not taken an export, or not all of it. The message is a sentence for the log.
-
-    One line of the log tells failures of one `kind`; the collector wants no further export for `pause_s`.
+    """The collector has not taken an export, or not all of it. The message is a sentence for the log. One
+    line of the log tells failures of one `kind`; the collector wants no further export for `pause_s`.
     """
 
     def __init__(self, kind: str, detail: str = "", pause_s: float = 0.0) -> None:

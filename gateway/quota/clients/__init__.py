@@ -1,1 +1,1 @@
-"""Client quotas: which quota applies to a request, and how long a client that exceeded its quota must wait."""
+"""Client quotas: which quota applies to a request, and how long a client that exceeded it must wait."""

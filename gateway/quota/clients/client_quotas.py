@@ -87,9 +87,7 @@ class Quota(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether each of any number of clients has this quota for itself, because the quota is one of a
-        default.
-        """
+        """Whether each client has this quota for itself, because the quota is one of a default."""
         return DEFAULT in self.entity
 
 
@@ -119,9 +117,7 @@ class Limits:
         self.is_set = bool(self._per_second)
 
     def quota_of(self, user: str, client_id: str) -> Quota | None:
-        """Return the quota that applies to a client, None when none does. An empty client id has no quota of
-        its own.
-        """
+        """Return the quota of a client, None if none applies. An empty client id has no quota of its own."""
         for level in self._levels:
             if level.has_client and not client_id:
                 continue
@@ -149,9 +145,7 @@ DROPPED_AT_ONCE: Final = 4
 
 
 class Meters(Generic[M]):
-    """The meters by client: at most `most` of clients that have quotas of a default, and one of each client
-    that has a quota of its own.
-    """
+    """Meters by client: at most `most` with quotas of a default, and one per client with its own quota."""
 
     __slots__ = ("_make", "_meters", "most")
 
@@ -217,10 +211,8 @@ class MutationQuota:
         self.meters = Meters(lambda: TokenBucket(windows), most_meters)
 
     def charge(self, user: str, client_id: str, count: int, now_ms: int, *, strict: bool) -> tuple[bool, int]:
-        """Count changes of a client; return whether it may make them, and the time for which it must wait.
-
-        `strict` refuses and does not count changes while the permits are overdrawn; otherwise every change is
-        made, and the client waits after the one that overdraws.
+        """Count a client's changes; return whether they may be made, and how long it must wait. `strict`
+        refuses, uncounted, changes while permits are overdrawn; else it waits after the one that overdraws.
         """
         quota = self.limits.quota_of(user, client_id)
         if quota is None:
@@ -289,9 +281,7 @@ class Rate:
         return sum(sample.total for sample in self._samples)
 
     def throttle_ms(self, per_second: float, now_ms: int) -> int:
-        """Return how long nothing may be added until the rate is `per_second` again; 0 when it is not
-        exceeded.
-        """
+        """Return how long nothing may be added until the rate is `per_second` again; 0 if not exceeded."""
         total = self.total(now_ms)
         over_ms = self._measured_ms(now_ms)
         if over_ms <= 0:
@@ -332,7 +322,7 @@ class _Meter(Rate):
 
 
 class RateQuota:
-    """The quotas of one rate. A client that exceeds its quota waits until the rate is within the quota again."""
+    """The quotas of one rate. A client that exceeds its quota waits until its rate is within it again."""
 
     __slots__ = ("_longest_ms", "limits", "meters", "windows")
 
@@ -378,9 +368,7 @@ class RateQuota:
         return throttle_ms
 
     def most_at_once(self, user: str, client_id: str) -> float | None:
-        """Return the largest value that exceeds no quota when nothing else was used; None when there is no
-        quota.
-        """
+        """Return the largest value that exceeds no quota when nothing else was used; None without a quota."""
         quota = self.limits.quota_of(user, client_id)
         return None if quota is None else self._most(quota)
 
@@ -389,10 +377,7 @@ class RateQuota:
 
 
 class TokenBucket:
-    """The unused permits of a quota, at most those of `windows`.
-
-    A negative number means that the permits are overdrawn.
-    """
+    """The unused permits of a quota, at most those of `windows`; negative when they are overdrawn."""
 
     __slots__ = ("_permits", "_refilled_ms", "_windows")
 

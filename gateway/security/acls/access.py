@@ -25,9 +25,7 @@ class Access(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that changes with every change of a decision, so that a caller can detect that a
-        remembered decision is out of date.
-        """
+        """A number that changes with every change of a decision: remembered ones may then be out of date."""
 
     def allows(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
@@ -38,9 +36,7 @@ class Access(Protocol):
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
         """Return whether there may be a resource of the type on which the principal may carry out the
-        operation.
-
-        Source: Kafka's Authorizer.authorizeByResourceType.
+        operation. Source: Kafka's Authorizer.authorizeByResourceType.
         """
 
 
@@ -136,10 +132,8 @@ class AclEntry(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """The conditions that an entry must meet to be found. None and ANY match all values of a field.
-
-    The pattern type ANY finds the name in literal and prefixed patterns; MATCH finds every pattern that
-    applies to a resource of the name.
+    """The conditions that an entry must meet to be found. None and ANY match all values of a field. As
+    pattern type, ANY finds the name in literal and prefixed patterns, MATCH every pattern that applies to it.
     """
 
     resource_type: ResourceType = ResourceType.ANY

@@ -117,10 +117,8 @@ class Authorizer:
     def allows_some(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Return whether there may be a resource of the type on which the principal may carry out the
-        operation.
-
-        As in Kafka, entries for another operation do not count here, even if that operation implies this one.
+        """Return whether there may be a resource of the type on which the principal may do the operation. As
+        in Kafka, entries for another operation do not count, even if that operation implies this one.
         """
         key = (principal, host, operation, resource_type, None)
         decided = self._decisions.get(key)
@@ -190,9 +188,7 @@ class Authorizer:
     def _verdicts_on_type(
         self, resource_type: ResourceType, holder: str, hosts: tuple[str, ...], operation: Operation
     ) -> Iterator[tuple[PatternType, str, Permission]]:
-        """Yield the patterns on which the holder has an entry for exactly this operation, or for all
-        operations.
-        """
+        """Yield patterns with an entry of the holder for exactly this operation, or for all operations."""
         holding = self._rules.get((resource_type, holder))
         if holding is None:
             return
@@ -217,9 +213,8 @@ def _verdicts(rules: _Rules, hosts: tuple[str, ...]) -> Iterator[tuple[Operation
 
 @lru_cache(maxsize=1024)
 def host_texts(host: str) -> tuple[str, ...]:
-    """Return the hosts of the entries that apply to a client at this address.
-
-    Kafka writes an IPv6 address in full, such as 0:0:0:0:0:0:0:1, and entries of Kafka have that text.
+    """Return the hosts of the entries that apply to a client at this address. Kafka writes an IPv6 address in
+    full, such as 0:0:0:0:0:0:0:1, and entries of Kafka have that text.
     """
     bare, percent, scope = host.partition("%")
     try:
@@ -241,10 +236,8 @@ V = TypeVar("V")
 
 
 class NamePatterns(Generic[V]):
-    """A table of values by literal names and by prefixes.
-
-    A look-up tries each length that some prefix has: its cost depends on the number of lengths, not of
-    patterns.
+    """A table of values by literal names and by prefixes. A look-up tries each length that some prefix has:
+    its cost depends on the number of lengths, not of patterns.
     """
 
     __slots__ = ("_lengths", "literal", "prefixed")

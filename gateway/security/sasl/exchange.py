@@ -24,10 +24,8 @@ class LoginRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """The result of a login.
-
-    `expires_at_ms`: wall-clock time (ms) at which the client's credentials expire; None when they don't
-    expire. `token_id`: the delegation token that the client logged in with, or None.
+    """The result of a login. `expires_at_ms`: wall-clock time (ms) at which the credentials expire; None for
+    never. `token_id`: the delegation token that the client logged in with, or None.
     """
 
     principal: str
@@ -51,7 +49,7 @@ class Exchange(Protocol):
 
 
 class Mechanism(NamedTuple):
-    """A SASL mechanism of a listener: its name on the wire, such as `SCRAM-SHA-256`, and what begins a login."""
+    """A SASL mechanism of a listener: its name on the wire, as `SCRAM-SHA-256`, and what begins a login."""
 
     name: str
     begin: Callable[[], Exchange]

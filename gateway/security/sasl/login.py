@@ -76,9 +76,7 @@ class Handshake(enum.Enum):
     UNKNOWN_MECHANISM = enum.auto()
     """The answer lists the mechanisms, then the connection closes."""
     OTHER_MECHANISM = enum.auto()
-    """A re-authentication with another mechanism than the login's: the answer accepts, then the connection
-    closes.
-    """
+    """Re-authentication by another mechanism than the login's: accepted, then the connection closes."""
     CLOSE = enum.auto()
 
 
@@ -91,9 +89,7 @@ _BEFORE_TOKENS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A mechanism of a listener. `reauth_ms` is the time after which its clients must log in again; 0 for
-    never.
-    """
+    """A listener's mechanism. `reauth_ms`: time after which its clients must log in again; 0 for never."""
 
     mechanism: Mechanism
     reauth_ms: int = 0
@@ -183,9 +179,8 @@ class Login:
         return Handshake.ACCEPTED
 
     def succeed(self, logged_in: LoggedIn, now_ms: int, now_s: float) -> int:
-        """Log the client in; return the lifetime of its session (ms), 0 for an unlimited one.
-
-        Raises LoginRefused for a re-authentication as another principal.
+        """Log the client in; return the lifetime of its session (ms), 0 for an unlimited one. Raises
+        LoginRefused for a re-authentication as another principal.
         """
         if self._session is not None and self._session.logged_in.principal != logged_in.principal:
             raise LoginRefused(
@@ -232,9 +227,8 @@ class ClientLogin(Protocol):
         """Return the first message."""
 
     def step(self, answer: bytes) -> bytes | None:
-        """Return the next message; None when the login is complete. Raises LoginRefused for a wrong answer.
-
-        A step of SCRAM takes milliseconds, so call it in another thread than that of the event loop.
+        """Return the next message; None when the login is complete. Raises LoginRefused for a wrong answer. A
+        step of SCRAM takes milliseconds, so call it in another thread than that of the event loop.
         """
 
 

@@ -99,19 +99,14 @@ _MALFORMED: Final = "the first message of the client is not that of OAUTHBEARER 
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """The content of the client's first message.
-
-    `authorization_id` is empty when the client names no user on whose behalf it acts.
-    """
+    """The client's first message. `authorization_id` is empty when it acts on behalf of no other user."""
 
     authorization_id: str
     token: str
 
 
 def parse_first_message(message: bytes) -> FirstMessage:
-    """Return the content of the client's first message; extensions are checked and dropped. Raises
-    LoginRefused.
-    """
+    """Return the first message's content; check and drop its extensions. Raises LoginRefused."""
     found = _FIRST.fullmatch(message)
     if found is None:
         raise LoginRefused(_MALFORMED)
@@ -189,10 +184,7 @@ def _read_endpoint(parts: SplitResult) -> bytes:
 
 
 class _Deadline:
-    """Ends a connection that takes longer than LIMIT_S, although bytes keep coming.
-
-    The bytes that were read by then are dropped.
-    """
+    """Ends a connection after LIMIT_S, although bytes keep coming, and drops the bytes read by then."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._connected = connected
@@ -245,9 +237,7 @@ WAIT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RefreshTimes:
-    """Times (s) between two attempts to read keys: after a success, after the first failure, and at most
-    after failures.
-    """
+    """Times (s) between two reads of keys: after a success, a first failure, and at most after failures."""
 
     refresh_s: float = 3600.0
     backoff_s: float = 0.1
@@ -255,9 +245,8 @@ class RefreshTimes:
 
 
 class KeySource:
-    """Finds the public key with which a token must be signed, by the key id in the token.
-
-    `read` blocks, so that it runs in a thread; `origin` names the JWK set in log lines.
+    """Finds the public key with which a token must be signed, by the key id in the token. `read` blocks, so
+    that it runs in a thread; `origin` names the JWK set in log lines.
     """
 
     def __init__(
@@ -291,9 +280,7 @@ class KeySource:
         return self._known(key_id, algorithm)
 
     def why_not_found(self, key_id: str | None) -> str:
-        """Return the reason why `find` found no key. The client gets it, so it does not say where the keys
-        come from.
-        """
+        """Return why `find` found no key; the client gets this, so it does not say where keys come from."""
         if self._keys is None:
             return "the keys could not be read yet"
         if key_id is None:
@@ -391,10 +378,7 @@ class KeySet:
     keys: tuple[VerificationKey, ...]
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """Return the key that a token names; None when there is none.
-
-        For a token without a key name, exactly one key must fit.
-        """
+        """Return the key that a token names, or else the only one that fits; None when there is none."""
         fitting = [key for key in self.keys if algorithm in key.algorithms]
         if key_id is None:
             return fitting[0] if len(fitting) == 1 else None
@@ -467,7 +451,7 @@ class SignedTokens:
         self._threads = asyncio.Semaphore(THREADS)
 
     async def examine(self, token: str) -> Token:
-        """Verify the signature and the claims of the token, and return them as a Token. Raises TokenRefused."""
+        """Verify the signature and claims of the token; return them as a Token. Raises TokenRefused."""
         algorithm, key_id = _signature_header(token)
         key = await self._keys.find(key_id, algorithm)
         if key is None:

@@ -62,9 +62,7 @@ class _Challenge:
     credential: ScramCredential
     nonce: bytes
     signed: bytes
-    """The part of the signed text that is known already: the client's bare first message and the answer to
-    it.
-    """
+    """The known part of the signed text: the client's bare first message and the answer to it."""
     logged_in: LoggedIn
 
 
@@ -163,10 +161,8 @@ _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _E
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """The first message of a client. `authorization_id` is empty when the client names no user on whose
-    behalf it acts.
-
-    `bare` is the part that the proof covers; `is_token` says that `name` is the id of a delegation token.
+    """A client's first message. `authorization_id` is empty when the client names no user to act for, `bare`
+    is the part that the proof covers, and `is_token` says that `name` is the id of a delegation token.
     """
 
     authorization_id: str

@@ -51,10 +51,7 @@ class ScramCredential:
 
 
 def salt_password(hashing: ScramHash, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password.
-
-    The hashing takes milliseconds, so call this in another thread or process than that of the event loop.
-    """
+    """Return the salted password. This takes milliseconds: call it outside of the event loop's thread."""
     return hashlib.pbkdf2_hmac(hashing.algorithm, password, salt, iterations)
 
 

@@ -29,7 +29,7 @@ _FileState: TypeAlias = tuple[int, int, int, int]
 
 
 class UsersFile:
-    """The users of a file. Each login checks whether the file was replaced; a thread reads a replaced file."""
+    """A file's users. Each login checks whether the file was replaced; a thread reads the replacement."""
 
     def __init__(self, path: str) -> None:
         """Read the file. Raises LoginSettingsError."""
@@ -39,9 +39,7 @@ class UsersFile:
         self._reading = asyncio.Lock()
 
     async def digests(self) -> Mapping[str, bytes]:
-        """Return the digest of each user's password, by the user's name; the digests of the former file when
-        the new one can't be used.
-        """
+        """Return the password digests by user name, of the former file when the new one can't be used."""
         if _state(self._path) != self._seen:
             async with self._reading:
                 await self._read_again()
@@ -86,10 +84,8 @@ def read_users(path: Path) -> dict[str, bytes]:
 
 
 def parse_users(text: str) -> dict[str, str]:
-    """Return the passwords of the users that a text lists.
-
-    Raises:
-        ValueError: a line is malformed or names a user again; the message is the reason, without the line.
+    """Return the passwords of the users that a text lists. Raises ValueError when a line is malformed or
+    repeats a user; the message is the reason, without the line.
     """
     passwords: dict[str, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
@@ -128,10 +124,7 @@ class PlainUsers(Protocol):
 
 
 def digest(password: str) -> bytes:
-    """Return the digest of a password, which is kept and compared in its place.
-
-    All digests have one length, so a comparison always takes the same time.
-    """
+    """Return a password's digest, kept in its place; of one length, so that comparisons take equal time."""
     return hashlib.sha256(password.encode()).digest()
 
 
