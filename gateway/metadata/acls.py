@@ -120,7 +120,10 @@ def create_acls(
         elif entry in stored or entry in new:
             answers.append(None)
         elif len(stored) + len(new) >= most:
-            text = f"There are {most} access control entries already, as many as seqgate.acls.max allows; delete some or raise it."
+            text = (
+                f"There are {most} access control entries already, as many as seqgate.acls.max allows; "
+                "delete some or raise it."
+            )
             answers.append(ApiError(ErrorCode.policy_violation, text))
         else:
             new[entry] = None

@@ -132,9 +132,15 @@ def _listener_complaint(config: Config, name: str) -> str | None:
     if listener not in names:
         return f"Unknown listener in {name}: the listeners are {', '.join(names)}"
     if not setting.dynamic:
-        return f"{name} cannot be updated dynamically for an existing listener; set it in the gateway's settings and restart the gateway"
+        return (
+            f"{name} cannot be updated dynamically for an existing listener; "
+            "set it in the gateway's settings and restart the gateway"
+        )
     if general.dynamic_on_listener and not config.protocol_of(listener).has_tls:
-        return f"{name} has no effect: listener {listener} speaks {config.protocol_of(listener).value}, without TLS"
+        return (
+            f"{name} has no effect: "
+            f"listener {listener} speaks {config.protocol_of(listener).value}, without TLS"
+        )
     return None
 
 

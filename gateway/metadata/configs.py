@@ -67,7 +67,10 @@ def group_config_error(config: Config, group_id: str, values: Mapping[str, str])
     if not group_id:
         return ApiError(ErrorCode.invalid_request, "Default group resources are not allowed.")
     if len(group_id.encode()) > MAX_NAME_BYTES:
-        text = f"Group id can't be longer than {MAX_NAME_BYTES} bytes, and this one has {len(group_id.encode())}."
+        text = (
+            f"Group id can't be longer than {MAX_NAME_BYTES} bytes, "
+            f"and this one has {len(group_id.encode())}."
+        )
         return ApiError(ErrorCode.invalid_request, text)
     unknown = filter(None, (_unknown("group config name", name, BY_GROUP_NAME) for name in values))
     complaint = next(unknown, None) or _group_value_complaint(values) or _bounds_complaint(config, values)
@@ -195,7 +198,10 @@ def client_metrics_config_error(name: str, values: Mapping[str, str]) -> ApiErro
     if not name:
         return ApiError(ErrorCode.invalid_request, "Subscription name can't be empty")
     if len(name.encode()) > MAX_NAME_BYTES:
-        text = f"Subscription name can't be longer than {MAX_NAME_BYTES} bytes, and this one has {len(name.encode())}."
+        text = (
+            f"Subscription name can't be longer than {MAX_NAME_BYTES} bytes, "
+            f"and this one has {len(name.encode())}."
+        )
         return ApiError(ErrorCode.invalid_request, text)
     for each in values:
         unknown = _unknown("client metrics configuration", each, BY_CLIENT_METRICS_NAME)
@@ -413,7 +419,7 @@ def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiEr
 
 
 def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | None:
-    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - it has a table that a start does not need
+    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - a start does not need its table
 
     values: dict[str, str] = {}
     for change in alteration.changes:

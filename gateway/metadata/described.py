@@ -100,7 +100,7 @@ def describe_broker(config: Config, names: Container[str] | None = None) -> Iter
             synonyms = _broker_synonyms(config, setting)
             value = synonyms[0].value if synonyms else None
             yield _described(setting.name, value, setting, synonyms, read_only=not setting.dynamic)
-    from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - a table that a start does not need
+    from seqgate.gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - not for a start
 
     for name in sorted({*BY_KEPT_NAME, *config.kept_names()}):
         if names is None or name in names:

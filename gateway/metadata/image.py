@@ -233,7 +233,10 @@ def name_complaint(name: str) -> str | None:
             f"Topic name is invalid: it has {len(name)} characters, more than the {MAX_NAME_LENGTH} allowed"
         )
     if not _LEGAL.fullmatch(name):
-        return f"Topic name is invalid: {name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
+        return (
+            f"Topic name is invalid: {name!r} has other characters than "
+            "ASCII letters, digits, '.', '_' and '-'"
+        )
     return None
 
 

@@ -25,9 +25,15 @@ def each_complaint(gateway: LiveGateway) -> Iterator[str | None]:
     services = gateway.services
     room, registry = services.upkeep.disk_room, services.partitions.registry
     if room.is_disk_short:
-        yield f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); producers are refused"
+        yield (
+            f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); "
+            "producers are refused"
+        )
     if room.is_bucket_behind:
-        yield "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); producers are refused"
+        yield (
+            "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); "
+            "producers are refused"
+        )
     if registry.may_be_led_elsewhere:
         yield "the lease of this gateway is over; another gateway may lead its partitions"
     state = services.coordinators.producer_ids.state()

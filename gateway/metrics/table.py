@@ -132,7 +132,8 @@ def _buckets(durations: Durations) -> list[tuple[str, float]]:
 
 def process_families() -> Iterator[Family]:
     """Yield prometheus_client's values of a process: memory, CPU, file handles, garbage collection."""
-    from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR  # noqa: PLC0415 - they read the process
+    # The collectors read the process.
+    from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR  # noqa: PLC0415
 
     for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         yield from collector.collect()

@@ -40,7 +40,13 @@ class AsksPeers(Protocol):
 class NoPeers:
     """The port of a gateway that has no others beside it."""
 
-    async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:  # noqa: ARG002 - part of the port
+    async def ask(
+        self,
+        node_id: int,
+        request: Any,  # noqa: ARG002 - part of the port
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,  # noqa: ARG002 - part of the port
+    ) -> Any:
         """Raise PeerUnavailable."""
         raise PeerUnavailable(f"broker {node_id} is unknown: this gateway serves alone")
 
@@ -82,13 +88,13 @@ class Peers:
             self._drop(node_id, _MOVED)
             peer = None
         if peer is None:
-            from seqgate.gateway.peer.one_peer import OnePeer  # noqa: PLC0415 - only a gateway of several asks
+            from seqgate.gateway.peer.one_peer import OnePeer  # noqa: PLC0415 - only clusters ask
 
             peer = OnePeer(self._config, node_id, address, self._client_id)
             self._by_id[node_id] = peer
         return await peer.ask(request, timeout_s)
 
-    async def metadata_changed(self, records: Sequence[object]) -> None:  # noqa: ARG002 - a listener of the metadata log
+    async def metadata_changed(self, records: Sequence[object]) -> None:  # noqa: ARG002 - a log listener
         """Close the connections to brokers that are fenced or unregistered now, or have another address."""
         for node_id, peer in list(self._by_id.items()):
             address = self._find(node_id)

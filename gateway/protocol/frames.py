@@ -208,9 +208,15 @@ def size_complaint(size: int, max_bytes: int) -> str:
     """Return what is wrong with an impossible size, and what the client probably speaks instead."""
     first = size.to_bytes(4, "big", signed=True)
     if first in _HTTP_METHODS:
-        return f"its first bytes are {first.decode()!r}, which looks like HTTP; this listener speaks Kafka's protocol"
+        return (
+            f"its first bytes are {first.decode()!r}, which looks like HTTP; "
+            "this listener speaks Kafka's protocol"
+        )
     if first[0] == _TLS_HANDSHAKE and first[1] == _TLS_MAJOR_VERSION:
-        return "its first bytes look like TLS; this listener speaks plaintext (security.protocol=PLAINTEXT in the client)"
+        return (
+            "its first bytes look like TLS; "
+            "this listener speaks plaintext (security.protocol=PLAINTEXT in the client)"
+        )
     if size < 0:
         return f"it announces a request of {size} bytes, so it does not speak Kafka's protocol"
     return (

@@ -256,7 +256,10 @@ class ProduceGate:
                 f"{Limit.QUOTA_MS} is {rules.quota_ms}"
             )
         else:
-            self._why = f"group {usage.slowest.group} has too many unread bytes; {Limit.QUOTA_BYTES} is {rules.quota_bytes}"
+            self._why = (
+                f"group {usage.slowest.group} has too many unread bytes; "
+                f"{Limit.QUOTA_BYTES} is {rules.quota_bytes}"
+            )
         self.room_bytes = room_bytes
 
     def count_append(self, size_bytes: int) -> None:

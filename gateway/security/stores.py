@@ -277,7 +277,10 @@ def identity_of(pair: KeyPair) -> Identity:
 def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) -> str | None:
     """Return why a certificate can't replace this one; None if it can, also with more alternative names."""
     if new.subject != present.subject and not allowed.subject:
-        return "the new certificate has another subject, which clients may not recognize; ssl.allow.dn.changes=true allows it"
+        return (
+            "the new certificate has another subject, which clients may not recognize; "
+            "ssl.allow.dn.changes=true allows it"
+        )
     missing = present.alternative_names - new.alternative_names
     if missing and not allowed.alternative_names:
         shown = ", ".join(sorted(str(name.value) for name in missing))

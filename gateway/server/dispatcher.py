@@ -449,7 +449,7 @@ class Waiting(Generic[T]):
         while True:
             try:
                 yield yielded
-            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets all, cancellations too
                 step: Callable[[], Any] = partial(self._work.throw, error)
             else:
                 step = partial(self._work.send, None)
@@ -494,7 +494,7 @@ class Timed(Generic[T]):
                 self.busy_s += self._now_s() - begun_s
             try:
                 yield yielded
-            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets all, cancellations too
                 step = partial(self._work.throw, error)
             else:
                 step = partial(self._work.send, None)

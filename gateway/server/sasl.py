@@ -420,7 +420,12 @@ Values = Callable[[str], SettingValue | None]
 
 
 def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - the settings suffice
-    from seqgate.gateway.security.sasl.users_file import FixedUsers, UsersFile, plain_mechanism  # noqa: PLC0415
+    from seqgate.gateway.security.sasl.users_file import (  # noqa: PLC0415
+        # Only a listener with PLAIN needs this module.
+        FixedUsers,
+        UsersFile,
+        plain_mechanism,
+    )
 
     file = value(USERS_FILE)
     if file:

@@ -319,7 +319,7 @@ def _unguarded(connection: Connection) -> Connection:
     return connection
 
 
-def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - before a login the certificate gives no principal
+def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - the certificate gives no principal
     """Return the principal of a client before its login."""
     return ANONYMOUS
 
@@ -481,7 +481,10 @@ class Admission:
             return f"listener.name.{listener_name.lower()}.{MAX_CONNECTIONS} is {of_listener}"
         handles = split_file_handles(self._handles_limit, config.int("seqgate.log.max.open.files"))
         if self._total > handles.connections:
-            return f"the process may open {self._handles_limit} files (ulimit -n), {handles.connections} for connections"
+            return (
+                f"the process may open {self._handles_limit} files (ulimit -n), "
+                f"{handles.connections} for connections"
+            )
         overrides = parse_overrides(config.str("max.connections.per.ip.overrides"))
         per_host = overrides.get(host, config.int("max.connections.per.ip"))
         if self._per_host[host] > per_host:

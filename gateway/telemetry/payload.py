@@ -74,7 +74,7 @@ class InvalidPayload(ValueError):
 
 def decode(plain: bytes, max_points: int) -> Measurements:
     """Return at most `max_points` measurements of an uncompressed payload. Raises InvalidPayload."""
-    from google.protobuf.message import DecodeError  # noqa: PLC0415 - only a gateway whose clients push needs the import
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - only where clients push
 
     decoding = _Decoding(max_points)
     try:

@@ -3,7 +3,7 @@
     replicas                            answer
     live gateways, the leader too       accepted, and complete at once
     other live gateways                 accepted: the leader hands the partition over to the first of them
-    null (cancel)                       the reassignment in progress ends; without one NO_REASSIGNMENT_IN_PROGRESS
+    null (cancel)                       the reassignment ends; without one NO_REASSIGNMENT_IN_PROGRESS
     any other list                      INVALID_REPLICA_ASSIGNMENT
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 

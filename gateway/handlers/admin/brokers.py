@@ -1,13 +1,14 @@
 """BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain
 a gateway.
 
-    the request has an offset that this gateway lacks   the gateway looks at the metadata, and answers when it has the offset
-    200 ms later, or in a request without such one      the answer says whether it has
-    `want_shut_down`                                    the broker hands over what it leads; `should_shut_down`: it leads nothing any more
-    `want_shut_down`, and nobody could take it over     INVALID_REQUEST
-    an unknown broker, another epoch than its own       BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
-    without CLUSTER_ACTION on the cluster               CLUSTER_AUTHORIZATION_FAILED, and no look
-    at a gateway that serves alone                      the connection is closed, as for an unknown API
+    an offset that this gateway lacks        the gateway reads the metadata, and answers when it has it
+    200 ms later, or without such an offset  the answer says whether it has it
+    `want_shut_down`                         the broker hands over what it leads; `should_shut_down`:
+                                             it leads nothing any more
+    `want_shut_down`, and no successor       INVALID_REQUEST
+    an unknown broker, another epoch         BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
+    without CLUSTER_ACTION on the cluster    CLUSTER_AUTHORIZATION_FAILED, and nothing is read
+    at a gateway that serves alone           the connection is closed, as for an unknown API
 
 In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log
 of a gateway's session shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST.

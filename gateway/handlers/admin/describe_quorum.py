@@ -1,8 +1,9 @@
 """DescribeQuorum (key 55, versions 0-2): describe the gateways as the voters of the metadata log.
 
     request                                 answer
-    partition 0 of `__cluster_metadata`     the leader is the gateway that admin requests are sent to, and the voters are all live ones;
-                                            the log end offset is the newest change's
+    partition 0 of `__cluster_metadata`     the leader is the gateway that admin requests are sent to, the
+                                            voters are all live ones, the log end offset is the newest
+                                            change's
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
     without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 

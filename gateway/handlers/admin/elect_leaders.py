@@ -2,9 +2,9 @@
 
     partition                           answer
     led by the elected gateway          ELECTION_NOT_NEEDED, for preferred and for unclean elections
-    led by another live gateway         the leader hands over to the preferred one; unclean: ELECTION_NOT_NEEDED
-    preferred one not live, or its log  PREFERRED_LEADER_NOT_AVAILABLE; unclean: ELIGIBLE_LEADERS_NOT_AVAILABLE
-    here without a usable log
+    led by another live gateway         it hands over to the preferred one; unclean: ELECTION_NOT_NEEDED
+    preferred one not live, or its log  PREFERRED_LEADER_NOT_AVAILABLE; unclean:
+    here without a usable log           ELIGIBLE_LEADERS_NOT_AVAILABLE
     unknown                             UNKNOWN_TOPIC_OR_PARTITION
     any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
@@ -169,7 +169,7 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
     except TimeoutError:
         return dict.fromkeys(targets, _LATE) | outcomes
     except LogError as error:
-        logger.error("elections of preferred leaders failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
+        logger.error("elections of preferred leaders failed: %s", error)  # noqa: TRY400 - an expected error
         return dict.fromkeys(targets, ApiError(ErrorCode(error.kafka_error_code), str(error))) | outcomes
     await context.services.topics.waiters.until(
         lambda image: all(_leads(image, place, to) for place, to in targets.items()), max(0.0, limit.left_s)

@@ -576,7 +576,7 @@ class Fetch:
         """Return what serves the fetch beside the leaders; None where only leaders serve."""
         if self.context.services.replicas is None:
             return None
-        from seqgate.gateway.handlers.records.fetch_replicas import replica_reads  # noqa: PLC0415 - only clusters with a selector need it
+        from seqgate.gateway.handlers.records.fetch_replicas import replica_reads  # noqa: PLC0415 - clusters
 
         return replica_reads(self.context, self.request, read.loading)
 

@@ -1,12 +1,12 @@
 """The part of one fetch that another gateway than the leader serves (KIP-392): uploaded records, read from
 the bucket.
 
-    asked here         and                                                      the answer
-    led here           the selector chooses another gateway                     no records; preferred_read_replica: that gateway
-    led elsewhere      the records are uploaded                                 records
-    led elsewhere      they are not, or can't be read here now                  no records; preferred_read_replica: the leader
-    led elsewhere      so too, and the client named no leader epoch             NOT_LEADER_OR_FOLLOWER
-    led elsewhere      the leader does not answer this gateway                  NOT_LEADER_OR_FOLLOWER
+    asked here     and                                         the answer
+    led here       the selector chooses another gateway        no records; preferred_read_replica: that one
+    led elsewhere  the records are uploaded                    records
+    led elsewhere  they are not, or can't be read here now     no records; preferred_read_replica: the leader
+    led elsewhere  so too, and the client has no leader epoch  NOT_LEADER_OR_FOLLOWER
+    led elsewhere  the leader does not answer this gateway     NOT_LEADER_OR_FOLLOWER
 
 Kafka's followers answer OFFSET_NOT_AVAILABLE or OFFSET_OUT_OF_RANGE in the third case. Here every reader
 comes to the end of what is uploaded sooner or later. Some clients reset their offsets after

@@ -20,8 +20,8 @@ anew, because clients with other rights may send the same prefix.
 
 After its api key, version and correlation id such a request is
 
-    v9–v13   client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
-    v5–v8    client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
+    v9–v13 client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
+    v5–v8  client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
 
 where ‖ marks the end of the prefix.
 
@@ -118,7 +118,10 @@ _REFUSALS_BEFORE_THE_APPEND: Final = frozenset(
 )
 """Errors found before the append; their rows have log_start_offset −1 (ReplicaManager.appendToLocalLog)."""
 _SEQUENCE_REFUSALS: Final = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
-_BUCKET_BEHIND: Final = "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); send the batch again later"
+_BUCKET_BEHIND: Final = (
+    "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); "
+    "send the batch again later"
+)
 _NO_TRANSACTIONAL_ID: Final = "a transactional batch without a transactional id"
 
 
@@ -308,7 +311,7 @@ def _take_part(
         return  # The log refuses this batch later, so the transaction is not asked.
     producer = producer_of(records)
     if producer.producer_id < 0:
-        return  # Without a producer the batch is in no transaction (ProducerStateManager knows nothing of it).
+        return  # Without a producer there is no transaction (ProducerStateManager knows nothing of it).
     _check_before_taking_part(services, partition, records, producer)
     if not transactional_id:
         raise _Refused(partition, ErrorCode.invalid_request, _NO_TRANSACTIONAL_ID)

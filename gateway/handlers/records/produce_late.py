@@ -5,7 +5,7 @@
 | the whole request (`hold`) | room in the backlog of a topic |
 | the rights of very many topics, then the request | other requests, between slices of time |
 | batches of very many or slow partitions | other requests, between slices of time |
-| the first batch of a transaction in a partition (`verify`) | another gateway, which coordinates the transaction |
+| a transaction's first batch in a partition (`verify`) | another gateway, which coordinates the transaction |
 | a batch in another codec than its topic's (`Recompression`) | a thread that recompresses the batch |
 
 All ways are alike. What waits has changed nothing yet. It is copied, because the receive buffer is reused,

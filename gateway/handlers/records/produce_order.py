@@ -6,8 +6,8 @@ because only these may hold later ones back:
 
 | refusal | clients | later batches |
 | --- | --- | --- |
-| a retriable code of Produce (SENT_AGAIN) | send the batch again | wait for it (OUT_OF_ORDER_SEQUENCE_NUMBER) |
-| MESSAGE_TOO_LARGE with more than one record | Java and kafka-python split the batch and send its parts again | wait for it |
+| a retriable code of Produce (SENT_AGAIN) | send it again | wait for it (OUT_OF_ORDER_SEQUENCE_NUMBER) |
+| MESSAGE_TOO_LARGE with several records | Java, kafka-python split it, send its parts again | wait for it |
 | any other code | give the batch up | are stored, as in Kafka |
 
 aiokafka has one batch of a partition in flight, so nothing can overtake, and fails every batch that is out of

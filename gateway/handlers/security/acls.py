@@ -2,7 +2,7 @@
 
     entry                                           answer
     exists already                                  success
-    ANY or MATCH in a field                         UNKNOWN_SERVER_ERROR for all entries of the request, as in Kafka
+    ANY or MATCH in a field                         UNKNOWN_SERVER_ERROR for all entries, as in Kafka
     CLUSTER with another name than kafka-cluster    INVALID_REQUEST
     empty name, principal without ':'               INVALID_REQUEST
     code beyond an enumeration                      INVALID_REQUEST

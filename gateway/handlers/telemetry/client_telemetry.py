@@ -17,7 +17,8 @@ the metrics endpoint, and adds up the deltas of counters. Errors, in the order o
     THROTTLING_QUOTA_EXCEEDED     the push comes too early, or too many pushes wait for their decoding
     UNKNOWN_SUBSCRIPTION_ID       the subscriptions of the client have changed; the client asks for them again
     UNSUPPORTED_COMPRESSION_TYPE  the codec is none of Kafka's
-    TELEMETRY_TOO_LARGE           the metrics are larger than `telemetry.max.bytes`, or decompress to more than four times as much
+    TELEMETRY_TOO_LARGE           the metrics are larger than `telemetry.max.bytes`, or decompress to more
+                                  than four times as much
     INVALID_RECORD                the metrics can't be decoded
 
 Source: Kafka's ClientMetricsManager.processPushTelemetryRequest.

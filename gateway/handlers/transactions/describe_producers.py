@@ -62,7 +62,7 @@ async def _partition(
     if error is None and partition is not None:
         try:
             async for entry in limit.each(list(partition.log.producers.entries())):
-                producers.append(_producer(module, entry))  # noqa: PERF401 - other requests run between two entries
+                producers.append(_producer(module, entry))  # noqa: PERF401 - requests run between entries
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
             producers.clear()

@@ -43,7 +43,7 @@ class FindToken(Protocol):
 class NoTokens:
     """The `FindToken` of a gateway without delegation tokens."""
 
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - part of the port
+    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port
         """Return None."""
         return None
 
