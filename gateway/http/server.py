@@ -42,13 +42,10 @@ class HttpRequest(NamedTuple):
 
     @property
     def accept(self) -> str:
-        """The `Accept` header."""
         return self.headers.get("accept", "")
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to one request."""
-
     status: int
     content_type: str
     body: bytes

@@ -1,6 +1,4 @@
-"""The configurations that DescribeConfigs returns: values, their sources, and their synonyms (Kafka's
-ConfigHelper).
-"""
+"""The configurations that DescribeConfigs returns: values, sources and synonyms (Kafka's ConfigHelper)."""
 
 from __future__ import annotations
 

@@ -159,11 +159,9 @@ def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]
 
 def stay_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
     """Let partitions stay where they are, after a change with their moves failed; the answer says which of
-    them have moved.
-
-    The change that failed may come into the log later, if it finds the place empty for which it was made. The
-    records here take that place. They change nothing but the epochs of the partitions, and orders stay in
-    force.
+    them have moved. The change that failed may come into the log later, if it finds the place empty for which
+    it was made. The records here take that place. They change nothing but the epochs of the partitions, and
+    orders stay in force.
     """
     stays: list[MetadataRecord] = []
     answer = []
@@ -286,8 +284,9 @@ PLANNED_AT_ONCE: Final = 1_000
 def planned_moves(
     image: MetadataImage, node_id: int, *, is_balanced: bool = True, most: int | None = PLANNED_AT_ONCE
 ) -> list[Move]:
-    """Return the next moves of the partitions `node_id` leads, first ordered first; without `is_balanced`
-    only ordered ones and a drained broker's. After all brokers' moves (`most` None) leaders are spread.
+    """Return the next moves of the partitions that `node_id` leads, ordered moves first; without
+    `is_balanced` only these and a drained broker's. After all moves of all brokers (`most` None) leaders are
+    spread.
     """
     if len(image.brokers.live(node_id)) < 2:
         return []

@@ -79,7 +79,6 @@ def choose_node_id(
     addresses: Collection[Address] = (),
 ) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
-
     `kept` is the id in its data directory, and `last_session` the session that used the directory last. The
     gateway keeps its id unless another one is live under it by now. `starting` are the ids of gateways that
     are about to join, and `addresses` those at which clients will reach this one.

@@ -30,10 +30,9 @@ class TopicRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A partition of a topic was created, its leadership was set, or a move of its leadership was ordered.
-
-    As in Kafka, `replicas` has the brokers of `adding_replicas` and of `removing_replicas` while the
-    partition is reassigned. Its leader hands the partition over to `next_leader`, and commits the end of the
+    """A partition of a topic was created, its leadership was set, or a move of its leadership was ordered. As
+    in Kafka, `replicas` has the brokers of `adding_replicas` and of `removing_replicas` while the partition
+    is reassigned. Its leader hands the partition over to `next_leader`, and commits the end of the
     reassignment; -1 orders no move.
     """
 
@@ -262,7 +261,6 @@ def topic_id_from_text(text: str) -> uuid.UUID:
 
 
 def encode_record(record: MetadataRecord) -> bytes:
-    """Encode a record for the log."""
     data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
     for name in _ID_FIELDS[type(record)]:
         data[name] = topic_id_text(data[name])

@@ -1,7 +1,6 @@
-"""The delegation tokens that the metadata log stores, and the decisions that change them.
-
-The stored record has no secret: a token's password follows from its id and the setting
-`delegation.token.secret.key`. Source: Kafka's DelegationTokenControlManager.
+"""The delegation tokens that the metadata log stores, and the decisions that change them. The stored record
+has no secret: a token's password follows from its id and the setting `delegation.token.secret.key`. Source:
+Kafka's DelegationTokenControlManager.
 """
 
 from __future__ import annotations

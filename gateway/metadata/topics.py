@@ -424,11 +424,10 @@ def new_partitions(
     replication_factor: int = 1,
     avoided: Collection[int] = (),
 ) -> Iterator[PartitionRecord]:
-    """Yield the records of new partitions. The first replica leads, from leader epoch 0 on.
-
-    The brokers take turns; the topic id chooses which of them has partition 0, so that topics of one
-    partition are spread, too. Partitions that are added later continue the turns. The `avoided` brokers lead
-    none, unless all are avoided. Source: Kafka's StripedReplicaPlacer, without racks.
+    """Yield the records of new partitions. The first replica leads, from leader epoch 0 on. The brokers take
+    turns; the topic id chooses which of them has partition 0, so that topics of one partition are spread,
+    too. Partitions that are added later continue the turns. The `avoided` brokers lead none, unless all are
+    avoided. Source: Kafka's StripedReplicaPlacer, without racks.
     """
     first = int.from_bytes(topic_id.bytes[-8:], "big")
     leaders = [broker for broker in brokers if broker not in avoided] or brokers

@@ -1,7 +1,6 @@
-"""The SCRAM credentials that the metadata log stores, and the decisions that change them.
-
-Source: Kafka's ScramControlManager, ScramImage. A request changes at most one credential of a user; a user
-who is refused does not affect the other users of the request.
+"""The SCRAM credentials that the metadata log stores, and the decisions that change them. Source: Kafka's
+ScramControlManager, ScramImage. A request changes at most one credential of a user; a user who is refused
+does not affect the other users of the request.
 """
 
 from __future__ import annotations

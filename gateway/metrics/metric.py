@@ -1,7 +1,6 @@
-"""One row of the table of metrics, and the values that are read for it.
-
-An open partition counts what was appended and fetched since it was opened; when it is closed, its counts are
-added to its topic's series. So a series never falls, whatever moves to another gateway or is deleted.
+"""One row of the table of metrics, and the values that are read for it. An open partition counts what was
+appended and fetched since it was opened; when it is closed, its counts are added to its topic's series. So a
+series never falls, whatever moves to another gateway or is deleted.
 """
 
 from __future__ import annotations

@@ -54,7 +54,6 @@ _DOUBLINGS: Final = 10
 
 
 def _is_cancelled() -> bool:
-    """Return whether somebody cancels the current task."""
     task = asyncio.current_task()
     return task is not None and bool(task.cancelling())
 

@@ -1,6 +1,4 @@
-"""The other gateways, as a client sees them: one connection to each that was asked, and a queue of requests
-before it.
-"""
+"""The other gateways as a client sees them: a connection to each that was asked, and a queue before it."""
 
 from __future__ import annotations
 
@@ -47,7 +45,6 @@ class NoPeers:
         *,
         timeout_s: float = ANSWER_TIMEOUT_S,  # noqa: ARG002 - part of the port
     ) -> Any:
-        """Raise PeerUnavailable."""
         raise PeerUnavailable(f"broker {node_id} is unknown: this gateway serves alone")
 
 
@@ -56,11 +53,9 @@ _MOVED: Final = "it has another address now"
 
 
 class Peers:
-    """Asks other gateways. Where this gateway is alone, it holds no connection.
-
-    Requests to one gateway go over one connection, in the order of the calls, and their answers come in that
-    order: a request that waits at the other gateway holds up all requests behind it, so ask nothing that
-    polls.
+    """Asks other gateways. Where this gateway is alone, it holds no connection. Requests to one gateway go
+    over one connection, in the order of the calls, and their answers come in that order: a request that waits
+    at the other gateway holds up all requests behind it, so ask nothing that polls.
     """
 
     def __init__(self, config: Config, node_id: int, find: Callable[[int], PeerAddress | None]) -> None:

@@ -40,9 +40,8 @@ from seqgate.log import FileRegion
 
 _PRODUCE: Final = 0
 NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})
-"""The APIs whose answers can't be built, because kio lacks the default of a tagged field.
-
-Only controllers serve them.
+"""The APIs whose answers can't be built, because kio lacks the default of a tagged field. Only controllers
+serve them.
 """
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
@@ -50,11 +49,10 @@ _NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of an answer that repeat rows of the request.
-
-    `answer`: the name of the answer's array. `request`: the name of the request's array, or a function that
-    returns its rows. `copied`: the name of the request's field, by the name of the answer's. `last_version`:
-    the last version of which the answer has these rows.
+    """The rows of an answer that repeat rows of the request. `answer`: the name of the answer's array.
+    `request`: the name of the request's array, or a function that returns its rows. `copied`: the name of the
+    request's field, by the name of the answer's. `last_version`: the last version of which the answer has
+    these rows.
     """
 
     answer: str

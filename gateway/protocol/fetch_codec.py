@@ -70,11 +70,10 @@ FIRST_FLEXIBLE = 12
 
 
 class FetchRow(NamedTuple):
-    """The answer for one partition.
-
-    `aborted_transactions` holds (producer_id, first_offset) items, and is None under read_uncommitted.
-    `diverging_epoch` is (leader_epoch, end_offset) when the reader's last leader epoch does not match the log
-    (KIP-595). `current_leader` is (leader_id, leader_epoch) beside errors about leadership (KIP-951).
+    """The answer for one partition. `aborted_transactions` holds (producer_id, first_offset) items, and is
+    None under read_uncommitted. `diverging_epoch` is (leader_epoch, end_offset) when the reader's last leader
+    epoch does not match the log (KIP-595). `current_leader` is (leader_id, leader_epoch) beside errors about
+    leadership (KIP-951).
     """
 
     partition: int

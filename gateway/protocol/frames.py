@@ -23,15 +23,12 @@ from typing import NamedTuple
 
 MAX_ITEMS = 200_000
 """The number of topics, partitions and the like that one request may name. The connection of a larger request
-is closed.
-
-All other clients wait while the event loop reads a request; Kafka has several threads. No client sends so
-many items.
+is closed. All other clients wait while the event loop reads a request; Kafka has several threads. No client
+sends so many items.
 """
 
 LONGEST_TEXT_BYTES = 2**15 - 1
 """The longest text, in bytes of UTF-8: the largest length that the two bytes of older versions can hold.
-
 Kafka keeps the limit in all versions.
 """
 SHORT_TEXT_BYTES = LONGEST_TEXT_BYTES // 3
@@ -75,8 +72,6 @@ def text_of(raw: bytes | memoryview) -> str:
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request."""
-
     api_key: int
     api_version: int
     correlation_id: int

@@ -39,9 +39,8 @@ from seqgate.gateway.protocol.frames import (
 )
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
-"""The reader of one type: takes the frame and a position, returns the value and the next position.
-
-Raises MalformedRequest.
+"""The reader of one type: takes the frame and a position, returns the value and the next position. Raises
+MalformedRequest.
 """
 
 _NUMBERS: Final = {
@@ -293,9 +292,8 @@ def _uuid(frame: memoryview, position: int) -> tuple[uuid.UUID | None, int]:
 
 Append = Callable[[bytes], None]
 Write = Callable[[Append, Any], None]
-"""The writer of one type: appends the bytes of a value.
-
-Raises struct.error for a number out of its range, and TypeError for a null in a field that can't be null.
+"""The writer of one type: appends the bytes of a value. Raises struct.error for a number out of its range,
+and TypeError for a null in a field that can't be null.
 """
 
 _NULL_UUID: Final = bytes(16)

@@ -117,11 +117,8 @@ class Move(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The backlog of a partition: that of its `slowest` reader. Without readers `slowest` is None and nothing
-    counts.
-
-    `age_ms` is the age of the reader's first unread record; None when there is none, or when it has no
-    timestamp.
+    """The backlog of a partition: that of its `slowest` reader; None without readers, and nothing counts.
+    `age_ms` is the age of the reader's first unread record; None without one, or without its timestamp.
     """
 
     slowest: Reader | None
@@ -222,12 +219,9 @@ UNLIMITED_BYTES: Final = 2**63 - 1
 
 
 class ProduceGate:
-    """The gate of one partition."""
-
     __slots__ = ("_why", "holds", "refused_batches", "room_bytes")
 
     def __init__(self) -> None:
-        """Start with an open gate."""
         self._why = ""
         self.room_bytes = UNLIMITED_BYTES
         self.holds = False
@@ -263,7 +257,6 @@ class ProduceGate:
         self.room_bytes = room_bytes
 
     def count_append(self, size_bytes: int) -> None:
-        """Count the bytes of an appended batch."""
         self.room_bytes -= size_bytes
 
     def refuse(self) -> str:

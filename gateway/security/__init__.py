@@ -1,3 +1,1 @@
-"""Principals, logins, access control lists, certificates and TLS contexts: identify clients, decide about
-their rights, and protect their connections.
-"""
+"""Principals, logins, ACLs, certificates and TLS: identify clients, decide their rights, protect them."""

@@ -1,6 +1,4 @@
-"""What all parts need to know of the certificates of listeners: the error of a store, how old a certificate
-may get, and the port through which a listener gets another one.
-"""
+"""The certificates of listeners: the error of a store, a certificate's greatest age, the port to renew it."""
 
 from __future__ import annotations
 

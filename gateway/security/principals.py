@@ -17,5 +17,4 @@ class Unidentified(Exception):
 
 
 def user(name: str) -> str:
-    """Return the principal of a user."""
     return f"User:{name}"

@@ -18,8 +18,6 @@ _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "r
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The TLS settings of one listener."""
-
     key_store: Store
     trust_store: Store
     client_auth: str = "none"

@@ -223,7 +223,6 @@ class Connection(asyncio.BufferedProtocol):
         self._gone_callbacks[key] = callback
 
     def forget_gone(self, key: Hashable) -> None:
-        """Drop the callback of this key."""
         if self._gone_callbacks is not None:
             self._gone_callbacks.pop(key, None)
 

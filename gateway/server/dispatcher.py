@@ -515,7 +515,6 @@ class RequestTimes:
         self._repeats: list[TimedRepeats] = []
 
     def counts(self) -> dict[int, int]:
-        """Return the number of requests by API key."""
         counts = self._counts.copy()
         for repeats in self._repeats:
             counts[repeats.api_key] = counts.get(repeats.api_key, 0) + repeats.begun

@@ -1,8 +1,7 @@
-"""Limits the time that handshakes and logins of new connections take in each turn of the event loop.
-
-A handshake costs a signature, and a thousand handshakes may arrive in one turn: they would hold up every
-other client for a second. So the work of a turn ends after a slice. The remaining work waits for the next
-turns. The addresses that wait take turns, so that a crowd at one address does not delay other addresses.
+"""Limits the time that handshakes and logins of new connections take in each turn of the event loop. A
+handshake costs a signature, and a thousand handshakes may arrive in one turn: they would hold up every other
+client for a second. So the work of a turn ends after a slice. The remaining work waits for the next turns.
+The addresses that wait take turns, so that a crowd at one address does not delay other addresses.
 """
 
 from __future__ import annotations

@@ -157,7 +157,6 @@ class Intake:
             self._transport.resume_reading()
 
     def pause(self) -> None:
-        """Read nothing until `resume`."""
         if not self.is_paused and not self.stops & CLOSING and self._transport is not None:
             self.is_paused = True
             self._transport.pause_reading()
@@ -378,7 +377,6 @@ class FrameReader:
         return min(self.frame_size, GROWTH * len(frame)) - len(frame)
 
     def grow(self) -> None:
-        """Make room for `growth_bytes` more bytes."""
         assert self._frame is not None
         grown = bytearray(len(self._frame) + self.growth_bytes)
         grown[: self._filled] = self._frame

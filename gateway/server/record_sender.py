@@ -75,7 +75,6 @@ class RecordSender:
         self._waits = False
 
     def is_done(self) -> bool:
-        """Whether no piece is left to send."""
         return not self._pieces
 
     def add(self, pieces: Sequence[bytes | FileRegion]) -> None:
@@ -83,11 +82,9 @@ class RecordSender:
         self._pieces.extend(pieces)
 
     def send(self) -> bool:
-        """Send as much as the socket takes. Returns True when it would take more, but other connections
-        should go first.
-
-        When the socket is full the transport holds a little, and calls `resume_writing` once that is sent.
-        Raises OSError when an answer that has begun can't be finished.
+        """Send as much as the socket takes; return True when it would take more, but others should go first.
+        When it is full the transport holds a little, and calls `resume_writing` once that is sent. Raises
+        OSError when an answer that has begun can't be finished.
         """
         if self._is_sending:
             # A TLS transport calls `resume_writing` from within its `write`. The outer call sends the rest.

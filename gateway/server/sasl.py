@@ -321,9 +321,8 @@ def _check_version(header: RequestHeader, versions: range) -> None:
 # The logins of one listener with SASL: the parts that its connections share.
 
 LOGIN_MEMORY_BYTES: Final = 16 << 20
-"""Memory of all requests that arrive in parts before their login; requests beyond this memory wait.
-
-A usual request of a login arrives whole and needs none of it.
+"""Memory of all requests that arrive in parts before their login; requests beyond this memory wait. A usual
+request of a login arrives whole and needs none of it.
 """
 Begin = Callable[[memoryview, Any], Answer | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""

@@ -81,11 +81,9 @@ class Server:
         tls_listeners: dict[str, RenewableListener] | None = None,
     ) -> None:
         """Begin without listeners. Without `cold_reads` the event loop waits for records that are not in the
-        page cache.
-
-        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
-        The requests of connections share `memory` with requests that wait elsewhere. Each listener with TLS
-        is added to `tls_listeners`.
+        page cache. Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets
+        together. The requests of connections share `memory` with requests that wait elsewhere. Each listener
+        with TLS is added to `tls_listeners`.
         """
         self.loop = loop
         self.cold_reads = cold_reads
@@ -243,7 +241,6 @@ class Server:
         return verdict.close_after_ms / 1000
 
     def dismiss(self, connection: Connection) -> None:
-        """Stop counting a connection that has ended."""
         logger.debug("the connection of %s has ended", connection.name)
         self._connections.pop(connection, None)
         self._admission.dismiss(connection.listener_name, connection.peer_host)
@@ -320,7 +317,6 @@ def _unguarded(connection: Connection) -> Connection:
 
 
 def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - the certificate gives no principal
-    """Return the principal of a client before its login."""
     return ANONYMOUS
 
 
@@ -448,7 +444,6 @@ class Admission:
         """The rates of new connections, by the name of the listener."""
 
     def admit(self, listener_name: str, host: str) -> Verdict:
-        """Count a new connection, and decide."""
         self._total += 1
         self._per_host[host] += 1
         self._per_listener[listener_name] += 1
@@ -464,7 +459,6 @@ class Admission:
         return Verdict(hold_ms=hold_ms)
 
     def dismiss(self, listener_name: str, host: str) -> None:
-        """Stop counting a connection that is gone."""
         self._total -= 1
         for counts, key in ((self._per_host, host), (self._per_listener, listener_name)):
             counts[key] -= 1

@@ -1,7 +1,6 @@
-"""The handshake of one accepted socket: TLS comes first, then the connection's requests.
-
-The connection counts from the moment its socket is accepted, so that clients which never finish their
-handshake stay within the limits, too.
+"""The handshake of one accepted socket: TLS comes first, then the connection's requests. The connection
+counts from the moment its socket is accepted, so that clients which never finish their handshake stay within
+the limits, too.
 """
 
 from __future__ import annotations
@@ -152,11 +151,10 @@ class Handshake:
 
     def step(self, work: Callable[[], None]) -> None:
         """Continue the handshake if it is this connection's turn. Raises the errors of `work`. Otherwise read
-        nothing from the client until its turn, and report to the protocol that bytes are missing.
-
-        The event loop's protocol closes the socket before it sends the alert of an error, so this method
-        sends the alert. Without the alert a JVM client treats the end of the connection as an outage and
-        retries forever.
+        nothing from the client until its turn, and report to the protocol that bytes are missing. The event
+        loop's protocol closes the socket before it sends the alert of an error, so this method sends the
+        alert. Without the alert a JVM client treats the end of the connection as an outage and retries
+        forever.
         """
         if self._incoming.pending and not self._has_turn and not self._turns.has_time():
             self._transport.pause_reading()
@@ -218,9 +216,8 @@ def _reason(error: BaseException) -> str:
 RETRY_S: Final = 5.0
 """Time (s) after a store could not be read or used, in which new connections do not try to read it again."""
 WARNING_INTERVAL_S: Final = 86_400.0
-"""The shortest time (s) between two warnings about the age of a certificate.
-
-A warning is logged when a new connection comes.
+"""The shortest time (s) between two warnings about the age of a certificate. A warning is logged when a new
+connection comes.
 """
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)

@@ -133,7 +133,6 @@ class _Decoding:
 
 
 def _points(metric: Metric, data: Any, measured: Iterable[Any], shared: dict[str, str]) -> Iterator[Point]:
-    """Yield the measurements that are kept."""
     content = metric.WhichOneof("data") or ""
     kind = _kind(content, data)
     if kind is None or not metric.name or len(metric.name) > MAX_NAME_CHARACTERS:
@@ -390,8 +389,6 @@ class _PushingClient:
 
 
 class SeriesStore:
-    """The series of all clients."""
-
     def __init__(self) -> None:
         self._clients: dict[uuid.UUID, _PushingClient] = {}
         self._count = 0

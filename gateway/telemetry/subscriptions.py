@@ -302,9 +302,8 @@ class Instances:
     def meet(
         self, description: ClientDescription, subscriptions: Subscriptions, now_ms: float, most: int
     ) -> ClientInstance:
-        """Return the client, and restart its lifetime; beyond `most` the least recent ones are forgotten. A
-        new client, or one whose subscriptions changed, begins anew, but keeps its first request's
-        description.
+        """Return the client, and restart its lifetime; beyond `most` the least recent ones are forgotten.
+        When the subscriptions changed, a client begins anew, but keeps the description of its first request.
         """
         client_instance_id = description.client_instance_id
         known = self._by_id.get(client_instance_id)

@@ -123,7 +123,6 @@ def config_refusal(
 
 
 async def handle_describe_configs(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Describe each resource, or return its error."""
     module = context.response_module
     unknown = [resource for resource in request.resources if resource.resource_type not in _REFUSALS]
     refusal = None

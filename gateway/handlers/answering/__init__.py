@@ -1,3 +1,1 @@
-"""Code that several packages of handlers share: the type of an API, limits on time and size, checks of
-rights, and rows of answers.
-"""
+"""Code that several packages of handlers share: an API's type, limits on time and size, rights, and rows."""

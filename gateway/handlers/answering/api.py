@@ -26,7 +26,6 @@ from seqgate.log import FileRegion
 from seqgate.seq_validator import RefusedBatches
 
 R = TypeVar("R")
-"""The type of the services that an API uses."""
 
 Answer = bytes | Sequence[bytes | FileRegion]
 """A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
@@ -204,7 +203,7 @@ class RequestContext(Generic[R]):
         return response_module(self.api_key, self.api_version)
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return whether the client may do the operation it asked for on the resource; audit a refusal."""
+        """Return whether the client may do the operation on the resource that it names; audit a refusal."""
         if self.could(operation, resource_type, name):
             return True
         self.audit_refusal(operation, resource_type, name)
@@ -258,7 +257,7 @@ HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
 
 
 class NotRepeated:
-    """The only instance, `NOT_REPEATED`: a shorter way can't begin the request, so decode it as any other."""
+    """The result of a shorter way that can't begin the request (`NOT_REPEATED` only): decode it in full."""
 
     __slots__ = ()
 

@@ -76,7 +76,6 @@ async def change_metadata(
     note: Callable[[T], object] | None = None,
 ) -> T | ApiError:
     """Carry out a decision. Return its answer, or the error because of which the change may not be durable.
-
     `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer
     continues. A request without any time left begins no change, as in Kafka. `note` is called with the answer
     once the change is durable, however late, so that no change stays out of the logs.

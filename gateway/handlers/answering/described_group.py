@@ -1,7 +1,5 @@
-"""The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
-
-The three APIs differ in the description of a member, and in one field of the group: the assignor, or the
-topology.
+"""The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe. The three APIs
+differ in the description of a member, and in one field of the group: the assignor, or the topology.
 """
 
 from __future__ import annotations
@@ -51,10 +49,9 @@ async def describe_each(
     topics_of: Callable[[GroupDescription], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
 ) -> Any:
-    """Answer a Describe request: look each group up with `find`, and describe it with `describe`.
-
-    `describe` gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE
-    on the group, and on every topic of its description, which `topics_of` returns; the error for a topic has
+    """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `describe`
+    gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE on the
+    group, and on every topic of its description, which `topics_of` returns; the error for a topic has
     `hidden_message`.
     """
     module = context.response_module

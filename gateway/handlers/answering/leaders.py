@@ -1,6 +1,4 @@
-"""What the answers of several APIs tell about leaders: the state of a partition, and who leads one that
-another gateway was asked for (KIP-951).
-"""
+"""What several APIs tell about leaders: a partition's state, and who leads one led elsewhere (KIP-951)."""
 
 from __future__ import annotations
 
@@ -60,11 +58,9 @@ def name_leaders(
     *,
     to_follower: bool = False,
 ) -> tuple[Sequence[tuple[str | bytes, Sequence[Row]]], Sequence[NodeEndpoint]]:
-    """Return the rows, with the leader in those that have one of the errors, and the addresses of these
-    leaders.
-
-    A follower has asked the leader, which does not know it as a replica. It learns the leader's node id and
-    no address. Source: Kafka's KafkaApis.getCurrentLeader, handleFetchRequest.
+    """Return the rows, with the leader in those that have one of the errors, and these leaders' addresses. A
+    follower learns only the node id: the leader does not know it as a replica. Source: Kafka's
+    KafkaApis.getCurrentLeader, handleFetchRequest.
     """
     brokers = context.node.brokers
     endpoints: dict[int, NodeEndpoint] = {}

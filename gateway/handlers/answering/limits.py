@@ -24,9 +24,8 @@ from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import NodeServices
 
 REPEATING_MAX_NAMED: Final = 100
-"""Things that a request may name and still get an answer for each repetition.
-
-A longer request gets each answer once.
+"""Things that a request may name and still get an answer for each repetition. A longer request gets each
+answer once.
 """
 
 K = TypeVar("K", bound=Hashable)
@@ -38,9 +37,8 @@ R = TypeVar("R")
 def to_answer(
     named: Sequence[Name], name: Callable[[Name], Hashable] = lambda thing: thing
 ) -> Sequence[Name]:
-    """Return the things to answer, in the request's order: all, as in Kafka; of more than
-    `REPEATING_MAX_NAMED` only the first of each name. `name` returns the name by which two things are the
-    same, even if not equal.
+    """Return the things to answer in the request's order: all, as in Kafka, or the first of each name if
+    there are more than `REPEATING_MAX_NAMED`. `name` returns the name by which two things are the same.
     """
     if len(named) <= REPEATING_MAX_NAMED:
         return named

@@ -154,7 +154,6 @@ HEARTBEAT_FIRST_WITH_INSTANCE_ID: Final = 3
 
 
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """Pass the heartbeat to the coordinator."""
     version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
         return build(
@@ -219,7 +218,6 @@ FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """Describe each group of the request."""
     module = context.response_module
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
     groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))

@@ -43,7 +43,6 @@ CONSUMER_MEMBER: Final = 1
 
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
-    """Describe each group of the request."""
     topics = context.services.partitions.registry.by_id
     groups = context.services.coordinators.groups
 

@@ -388,7 +388,6 @@ class _Target:
     def records(
         self, offsets: Sequence[int], leader_epochs: Sequence[int], now_ms: int
     ) -> list[OffsetCommitRecord]:
-        """Return the records that commit these offsets."""
         group_id = self.committer.group_id
         # The constructor of a NamedTuple costs three times as much, and this runs for every partition of
         # every commit.
@@ -515,7 +514,6 @@ _FIRST_WITH_MEMBER_EPOCH: Final = 9
 
 
 def committer_of(api_version: int, request: OffsetCommitRequest) -> Committer:
-    """Return the sender of a commit."""
     return Committer(
         request.group_id,
         request.generation_id,

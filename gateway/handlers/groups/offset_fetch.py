@@ -345,11 +345,8 @@ class NameOffsets:
         self._deduplicating: list[TopicPartitions] | None = None
 
     async def catch_up(self, asked: Sequence[Any] | None, *, by_id: bool) -> ErrorCode | None:
-        """Read what other gateways have changed in the metadata, if the request asks for something unknown.
-        Return the error if that fails.
-
-        A request for all topics may always lack one. Waits for a read of the bucket, which all requests
-        share.
+        """Read what other gateways changed in the metadata, if the request names something unknown or all
+        topics; return the error if that fails. Waits for a read of the bucket, which all requests share.
         """
         if self._services.partitions.registry.lease is None or self._knows(asked, by_id=by_id):
             return None
@@ -385,11 +382,9 @@ class NameOffsets:
         only_led_here: bool = False,
         require_stable: bool = False,
     ) -> dict[TopicPartition, NameOffset]:
-        """Return the offsets of a name in the given partitions, or in all that the client may describe with
-        None.
-
-        With `only_led_here` other gateways are not asked, and a given partition that another one leads is
-        refused. Opens partitions. Raises Unavailable.
+        """Return the offsets of a name in the given partitions, or for None in all that the client may
+        describe. With `only_led_here` other gateways are not asked, and a given partition that another one
+        leads is refused. Opens partitions. Raises Unavailable.
         """
         if self._context.node.brokers.is_alone:
             return await self._led_here(name, topics, frozenset())
@@ -480,7 +475,6 @@ class NameOffsets:
                     yield topic, index
 
     async def _described(self, names: Iterable[str]) -> list[str]:
-        """Return the topics that the client may describe."""
         wanted = list(names)
         hidden = await unseen_topics(self._context, Operation.DESCRIBE, wanted)
         return [name for name in wanted if name not in hidden]

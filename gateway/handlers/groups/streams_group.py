@@ -72,7 +72,6 @@ HIDDEN_TOPICS: Final = "The described group uses topics that the client is not a
 
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """Describe each group of the request."""
     groups = context.services.groups
 
     def describe(module: Any, group: StreamsGroup) -> GroupDescription:
@@ -96,7 +95,6 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
 
 
 def _topics_of(description: GroupDescription) -> Iterable[str]:
-    """Yield the names of the topics of the topology."""
     subtopologies = () if description.topology is None else description.topology.subtopologies
     for found in subtopologies:
         yield from found.source_topics

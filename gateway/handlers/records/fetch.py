@@ -137,7 +137,6 @@ class _Read:
             self.must_answer = True
 
     def in_order(self) -> list[RowOf]:
-        """Return all rows in the order of the answer."""
         if self.unknown_ids or self.refused:
             return self.rows + self.unknown_ids + self.refused
         return self.rows
@@ -367,11 +366,10 @@ def _row_of(
 
 
 class _FetchRights:
-    """The right of one fetch to read its topics; exists only where there is an authorizer.
-
-    A consumer needs READ on each topic, a follower CLUSTER_ACTION on the cluster. A topic is asked for once
-    in a request, when it is first read. A right that is taken away while the fetch waits therefore counts
-    from the next fetch on, as in Kafka. Source: Kafka's KafkaApis.handleFetchRequest.
+    """The right of one fetch to read its topics; exists only where there is an authorizer. A consumer needs
+    READ on each topic, a follower CLUSTER_ACTION on the cluster. A topic is asked for once in a request, when
+    it is first read. A right that is taken away while the fetch waits therefore counts from the next fetch
+    on, as in Kafka. Source: Kafka's KafkaApis.handleFetchRequest.
     """
 
     __slots__ = ("_context", "_decided", "_is_refused_follower", "_reads_as_follower")
@@ -594,11 +592,10 @@ class Fetch:
         return partition, ErrorCode.none if partition is not None else topic.error_without(index)
 
     def _error_of_a_deleted(self, key: PartitionKey) -> ErrorCode:
-        """Return the error for a topic id that no topic has.
-
-        A fetch session knows the name that the id had. It answers as for this name, and
-        INCONSISTENT_TOPIC_ID if another topic has the name now. Source: Kafka's
-        CachedPartition.maybeResolveUnknownName, KafkaApis.handleFetchRequest, ReplicaManager.readFromLog.
+        """Return the error for a topic id that no topic has. A fetch session knows the name that the id had.
+        It answers as for this name, and INCONSISTENT_TOPIC_ID if another topic has the name now. Source:
+        Kafka's CachedPartition.maybeResolveUnknownName, KafkaApis.handleFetchRequest,
+        ReplicaManager.readFromLog.
         """
         name = self.known_name(key)
         if name is None:

@@ -113,11 +113,9 @@ _DENIED: Final = int(ErrorCode.topic_authorization_failed)
 def begin(
     context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows] | None = None
 ) -> Begun:
-    """Check the client's rights, and append the request's batches now, or later if a backlog quota makes the
-    request wait.
-
-    The answer follows when the records are persisted. `refused` has the rows of the topics that the client
-    may not write to; it is None if the rights have not been checked yet.
+    """Check the client's rights, and append the batches now, or later if a backlog quota makes them wait. The
+    answer follows when the records are persisted. `refused` has the rows of topics that the client may not
+    write to; None if the rights are not checked yet.
     """
     if refused is None:
         refused = ()
@@ -197,8 +195,6 @@ def _takes_long(context: ProduceContext, request: ProduceRequest) -> bool:
 
 
 class _Appending:
-    """A request whose batches are being appended."""
-
     def __init__(
         self, context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]
     ) -> None:
@@ -422,7 +418,6 @@ class _Appending:
 
 
 def produce_frame(context: ProduceContext, topics: Sequence[CodecTopicRows]) -> bytes:
-    """Return the whole frame of an answer."""
     version = context.api_version
     if version < FIRST_WITH_LEADERS or context.node.brokers.is_alone:
         return encode_produce_response(version, context.correlation_id, topics)

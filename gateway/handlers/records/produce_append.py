@@ -152,7 +152,6 @@ class ProduceServices:
 
     @classmethod
     def of(cls, services: Services) -> ProduceServices:
-        """Select these services from all services."""
         times = services.partitions.append_times
         selected = cls(
             node=services.node,
@@ -189,11 +188,10 @@ def append_batch(
     took_part: TookPart | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it. Note a refusal on
-    the connection, because later batches of the producer must not overtake the batch.
-
-    `key` names the topic in the request. `records` are checked as they were sent. After recompression,
-    `outcome` is appended in their place, or refuses them as the log would. `took_part` is the answer of the
-    gateway that coordinates the transaction, where that is another one.
+    the connection, because later batches of the producer must not overtake the batch. `key` names the topic
+    in the request. `records` are checked as they were sent. After recompression, `outcome` is appended in
+    their place, or refuses them as the log would. `took_part` is the answer of the gateway that coordinates
+    the transaction, where that is another one.
     """
     if records is None:
         row = refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
@@ -332,7 +330,6 @@ def _take_part(
 
 
 def producer_of(records: memoryview) -> Producer:
-    """Return the producer in the header of a batch."""
     return Producer(*_PRODUCER.unpack_from(records, _PRODUCER_POSITION))
 
 
@@ -453,7 +450,9 @@ def close_on_error(topics: Topics) -> None:
 
 
 def note_unsettled(services: ProduceServices, peer: Peer, key: Key, info: Appended, row: ProduceRow) -> None:
-    """Note the refusal of an appended batch: the log may lose it, and must not store later ones before."""
+    """Note that an appended batch was refused with `row`. The log may lose it when it is reopened, so later
+    batches must not be stored before it.
+    """
     if info.batch is not None:
         Refusals(services.refusals, peer).note_batch(key, row.partition, info.batch, row.error_code)
 

@@ -199,7 +199,6 @@ class LateBatch(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the records."""
         return len(self.entry.records or b"")
 
 

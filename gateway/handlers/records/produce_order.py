@@ -89,11 +89,10 @@ class Refusals:
 
     def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
         """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are
-        ignored.
-
-        If the checksum is wrong, the header may be the damaged part. Then it is believed only if it is that
-        of a producer's very first batch: a producer must never be told that its next batch is out of order.
-        A batch without a producer has no order to lose, and no flipped bit makes one out of a producer's.
+        ignored. If the checksum is wrong, the header may be the damaged part. Then it is believed only if it
+        is that of a producer's very first batch: a producer must never be told that its next batch is out of
+        order. A batch without a producer has no order to lose, and no flipped bit makes one out of a
+        producer's.
         """
         if records is None or len(records) < HEADER_BYTES:
             return

@@ -258,12 +258,10 @@ def may_ask(context: RequestContext[SecurityServices]) -> bool:
 
 
 def principal_of(principal_type: str, name: str) -> str:
-    """Return the principal of a type and name."""
     return f"{principal_type}:{name}"
 
 
 def type_and_name(principal: str) -> tuple[str, str]:
-    """Return the type and the name of a principal."""
     principal_type, _, name = principal.partition(":")
     return principal_type, name
 

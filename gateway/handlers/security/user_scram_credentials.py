@@ -30,7 +30,6 @@ from seqgate.gateway.security.sasl.scram_credential import ScramCredential, Scra
 
 
 async def handle_alter_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Set and delete the credentials of each user."""
     deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
     upsertions = [
         Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)

@@ -41,7 +41,6 @@ from seqgate.gateway.security.acls.access import Operation
 
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
-    """Describe each group of the request."""
     topics = context.services.partitions.registry.by_id
 
     def describe(module: Any, group: ShareGroup) -> GroupDescription:

@@ -55,11 +55,8 @@ MESSAGES: Final = {
 async def group_error(
     context: RequestContext[Services], limit: TimeLimit, group_id: str, needed: Operation
 ) -> tuple[ErrorCode, str | None]:
-    """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if
-    they can.
-
-    The client needs the right to carry out the operation `needed` on the group. The offsets of a group that
-    does not exist can be changed, too.
+    """Return why a share group's offsets can't be changed, as (error code, message); (none, None) if they
+    can. The client needs the right `needed` on the group. Offsets of a missing group can be changed, too.
     """
     if not context.may_group(needed, group_id):
         return ErrorCode.group_authorization_failed, "Group authorization failed."

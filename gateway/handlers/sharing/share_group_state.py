@@ -79,11 +79,10 @@ Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """One of the APIs: the parts in which they differ, and its handler.
-
-    `topic_class` is the class of an answer's topic. `checks_topics`: a partition that does not exist is
-    refused before the decision. `fields` returns the fields of an answer's row for the outcome of a decision;
-    `refused_fields` are those of a refused row.
+    """One of the APIs: the parts in which they differ, and its handler. `topic_class` is the class of an
+    answer's topic. `checks_topics`: a partition that does not exist is refused before the decision. `fields`
+    returns the fields of an answer's row for the outcome of a decision; `refused_fields` are those of a
+    refused row.
     """
 
     topic_class: str

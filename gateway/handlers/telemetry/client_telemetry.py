@@ -48,7 +48,6 @@ ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
 async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
-    """Return the client's subscription."""
     response = context.response_module.GetTelemetrySubscriptionsResponse
     client_instance_id = request.client_instance_id or fresh_id()
     choice = context.services.subscription(client_of(context, client_instance_id))

@@ -33,7 +33,6 @@ FIRST_WITH_EPOCH: Final = 5
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """End the transaction durably."""
     version = context.api_version
     error, producer = ErrorCode.none, Producer()
     asked = EndRequest(

@@ -78,8 +78,6 @@ def _level_of(entity: Entity) -> _Level:
 
 
 class Quota(NamedTuple):
-    """The quota that applies to a client."""
-
     per_second: float
     client: Client
     """The user and the client id whose use counts towards the quota."""
@@ -136,9 +134,8 @@ IDLE_MS: Final = 3_600_000
 (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS).
 """
 LONGEST_NAME: Final = 255
-"""The longest name (characters) that a meter keeps.
-
-Of a longer name, which a client may make up, the meter keeps the digest.
+"""The longest name (characters) that a meter keeps. Of a longer name, which a client may make up, the meter
+keeps the digest.
 """
 DROPPED_AT_ONCE: Final = 4
 """Idle meters dropped with one look-up; the rest go with the next look-ups."""
@@ -159,7 +156,6 @@ class Meters(Generic[M]):
         return len(self._meters)
 
     def of(self, quota: Quota, now_ms: int) -> M:
-        """Return the meter of a client."""
         self._drop_idle(now_ms)
         meters = self._meters
         key: Client | tuple[Entity] = _short(quota.client)
@@ -344,10 +340,8 @@ class RateQuota:
 
     def try_charge(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client wants to use, unless it must wait for that; return the time for which it must
-        wait.
-
-        A use that exceeds the quota even when nothing else was used is refused once. It is allowed when the
-        client asks again after the time for which it had to wait. Otherwise it would never be allowed.
+        wait. A use that exceeds the quota even when nothing else was used is refused once. It is allowed when
+        the client asks again after the time for which it had to wait. Otherwise it would never be allowed.
         """
         quota = self.limits.quota_of(user, client_id)
         if quota is None:
@@ -387,7 +381,6 @@ class TokenBucket:
         self._refilled_ms = 0
 
     def permits(self, per_second: float, now_ms: int) -> float:
-        """Return the unused permits."""
         most = per_second * self._windows.seconds
         if self._permits is None:
             self._permits = most

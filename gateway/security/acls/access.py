@@ -47,7 +47,6 @@ class EverythingAllowed:
     generation = 0
 
     def allows(self, *_: object) -> bool:
-        """Return True."""
         return True
 
     allows_some = allows
@@ -98,8 +97,6 @@ class PatternType(enum.IntEnum):
 
 
 class Permission(enum.IntEnum):
-    """Whether an entry allows or denies."""
-
     UNKNOWN = 0
     ANY = 1
     DENY = 2
@@ -145,7 +142,6 @@ class AclFilter(NamedTuple):
     permission: Permission = Permission.ANY
 
     def matches(self, entry: AclEntry) -> bool:
-        """Return whether the filter finds the entry."""
         return (
             self.resource_type in (ResourceType.ANY, entry.resource_type)
             and self.operation in (Operation.ANY, entry.operation)

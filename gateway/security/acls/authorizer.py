@@ -23,9 +23,8 @@ from seqgate.gateway.security.acls.access import (
 )
 
 DECISIONS: Final = 10_000
-"""Remembered decisions.
-
-Beyond this number all are forgotten; a forgotten decision is computed again when it is needed.
+"""Remembered decisions. Beyond this number all are forgotten; a forgotten decision is computed again when it
+is needed.
 """
 _LONGEST_NAME: Final = 255
 """A decision about a longer name, which a client may make up, is not remembered."""

@@ -1,6 +1,4 @@
-"""One login of one client: the client and the server exchange tokens until the client is logged in or
-refused.
-"""
+"""One login of one client: both sides exchange tokens until the client is logged in or refused."""
 
 from __future__ import annotations
 
@@ -10,11 +8,9 @@ from typing import NamedTuple, Protocol
 
 
 class LoginRefused(Exception):
-    """The client may not log in. The message goes to the client and to the log: it has no secret, and does
-    not reveal whether the user is unknown or the password is wrong.
-
-    `principal` is the one that the client claims to be, for the audit log; None for a user that does not
-    exist, because people type passwords in place of their names.
+    """The client may not log in. The message goes to client and log: it has no secret, and does not tell an
+    unknown user from a wrong password. `principal` is the claimed one, for the audit log; None for a user
+    that does not exist, because people type passwords in place of their names.
     """
 
     def __init__(self, reason: str, *, principal: str | None = None) -> None:

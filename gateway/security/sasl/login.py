@@ -43,8 +43,6 @@ LONGEST_SESSION_MS: Final = 10**16
 
 
 class Phase(enum.Enum):
-    """The phase of a login."""
-
     NEW = enum.auto()
     KNOWN = enum.auto()
     """The client has got an answer to ApiVersions."""

@@ -44,7 +44,6 @@ class NoTokens:
     """The `FindToken` of a gateway without delegation tokens."""
 
     async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port
-        """Return None."""
         return None
 
 
@@ -67,8 +66,6 @@ class _Challenge:
 
 
 class _Login:
-    """One login with a SCRAM mechanism."""
-
     def __init__(
         self,
         hashing: ScramHash,

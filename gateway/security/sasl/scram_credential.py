@@ -1,6 +1,5 @@
-"""The credential of a SCRAM user: the keys that the gateway stores instead of the password.
-
-Source: RFC 5802, Kafka's ScramFormatter.
+"""The credential of a SCRAM user: the keys that the gateway stores instead of the password. Source: RFC 5802,
+Kafka's ScramFormatter.
 """
 
 from __future__ import annotations
@@ -32,11 +31,9 @@ class ScramHash(enum.IntEnum):
         return self.name.replace("_", "").lower()
 
     def digest(self, data: bytes) -> bytes:
-        """Return the hash of the data."""
         return hashlib.new(self.algorithm, data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return the keyed hash of the data."""
         return hmac.digest(key, data, self.algorithm)
 
 
@@ -58,6 +55,5 @@ def salt_password(hashing: ScramHash, password: bytes, salt: bytes, iterations: 
 def credential_of(
     hashing: ScramHash, salted_password: bytes, salt: bytes, iterations: int
 ) -> ScramCredential:
-    """Return the credential of a salted password."""
     stored_key = hashing.digest(hashing.hmac(salted_password, b"Client Key"))
     return ScramCredential(salt, stored_key, hashing.hmac(salted_password, b"Server Key"), iterations)

@@ -1,6 +1,4 @@
-"""The rules for the claims of tokens, which hold however a token is signed. Source: Kafka's
-BrokerJwtValidator.
-"""
+"""The rules for the claims of tokens, however they are signed. Source: Kafka's BrokerJwtValidator."""
 
 from __future__ import annotations
 

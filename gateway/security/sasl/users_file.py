@@ -129,7 +129,6 @@ def digest(password: str) -> bytes:
 
 
 def digests(passwords: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the digest of each user's password."""
     return {name: digest(password) for name, password in passwords.items()}
 
 
@@ -145,7 +144,6 @@ class FixedUsers:
 
 
 def plain_mechanism(users: PlainUsers) -> Mechanism:
-    """Return the mechanism PLAIN of a listener."""
     return Mechanism(PLAIN, partial(_Login, users))
 
 
