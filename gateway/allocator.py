@@ -22,4 +22,4 @@ def use_c_allocator() -> None:
     if VARIABLE in os.environ or sys.platform != "linux":
         return
     command = [sys.executable, *sys.orig_argv[1:]]
-    os.execve(sys.executable, command, {**os.environ, VARIABLE: CHOSEN})  # noqa: S606 - this process's own arguments
+    os.execve(sys.executable, command, {**os.environ, VARIABLE: CHOSEN})  # noqa: S606 - its own arguments

@@ -125,7 +125,7 @@ def found(name: str) -> Command | Commands:
 
 
 def command_line(only: str | None = None) -> typer.Typer:
-    """Return the command line with all commands, or with one of COMMANDS, which imports what this one needs."""
+    """Return the command line with all commands, or with one of COMMANDS, which imports what it needs."""
     import typer
 
     from seqgate.gateway.admin.help import CONTEXT, add

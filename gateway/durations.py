@@ -28,7 +28,7 @@ BOUNDS_S: Final = (
 
 
 class Durations:
-    """Counts durations in buckets. `counts` has one number for each bound, and one more for longer durations."""
+    """Counts durations in buckets. `counts` has one number for each bound, and one more for longer ones."""
 
     __slots__ = ("counts", "sum_s")
 

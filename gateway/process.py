@@ -34,7 +34,7 @@ def open_files_limit() -> int:
 
 
 def raise_open_files_limit() -> None:
-    """Raise the limit of open files as far as the system allows: connections and segments need file handles."""
+    """Raise the limit of open files as far as the system allows: connections and segments need files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
     if soft < wanted:

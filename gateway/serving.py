@@ -1,4 +1,4 @@
-"""`seqgate serve`: its run, without the packages that other commands need. `seqgate.gateway.cli` has its options."""
+"""`seqgate serve`: its run, without what other commands import. `seqgate.gateway.cli` has its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 USAGE_ERROR: Final = 2
-_NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
+_NO_CONSOLE: Final = (
+    "--console shows one process; with --workers start "
+    "`seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
+)
 
 
 class Options(NamedTuple):
@@ -40,7 +43,7 @@ class _Refused(Exception):
 
 
 def serve(options: Options) -> int:
-    """Run the gateway until Ctrl-C or SIGTERM and return the exit code. An error is one sentence on stderr."""
+    """Run the gateway until Ctrl-C or SIGTERM; return the exit code. An error is one sentence on stderr."""
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()
     # a wrong option is reported before the slow imports
@@ -50,11 +53,11 @@ def serve(options: Options) -> int:
     try:
         config = _config(options)
         if config.int("seqgate.workers") > 1:
-            from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
+            from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - only with workers
 
             run_workers(config, guide=options.guide)
         elif options.test_control is not None:
-            from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - other gateways need none of it
+            from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - seldom
 
             serve_under_test(
                 config,
@@ -101,7 +104,7 @@ def _config(options: Options) -> Config:
 def _under_test(options: Options, address: str) -> Iterator[str]:
     """Yield the settings of a gateway under test. Raises _Refused."""
     from seqgate.gateway.testing.broker import SETTINGS  # noqa: PLC0415
-    from seqgate.gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - other gateways need none of it
+    from seqgate.gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - seldom
 
     complaint = address_complaint(address)
     if complaint is not None:

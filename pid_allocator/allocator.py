@@ -184,7 +184,7 @@ class ProducerIdAllocator:
             self._prefetched = await self._store.claim(self.block_size, self._owner, self._clock())
             self._last_error = None
             self.claimed_blocks += 1
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, the claim is retried and claimed ids go out
+        except Exception as error:  # noqa: BLE001 - after any error, the claim is retried, and ids go out
             self._last_error = error
             self.failed_claims += 1
             self._failed_at_ms = self._clock()
@@ -202,7 +202,7 @@ class ProducerIdAllocator:
             )
 
     async def _report_used(self, usage: UsageStore) -> None:
-        """Report the usage until the newest usage is reported: one report at a time, however fast ids go out."""
+        """Report the usage until the newest is reported: one report at a time, however fast ids go out."""
         reported: tuple[int, int] | None = None
         try:
             while self._current is not None:
@@ -224,7 +224,7 @@ class ProducerIdAllocator:
 
 @dataclass(frozen=True, slots=True)
 class BlockUsage:
-    """One claimed block, with the number of ids handed out and left; None when no gateway has reported usage."""
+    """One claimed block, with the number of ids handed out and left; None when no gateway reported."""
 
     block: ProducerIdBlock
     used: int | None

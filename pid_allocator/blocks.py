@@ -53,7 +53,7 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The ids that two blocks share. `last_producer_id` is inclusive; `lower` is the block that begins first."""
+    """The ids that two blocks share. `last_producer_id` is inclusive; `lower` begins first."""
 
     lower: ProducerIdBlock
     upper: ProducerIdBlock
@@ -161,7 +161,7 @@ class UsageStore(Protocol):
     """
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
-        """Store that `used` ids of the block at `first_producer_id` were handed out. Raises BlockStoreError."""
+        """Store that `used` ids of the block at `first_producer_id` went out. Raises BlockStoreError."""
 
     async def used(self) -> dict[int, int]:
         """Return the number of ids handed out, by the first id of the block. Raises BlockStoreError."""

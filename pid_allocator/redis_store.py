@@ -199,7 +199,7 @@ class RedisBlockStore:
         return int(previous)
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
-        """Store that `used` ids of the block at `first_producer_id` were handed out. Raises StoreUnavailable."""
+        """Store that `used` ids of the block at `first_producer_id` went out. Raises StoreUnavailable."""
         await self._bounded(lambda: self._redis.hset(self._used_key, str(first_producer_id), str(used)))
 
     async def used(self) -> dict[int, int]:

@@ -53,7 +53,7 @@ class SeenFile:
 
 
 async def load_seen(path: Path) -> LastSeen | None:
-    """Return what a gateway saved last in `path`; None when there is no file. Raises as `SeenFile.load` does."""
+    """Return what a gateway last saved in `path`; None without a file. Raises as `SeenFile.load` does."""
     return await asyncio.to_thread(_load, path)
 
 

@@ -277,7 +277,8 @@ class ReadTopics:
 
 def _stored(transaction: Transaction, pipeline: str) -> dict[Place, int]:
     rows = transaction.execute(
-        f"SELECT topic, partition_id, next_offset FROM {POSITIONS} WHERE pipeline = {transaction.placeholder}",  # noqa: S608
+        f"SELECT topic, partition_id, next_offset FROM {POSITIONS} "  # noqa: S608
+        f"WHERE pipeline = {transaction.placeholder}",
         (pipeline,),
     ).fetchall()
     return {Place(topic, int(partition)): int(next_offset) for topic, partition, next_offset in rows}

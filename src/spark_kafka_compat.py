@@ -1,4 +1,4 @@
-"""`spark_kafka_compat` is `seqgate.spark_kafka_compat`, for programs that name it alone, such as those for `spark-submit`.
+"""`spark_kafka_compat` is `seqgate.spark_kafka_compat`, for programs such as those of `spark-submit`.
 
 Each module is the same object under both names, so that the class of an error, for example, is one class.
 """
@@ -29,7 +29,7 @@ class _Same(MetaPathFinder, InspectLoader):
         path: Sequence[str] | None,  # noqa: ARG002 - Python's interface
         target: ModuleType | None = None,  # noqa: ARG002 - as above
     ) -> ModuleSpec | None:
-        """Return the specification of a module by its short name; None for other names, and where there is none."""
+        """Return the specification of a module by its short name; None for other and missing names."""
         there = find_spec(f"seqgate.{fullname}") if fullname.startswith(f"{_NAME}.") else None
         if there is None:
             return None

@@ -141,7 +141,7 @@ def _pages_of(place: Path, request: Request[A], timeout_s: float, *, is_whole: b
 
 def read_settings(config_file: Path | None, data_dir: Path | None, overrides: Sequence[str] = ()) -> Config:
     """Load the settings as the gateway does. Raises ControlError for a wrong one."""
-    from seqgate.gateway.config import ConfigError, load_config  # noqa: PLC0415 - slow to import, and most commands read none
+    from seqgate.gateway.config import ConfigError, load_config  # noqa: PLC0415 - slow to import
 
     directory = () if data_dir is None else (f"log.dirs={data_dir}",)
     try:
@@ -151,7 +151,7 @@ def read_settings(config_file: Path | None, data_dir: Path | None, overrides: Se
 
 
 def data_directory(config_file: Path | None, data_dir: Path | None) -> Path:
-    """Return the data directory that options and environment name. Raises ControlError for a wrong setting."""
+    """Return the data directory of the options and environment. Raises ControlError for a wrong setting."""
     named = DATA_DIRECTORY if data_dir is None else str(data_dir).strip()
     has_settings = config_file is not None or any(name.startswith("SEQGATE_") for name in os.environ)
     if not has_settings and named and "," not in named:
@@ -201,7 +201,7 @@ class Client:
         return Workers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
-        """Return "running" with the gateway's answer, or "stopped" with the contents of the data directory."""
+        """Return "running" with the gateway's answer, or "stopped" with what the data directory has."""
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):
                 return RUNNING, self.ask(request)
@@ -209,7 +209,7 @@ class Client:
 
     def _read(self, request: Request[A]) -> A:
         """Return the whole answer from the data directory or another store."""
-        from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import, and few commands read
+        from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import
 
         now_ms = time.time_ns() // 1_000_000
         answer: A = answer_stopped(self.data_dir, self.read_config(), now_ms, request)

@@ -31,7 +31,7 @@ AS_JSON: Final = "as_json"
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option, or an argument if `names` is None. `facts` are the parameters of typer's Option or Argument."""
+    """An option, or an argument if `names` is None. `facts` are parameters of typer's Option or Argument."""
 
     names: tuple[str, ...] | None
     default: Any
@@ -286,7 +286,7 @@ class Commands:
 
 def _end(output: Output, *, as_json: bool) -> None:
     """Print an output, and end the command unless all is well."""
-    from seqgate.gateway.admin.printing import print_blocks, print_json  # noqa: PLC0415 - a start of a gateway prints neither
+    from seqgate.gateway.admin.printing import print_blocks, print_json  # noqa: PLC0415 - for a command
 
     if as_json:
         print_json(output.document)

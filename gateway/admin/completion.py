@@ -61,7 +61,7 @@ def _is_one_word(name: str) -> bool:
 
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
     from seqgate.gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.cluster import BrokerAddress  # noqa: PLC0415 - slow to import
 
     security = read_client_security(command_config)

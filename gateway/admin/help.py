@@ -1,6 +1,4 @@
-"""The commands as typer takes them, for help, completion and wrong options: arguments by their names, summaries
-that are not cut.
-"""
+"""The commands as typer takes them, for help, completion and wrong options. Their summaries are not cut."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WI
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help names an argument as its metavar does, without braces and without Python's types."""
+    """A command whose help names an argument as its metavar does, without braces or Python's types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line: `TOPIC...` instead of `{TOPIC}...`."""
@@ -72,7 +70,9 @@ def _callback(command: Command) -> Callable[..., None]:
 
     callback.__doc__ = command.help
     callback.__annotations__ = {}
-    callback.__signature__ = inspect.Signature(list(map(_typed, command.parameters)))  # type: ignore[attr-defined]
+    callback.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        list(map(_typed, command.parameters))
+    )
     return callback
 
 

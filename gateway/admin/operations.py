@@ -109,7 +109,7 @@ def _why_no_backup(*, is_whole: bool) -> str:
 
 
 async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
-    """Reopen the log of an offline partition, once the operator has removed the cause. Raises ControlError."""
+    """Reopen an offline partition's log, once the operator has removed the cause. Raises ControlError."""
     services = gateway.services
     name = f"{request.topic}-{request.partition}"
     partition = services.partitions.registry.get(request.topic, request.partition)

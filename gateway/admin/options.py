@@ -167,7 +167,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Yield the cluster that the options name; an error ends the command with its sentence."""
     addresses = _addresses(bootstrap, config_file, data_dir)
-    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
 
     with reporting_errors(), connected(addresses, read_client_security(command_config)) as reached:
@@ -232,7 +232,7 @@ def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def is_confirmed(question: str) -> bool:
     """Ask on the terminal; False where there is no terminal to answer on."""
-    sys.stdout.flush()  # print the subject of the question before the question itself, also where stdout is no terminal
+    sys.stdout.flush()  # print the subject before the question, also where stdout is no terminal
     import typer  # noqa: PLC0415 - slow to import
 
     try:

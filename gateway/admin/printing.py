@@ -38,7 +38,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 
 
 def _lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table without a terminal, as rich draws it: scripts need not wait for its import."""
+    """Yield the lines of a table without a terminal, as rich draws it, which scripts need not import."""
     headings = [column.heading.replace("-\n", "").replace("\n", " ") for column in columns]
     widths = [max(map(_width, cells)) for cells in zip(headings, *rows, strict=True)]
 

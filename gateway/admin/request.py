@@ -81,8 +81,8 @@ class PagedRequest(Request[A], kw_only=True):
     """A request for at most `limit` rows of a list.
 
     `rows` names the fields of the answer of which each page has a part, that of the list itself first. `key`
-    names the fields of a row that the request for the next page has as `after`; POSITION: the list is numbered,
-    and the next page begins at `position`. Without a key there is one page.
+    names the fields of a row that the request for the next page has as `after`; POSITION: the list is
+    numbered, and the next page begins at `position`. Without a key there is one page.
     """
 
     rows: ClassVar[str]

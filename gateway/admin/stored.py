@@ -99,7 +99,7 @@ def read_image(directory: Path) -> MetadataImage:
 
 
 def partition_directories(data_dir: Path, topic: str) -> list[Path]:
-    """Return the directories of a topic's partitions, without those that are being deleted. Raises OSError."""
+    """Return the directories of a topic's partitions, without those being deleted. Raises OSError."""
     return sorted(
         path
         for path in data_dir.glob(f"{topic}-*")

@@ -57,11 +57,11 @@ def certify(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Run an application's producer through thirty fault scripts, and report what it loses, doubles or reorders.
+    """Run an application's producer through thirty fault scripts; report what it loses, doubles or reorders.
 
-    The application reads values from its standard input, sends each to the topic as it reads it, and ends with exit code 0
-    when all are acknowledged (docs/certify.md). It finds the address and the topic in SEQGATE_BOOTSTRAP and SEQGATE_TOPIC.
-    Each run has a broker of its own.
+    The application reads values from its standard input, sends each to the topic as it reads it, and ends
+    with exit code 0 when all are acknowledged (docs/certify.md). It finds the address and the topic in
+    SEQGATE_BOOTSTRAP and SEQGATE_TOPIC. Each run has a broker of its own.
 
     The exit code is 0 if the application passed every script.
 

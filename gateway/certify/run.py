@@ -344,7 +344,10 @@ class Findings:
         if self.lost:
             yield f"lost {_some([shown(value) for value in self.lost])}"
         if self.doubled:
-            yield f"doubled {_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
+            yield (
+                "doubled "
+                f"{_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
+            )
         if self.reordered:
             late = [
                 f"{shown(each.record.value)} behind {shown(each.before.value)} "

@@ -22,7 +22,10 @@ def authorizer_complaint(value: SettingValue) -> str | None:
     """Return why `authorizer.class.name` refuses the value; None when the value is allowed."""
     if value in ("", STANDARD_AUTHORIZER):
         return None
-    return f"the only authorizer is {STANDARD_AUTHORIZER}; set this name, or nothing to let everybody do everything"
+    return (
+        f"the only authorizer is {STANDARD_AUTHORIZER}; "
+        "set this name, or nothing to let everybody do everything"
+    )
 
 
 def parse_super_users(text: str) -> frozenset[str]:

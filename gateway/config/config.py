@@ -136,7 +136,7 @@ class Config:
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """The addresses that Metadata gives to clients; empty when clients get the addresses of `listeners`."""
+        """The addresses that Metadata gives to clients; empty when clients get those of `listeners`."""
         texts = self.list("advertised.listeners")
         return parse_listeners(texts) if texts else ()
 
@@ -170,7 +170,7 @@ class Config:
         self._resolve()
 
     def apart(self) -> Config:
-        """Return a copy of the settings without values altered while a gateway runs, and without followers."""
+        """Return a copy of the settings without values altered while a gateway runs and without followers."""
         return Config(self._static)
 
     def follow(self, apply: Callable[[], None]) -> None:
@@ -213,7 +213,7 @@ class Config:
                 apply()
 
     def with_dynamic(self, values: Mapping[_Text, _Text]) -> Config:
-        """Return a copy of the settings with other values altered for this broker. The copy has no followers."""
+        """Return a copy of the settings with other values altered for this broker, and without followers."""
         proposed = Config(self._static)
         proposed._dynamic_default = self._dynamic_default
         proposed.set_dynamic(values, all_brokers=False)

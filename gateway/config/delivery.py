@@ -15,7 +15,10 @@ _MAX_NAME_BYTES = 1_000
 def _name_complaint(value: SettingValue) -> str | None:
     if len(str(value).encode()) <= _MAX_NAME_BYTES:
         return None
-    return f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, not {len(str(value).encode())}"
+    return (
+        f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, "
+        f"not {len(str(value).encode())}"
+    )
 
 
 DELIVERY_TOPIC_SETTINGS = (

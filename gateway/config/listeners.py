@@ -65,7 +65,7 @@ def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:
 
 
 def address_complaint(value: SettingValue) -> str | None:
-    """Return why a setting of one address without a name refuses the value; None when the value is allowed."""
+    """Return why a setting of one address without a name refuses the value; None when it is allowed."""
     text = str(value)
     if "://" in text:
         return f"{text!r} must have the form HOST:PORT, without a name or scheme"

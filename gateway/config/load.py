@@ -189,7 +189,10 @@ def _listener_complaint(config: Config, name: str) -> str | None:
     mechanisms = enabled_mechanisms(config, name)
     prefix = f"listener.name.{name.lower()}."
     if not mechanisms:
-        return f"listener {name} has no mechanism to log in with; set {prefix}{ENABLED_MECHANISMS}, for example to PLAIN"
+        return (
+            f"listener {name} has no mechanism to log in with; "
+            f"set {prefix}{ENABLED_MECHANISMS}, for example to PLAIN"
+        )
     if "OAUTHBEARER" in mechanisms:
         has_keys, is_insecure = (
             bool(config.of_mechanism(name, "OAUTHBEARER", setting)) for setting in (KEYS_URL, INSECURE_TOKENS)

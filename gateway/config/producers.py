@@ -114,7 +114,10 @@ _MAX_HEADER_BYTES = 1_000
 def _header_complaint(value: SettingValue) -> str | None:
     if 0 < len(str(value).encode()) <= _MAX_HEADER_BYTES:
         return None
-    return f"the name of a record header must have 1 to {_MAX_HEADER_BYTES} bytes, not {len(str(value).encode())}"
+    return (
+        f"the name of a record header must have 1 to {_MAX_HEADER_BYTES} bytes, "
+        f"not {len(str(value).encode())}"
+    )
 
 
 def _expiration_complaint(value: SettingValue) -> str | None:

@@ -42,7 +42,7 @@ _WHOLE_NUMBERS = {
 
 
 class InvalidValueError(ValueError):
-    """A text that a setting refuses as its value. The message is the reason, without the name of the setting."""
+    """A text that a setting refuses as its value. The message is the reason, without the setting's name."""
 
 
 class RefusedValueError(InvalidValueError):
@@ -195,7 +195,7 @@ def render(value: SettingValue | None) -> str | None:
 
 
 class Facts(TypedDict, total=False):
-    """The attributes of Setting that most settings leave at their defaults: bounds, choices, flags, fallbacks."""
+    """Attributes that most settings leave at their defaults: bounds, choices, flags, fallbacks."""
 
     minimum: float | None
     maximum: float | None
@@ -364,7 +364,10 @@ def broker_conflict(value: Values) -> str | None:
     if value("log.retention.ms") == 0:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
-        return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
+        return (
+            "max.connections.per.ip can be set to zero only if "
+            "max.connections.per.ip.overrides property is set."
+        )
     complaint = _same_header(value, "log.message.deduplication.") or _outside_of_bounds(value)
     return complaint or _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
 

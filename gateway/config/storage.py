@@ -1,4 +1,4 @@
-"""Settings of logs without a counterpart on a topic: maintenance, the disk, costly reads; and of compaction."""
+"""Settings of logs that no topic overrides: maintenance, disk, costly reads; and of compaction."""
 
 from __future__ import annotations
 

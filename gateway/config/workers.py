@@ -21,11 +21,17 @@ def workers_complaint(config: Config) -> str | None:
     for listener in (*config.listeners, *_metrics(config)):
         for port in _ports(listener, count):
             if port > HIGHEST_PORT:
-                return f"listener {listener.name}: worker {count} would listen on port {port}, and the highest is {HIGHEST_PORT}"
+                return (
+                    f"listener {listener.name}: worker {count} would listen on port {port}, "
+                    f"and the highest is {HIGHEST_PORT}"
+                )
             taken[listener.host, port] += 1
     for (host, port), times in taken.items():
         if times > 1:
-            return f"two workers would listen on {host}:{port}: each listener needs {count} consecutive ports of its own, one for each worker"
+            return (
+                f"two workers would listen on {host}:{port}: "
+                f"each listener needs {count} consecutive ports of its own, one for each worker"
+            )
     missing = missing_login(config)
     return None if missing is None else f"the workers could not ask each other: {missing}"
 

@@ -72,7 +72,7 @@ def console(
     addresses = _addresses(bootstrap, "--bootstrap")
     (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
     try:
-        from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
         from seqgate.gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
         from seqgate.gateway.console.console import ConsoleOptions  # noqa: PLC0415 - slow to import
 

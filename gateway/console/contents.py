@@ -304,7 +304,7 @@ def without_indexes(content: bytes) -> bytes | None:
 
 def message_class(descriptors: bytes, name: str) -> Any:
     """Return the class of a message; no name: the only one of the last file. Raises ContentError."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - slow to import
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 - slow
 
     files = descriptor_pb2.FileDescriptorSet()
     try:

@@ -205,7 +205,7 @@ Endpoint = Get | Feed | Post
 
 
 class Page:
-    """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open the page."""
+    """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open it."""
 
     def __init__(self, title: str, section: PageGroup, key: str | None, *endpoints: Endpoint) -> None:
         self.title = title

@@ -331,7 +331,7 @@ class FaultyRequests:
 
     def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: Answer) -> Answer:
         """Flip the last bit of the named topic's first batch; take the strike back if there is none."""
-        from seqgate.gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import, and seldom needed
+        from seqgate.gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import
 
         whole = bytearray(_whole(answer))
         for topic, start, end in fetched_records(bytes(whole), version):

@@ -45,7 +45,7 @@ def empty(directory: Path) -> None:
     Files that no broker has written stay, because the test chose the directory; so does the identity of the
     directory. Without it, a broker would refuse a directory that holds other files.
     """
-    from seqgate.log.stopped import KNOWN_NAMES  # noqa: PLC0415 - slow to import, and most brokers are never reset
+    from seqgate.log.stopped import KNOWN_NAMES  # noqa: PLC0415 - slow to import, and seldom needed
 
     if not directory.is_dir():
         return
@@ -54,7 +54,9 @@ def empty(directory: Path) -> None:
             if not entry.is_dir(follow_symlinks=False):
                 if entry.name != _IDENTITY and entry.name in {*KNOWN_NAMES, SOCKET_NAME}:
                     os.unlink(entry.path)  # noqa: PTH108 - a path of scandir
-            elif entry.name in KNOWN_NAMES or os.path.exists(f"{entry.path}/{_OF_A_PARTITION}"):  # noqa: PTH110
+            elif entry.name in KNOWN_NAMES or os.path.exists(  # noqa: PTH110
+                f"{entry.path}/{_OF_A_PARTITION}"
+            ):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
@@ -67,7 +69,7 @@ def bootstrap_of(port: int) -> str:
 
 VARIABLE: Final = "SEQGATE_TEST_DIRECTORY"
 """The environment variable that names the directory in which temporary directories are made."""
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the file system in memory of Linux; mkdtemp makes private directories in it
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - in memory; mkdtemp makes private directories
 MIN_FREE_BYTES: Final = 1 << 30
 """Free space below which directories are on the disk; containers have 64 MiB in memory by default."""
 _PREFIX: Final = "seqgate-broker-"

@@ -5,7 +5,7 @@
     with Broker() as broker:
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
 
-pytest finds the fixtures `seqgate`, `seqgate_topic` and the others without an import; docs/testing.md has them all.
+pytest finds the fixtures `seqgate`, `seqgate_topic` and others without an import; docs/testing.md lists all.
 """
 
 from typing import TYPE_CHECKING
@@ -22,6 +22,6 @@ if TYPE_CHECKING:
         StoredRecord,
     )
 else:
-    from seqgate.gateway.testing import __dir__, __getattr__  # noqa: F401 - a name imports its module with the first use
+    from seqgate.gateway.testing import __dir__, __getattr__  # noqa: F401 - a name imports its module
 
 __all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]

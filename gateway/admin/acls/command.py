@@ -32,7 +32,8 @@ from seqgate.gateway.security.acls.access import (
 
 app = Commands("""List, add and remove access control entries: who may do what.
 
-The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+The commands speak the Kafka protocol with the cluster at --bootstrap: \
+a Seqgate gateway on any machine, or Apache Kafka.
 The options are those of kafka-acls. docs/security.md has the operation that each request needs.
 """)
 
@@ -273,8 +274,8 @@ def add(
 
     \b
     For example:
-      seqgate acls add --allow-principal User:alice --producer --topic orders
-      seqgate acls add --allow-principal User:bob --consumer --topic orders- --resource-pattern-type prefixed --group billing
+      seqgate acls add --allow-principal User:alice --consumer --topic orders --group billing
+      seqgate acls add --allow-principal User:bob --producer --topic orders- --resource-pattern-type prefixed
       seqgate acls add --deny-principal 'User:*' --deny-host 192.0.2.7 --operation all --topic '*'
     """  # noqa: D301 - \b keeps the lines of the list apart
     holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
@@ -306,7 +307,7 @@ def remove(
     denied_hosts: DeniedHosts = None,
     yes: bool = flag("--yes", "Remove without asking."),
 ) -> Output:
-    """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
+    """Remove the entries that `add` makes of the same options, or else all of resources or of a principal.
 
     \b
     For example:

@@ -18,7 +18,8 @@ from seqgate.gateway.backup.pace import Pace
 
 app = Commands("""Copy the data directory while the gateway runs, verify the copies, and restore them.
 
-A backup has the state of one moment, for all partitions together: every record that was acknowledged before the command began is
+A backup has the state of one moment, for all partitions together: every record that was \
+acknowledged before the command began is
 in it. It is a directory of plain files.
 """)
 

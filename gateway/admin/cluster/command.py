@@ -36,9 +36,11 @@ from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, m
 if TYPE_CHECKING:
     from seqgate.gateway.config import Config
 
-app = Commands("""Look at the bucket of a cluster and at its gateways, move partitions, and copy a data directory into a bucket.
+app = Commands("""Look at the bucket of a cluster and at its gateways, move partitions, \
+and copy a data directory into a bucket.
 
-Commands with --cluster read the bucket itself, whether a gateway runs or not. `seqgate status` has what a running gateway counts.
+Commands with --cluster read the bucket itself, whether a gateway runs or not. `seqgate status` \
+has what a running gateway counts.
 """)
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[

@@ -104,7 +104,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """A data directory that is in a bucket now. `us_dollars` is the price of the requests by Amazon's list."""
+    """A data directory that is in a bucket now. `us_dollars` is the requests' price by Amazon's list."""
 
     address: str
     data_dir: str

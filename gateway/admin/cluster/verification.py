@@ -167,7 +167,10 @@ class _Check:
                 self._is_damaged(registration_key(seq), error)
                 return
             if change.base_offset != end_offset:
-                reason = f"{registration_key(seq)} does not follow on the changes before it, which end at the offset {end_offset}."
+                reason = (
+                    f"{registration_key(seq)} does not follow on the changes before it, "
+                    f"which end at the offset {end_offset}."
+                )
                 self.damaged.append(DamagedObject(registration_key(seq), reason))
                 return
             end_offset = change.end_offset

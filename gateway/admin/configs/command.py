@@ -15,7 +15,8 @@ from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 
 app = Commands("""Show and change the configurations of topics, brokers and groups while the cluster runs.
 
-The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+The commands speak the Kafka protocol with the cluster at --bootstrap: \
+a Seqgate gateway on any machine, or Apache Kafka.
 docs/configuration.md describes each configuration of Seqgate.
 """)
 

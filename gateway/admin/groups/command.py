@@ -32,13 +32,16 @@ from seqgate.gateway.admin.transactions.command import pending_of_group
 
 app = Commands("""Look at and administer consumer groups, share groups and streams groups.
 
-The consumers of a group share the partitions of their topics among themselves, and commit how far they have read: per
-partition the offset of the next record. A group without members keeps its offsets until its consumers come back or
+The consumers of a group share the partitions of their topics among themselves, \
+and commit how far they have read: per
+partition the offset of the next record. A group without members keeps its offsets \
+until its consumers come back or
 offsets.retention.minutes are over.
 
 The consumers of a share group read the same partitions together and acknowledge record by record (KIP-932).
 
-The instances of a Kafka Streams application with group.protocol=streams are a streams group: they share tasks, each of which
+The instances of a Kafka Streams application with group.protocol=streams are a streams group: \
+they share tasks, each of which
 reads one partition of the topics of its subtopology (KIP-1071).
 
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap.
@@ -62,9 +65,9 @@ def list_groups(
 
     \b
     Columns:
-      protocol     how the members share partitions; `-` where no member ever joined and the group has only offsets
+      protocol     how the members share partitions; `-` where no member ever joined
       partitions   with a committed offset; of a share group, the partitions that it ever read
-      lag          records after the committed offsets, in all these partitions; of a share group, records that are not done
+      lag          records after the committed offsets; of a share group, records that are not done
 
     \b
     States:
@@ -72,8 +75,8 @@ def list_groups(
       PreparingRebalance    waits for its members to join again
       CompletingRebalance   waits for the leader to share out the partitions
       Assigning             the gateway is about to share them out (group.protocol=consumer, streams)
-      Reconciling           some members still revoke or wait for partitions (group.protocol=consumer, streams)
-      NotReady              topics of the application are missing, or have a wrong number of partitions (group.protocol=streams)
+      Reconciling           members still revoke or wait for partitions (group.protocol=consumer, streams)
+      NotReady              topics are missing or have a wrong number of partitions (group.protocol=streams)
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
@@ -96,13 +99,13 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
       age          time since the commit
       metadata     what the consumer wrote beside the offset
 
-    A second table lists the offsets that open transactions hold, with the transaction of each. They are committed or dropped with
-    the transaction.
+    A second table lists the offsets that open transactions hold, with the transaction of each. They are
+    committed or dropped with the transaction.
 
     `kafka-consumer-groups.sh --describe` shows the same, with CURRENT-OFFSET for `committed`.
 
     \b
-    Columns of the partitions of a share group, where a record is done when it was accepted, rejected or archived:
+    Columns of the partitions of a share group (a record is done when accepted, rejected or archived):
       start             the oldest record that is not done; `-`: the group has not read the partition yet
       given out to      after the newest record that was ever delivered to a member
       log end           after the newest record that consumers can see (the high watermark)
@@ -153,9 +156,10 @@ def reset(
 ) -> Output:
     """Reset a group's offsets.
 
-    Dry run by default: shows the new offset of each partition. --execute commits all of them, or none. The group must
-    have no members, so stop its consumers first. An offset outside of the log is clamped to the log start or end, and
-    marked. A group that does not exist yet is created with these offsets, before its consumers start.
+    Dry run by default: shows the new offset of each partition. --execute commits all of them, or none. The
+    group must have no members, so stop its consumers first. An offset outside of the log is clamped to the
+    log start or end, and marked. A group that does not exist yet is created with these offsets, before its
+    consumers start.
 
     Not for share groups: kafka-share-groups.sh --reset-offsets sets where they continue.
 

@@ -24,8 +24,9 @@ def names(
 ) -> Output:
     """Show the last sequence ids of producer names.
 
-    A running gateway lists all remembered producer names of topics with message.deduplication.enable. For a stopped
-    gateway, the command lists the names in the last snapshots; after a clean stop these are all names.
+    A running gateway lists all remembered producer names of topics with message.deduplication.enable. For a
+    stopped gateway, the command lists the names in the last snapshots; after a clean stop these are all
+    names.
 
     \b
     Columns:
@@ -36,8 +37,8 @@ def names(
       pending       whether a transaction with further records of the name is open
       dropped       records of the name that were duplicates, and were not stored, since the gateway started
 
-    Any Kafka client sees the same as the committed offset of the group seqgate-name:NAME; see docs/deduplication.md.
-    Exits with 1 when the gateway can't list the names of a partition.
+    Any Kafka client sees the same as the committed offset of the group seqgate-name:NAME; see
+    docs/deduplication.md. Exits with 1 when the gateway can't list the names of a partition.
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs TOPIC", code=2)

@@ -66,7 +66,7 @@ _OR_REDIS: Final = ", or Redis with --redis"
 def operation(
     request: type[Q], work: Callable[[BlockSource, Q, int], Awaitable[Any]], *, changes: bool = False
 ) -> Operation[Q]:
-    """Return the operation of a request: `work` on the blocks, at a time in milliseconds. Raises ControlError."""
+    """Return the operation of a request: `work` on the blocks, at a time in ms. Raises ControlError."""
 
     @functools.wraps(work)
     def run_live(gateway: LiveGateway, asked: Q) -> Awaitable[Any]:
@@ -131,10 +131,10 @@ class _ReadOnlyBlocks:
     async def blocks(self) -> list[ProducerIdBlock]:
         return self._stored
 
-    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - part of the port
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - interface
         raise StoreUnavailable("the data directory is open for reading only")
 
-    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - part of the port
+    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - interface
         raise StoreUnavailable("the data directory is open for reading only")
 
 
@@ -169,7 +169,7 @@ class _SeenByTheGateway:
 
     async def load(self) -> LastSeen | None:
         """Return the highest id that the gateway has saved, or None if it has saved none."""
-        from seqgate.pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
+        from seqgate.pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only with Redis
 
         return await load_seen(self._path)
 
@@ -210,7 +210,7 @@ def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> Bl
     ControlError without the client.
     """
     try:
-        from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
+        from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - only with Redis
     except ModuleNotFoundError as error:
         raise ControlError(install(error.name, "seqgate.producer.id.store=redis", REDIS)) from None
 
@@ -334,7 +334,7 @@ async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: i
 
 
 async def move_next(source: BlockSource, request: MoveNextRequest, _: int) -> Moved:
-    """Move the next id forward; a running gateway gives up the lower ids that it holds. Raises ControlError."""
+    """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError."""
     producer_id = request.producer_id
     with _as_control_error():
         previous = await administration.move_next(source.store, producer_id)

@@ -16,10 +16,12 @@ from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted,
 
 app = Commands("""Look at and administer the blocks of producer ids.
 
-A gateway takes the ids it hands out (InitProducerId) from blocks that it claims from a store: its own data directory,
+A gateway takes the ids it hands out (InitProducerId) from blocks that it claims \
+from a store: its own data directory,
 or a Redis that several gateways share. An id is handed out once, ever.
 
-With --redis the commands use that Redis. Without it they ask the gateway that runs on --data-dir; when no gateway runs, they read the
+With --redis the commands use that Redis. Without it they ask the gateway that runs on --data-dir; \
+when no gateway runs, they read the
 data directory itself (or the Redis of its --config file).
 """)
 
@@ -94,8 +96,8 @@ def _last_blocks(
 def list_blocks(listing: BlockListing) -> Output:
     """List the blocks of producer ids.
 
-    One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are handed
-    out, how many are left, and its state.
+    One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are
+    handed out, how many are left, and its state.
 
     \b
     State of a block:
@@ -194,7 +196,10 @@ def _listing_text(listing: BlockListing) -> Iterator[Block]:
 def _about_owner(found: Owner) -> str:
     if found.block is None:
         if found.producer_id >= found.next_producer_id:
-            return f"{found.producer_id} is not claimed yet; the next block begins at {found.next_producer_id} or later."
+            return (
+                f"{found.producer_id} is not claimed yet; "
+                f"the next block begins at {found.next_producer_id} or later."
+            )
         return f"{found.producer_id} was skipped: no block holds it, and none will."
     outcome = {
         True: "It was handed out.",

@@ -14,7 +14,8 @@ from seqgate.gateway.admin.tables import Block, counted, table
 def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPartition = None) -> Output:
     """Show the active producers of each partition.
 
-    Lists the producer state of every partition in a running gateway, and counts duplicate and refused batches.
+    Lists the producer state of every partition in a running gateway, and counts duplicate and refused
+    batches.
 
     \b
     Columns:
@@ -24,7 +25,8 @@ def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPar
       age              time since the producer wrote here
       batches          newest batches whose retry is answered with their first offset
 
-    The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset, age and batches.
+    The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset,
+    age and batches.
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)

@@ -14,7 +14,8 @@ from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
 
 app = Commands("""List, set and remove client quotas: how much users, client ids and addresses may do.
 
-The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+The commands speak the Kafka protocol with the cluster at --bootstrap: \
+a Seqgate gateway on any machine, or Apache Kafka.
 docs/quotas.md describes the quotas.
 """)
 

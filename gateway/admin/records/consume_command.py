@@ -53,8 +53,8 @@ def consume(
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.
 
-    The command belongs to no group and commits nothing. Records of one partition come in order. On a terminal, unprintable
-    characters are escaped; elsewhere the bytes of the records are printed as they are.
+    The command belongs to no group and commits nothing. Records of one partition come in order. On a
+    terminal, unprintable characters are escaped; elsewhere the bytes of the records are printed as they are.
 
     \b
     For example:

@@ -56,12 +56,13 @@ def produce(
 ) -> Output:
     """Write each line of standard input or a file as a record.
 
-    The records of one command are sent in order by an idempotent producer, so each is stored exactly once; the command ends when
-    the cluster has acknowledged all of them. It stops at the first record that is refused.
+    The records of one command are sent in order by an idempotent producer, so each is stored exactly once;
+    the command ends when the cluster has acknowledged all of them. It stops at the first record that is
+    refused.
 
-    With --from-json a line has the fields value, key, headers (a list, or an object of names and
-    values), timestamp (ms), and partition with --keep-partitions; value_base64 and key_base64 for bytes that are not text. A value that is no string is
-    sent as JSON.
+    With --from-json a line has the fields value, key, headers (a list, or an object of names and values),
+    timestamp (ms), and partition with --keep-partitions; value_base64 and key_base64 for bytes that are not
+    text. A value that is no string is sent as JSON.
 
     \b
     For example:

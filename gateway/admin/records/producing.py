@@ -106,7 +106,7 @@ class _Sending:
         self._bytes += size
 
     def settle(self, records: int, size_bytes: int) -> None:
-        """Wait for acknowledgements until at most the given numbers of records and bytes are unacknowledged."""
+        """Wait until at most the given numbers of records and bytes are unacknowledged."""
         while self.waiting and (len(self.waiting) > records or self._bytes > size_bytes):
             number, size, future = self.waiting[0]
             try:

@@ -573,6 +573,6 @@ def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -
 
 
 def nearest_hint(name: str, names: Iterable[str]) -> str:
-    """Return `; the nearest name is …` for the entry of `names` that is most similar to `name`, or nothing."""
+    """Return `; the nearest name is …` for the entry of `names` most similar to `name`, or nothing."""
     matches: list[Any] = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; the nearest name is {matches[0]}" if matches else ""

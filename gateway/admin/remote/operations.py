@@ -1,4 +1,4 @@
-"""The list of operations that any cluster answers over the Kafka protocol, and the client that commands ask."""
+"""The operations that any cluster answers over the Kafka protocol, and the client that commands ask."""
 
 from __future__ import annotations
 

@@ -37,14 +37,15 @@ def sweep(
 ) -> Output:
     """Find orphaned files and state.
 
-    In a running gateway: files and directories without a topic, a partition or a segment, temporary files that were never
-    renamed, state of groups and transactions for topics that are gone, and objects of a bucket (--cluster). The gateway serves
-    requests meanwhile. In a data directory that no gateway has open: only files.
+    In a running gateway: files and directories without a topic, a partition or a segment, temporary files
+    that were never renamed, state of groups and transactions for topics that are gone, and objects of a
+    bucket (--cluster). The gateway serves requests meanwhile. In a data directory that no gateway has open:
+    only files.
 
     \b
     Kinds:
       partition without a topic        a partition's directory, but there is no such topic or partition
-      segment without a partition      a segment's files that no partition knows; may hold records, never removed
+      segment without a partition      files that no partition knows; may hold records, never removed
       index without a segment          an index whose log file is gone
       snapshot without a segment       producer state beyond the end of a log, or of segments long deleted
       temporary file                   written to be renamed, and never renamed
@@ -65,7 +66,7 @@ def sweep(
 
 
 def _sweep(client: Client, request: SweepRequest) -> SweepPage:
-    """Sweep a running gateway or a data directory, and wait until the sweep has ended. Raises ControlError."""
+    """Sweep a running gateway or a data directory, and wait until the sweep ends. Raises ControlError."""
     try:
         task = client.ask(request)
     except NotRunning:
@@ -176,7 +177,7 @@ class LeakRow(msgspec.Struct, frozen=True):
 
     @property
     def outcome(self) -> Annotated[str, Column("")]:
-        """The result in words: `removed`, `check it by hand`, or nothing for a leak that a sweep can remove."""
+        """The result in words: `removed`, `check it by hand`, or nothing for what a sweep can remove."""
         if self.removed:
             return "removed"
         return "" if self.removable else "check it by hand"

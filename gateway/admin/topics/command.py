@@ -15,7 +15,8 @@ from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, 
 
 app = Commands("""Create, list, describe, alter and delete topics.
 
-The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+The commands speak the Kafka protocol with the cluster at --bootstrap: \
+a Seqgate gateway on any machine, or Apache Kafka.
 """)
 
 Topics = Annotated[list[str], argument("TOPIC", "Names of topics.", autocompletion=topic_names)]

@@ -93,7 +93,7 @@ def _is_led(row: Mapping[str, Any]) -> bool:
 
 
 def _offsets(cluster: Cluster, topics: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return log start and log end of each partition that has a leader; none where a leader does not answer."""
+    """Return log start and log end of each partition that has a leader; none if a leader does not answer."""
     led = [
         (topic["name"], row["partition_index"])
         for topic in topics

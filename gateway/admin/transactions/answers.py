@@ -196,7 +196,7 @@ def _fields(transactional_id: str, transaction: Transaction, now_ms: int) -> dic
 async def describe_transaction(
     source: TransactionSource, request: DescribeTransactionRequest
 ) -> TransactionDescription:
-    """Return an id with one page of its partitions; the first page has the offsets that its transaction holds."""
+    """Return an id with one page of its partitions; the first has the offsets that its transaction holds."""
     transaction = source.find(request.transactional_id)
     places, complete = page(transaction.partitions, request.after, request.limit, key=lambda place: place)
     pending: list[PendingOffset] | None = []

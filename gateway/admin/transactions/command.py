@@ -34,10 +34,12 @@ from seqgate.gateway.admin.transactions.messages import (
 
 app = Commands("""Look at transactions, and end those that hang.
 
-A producer with a transactional.id writes to many partitions, and commits what it consumed, all or nothing. Until its
+A producer with a transactional.id writes to many partitions, and commits what it consumed, \
+all or nothing. Until its
 transaction ends, readers of committed records wait before the first record of it in every partition.
 
-The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap; list and describe also read that directory when no gateway runs.
+The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap; \
+list and describe also read that directory when no gateway runs.
 """)
 
 Name = Annotated[str, argument("NAME", "The transactional.id of the producer.")]
@@ -99,11 +101,11 @@ def describe(opened: Opened[Asker], name: Name) -> Output:
     \b
     Columns of the partitions:
       first offset   of the transaction's first record; `-`: no record there yet
-      last stable    the offset at which readers of committed records wait, for this transaction or another one
+      last stable    the offset at which readers of committed records wait, for this or another transaction
       log end        after the newest record that other consumers can see (the high watermark)
 
-    Then the offsets that the transaction holds, which are committed or dropped with the transaction. A superseded offset never
-    takes effect, because the group has committed another one since.
+    Then the offsets that the transaction holds, which are committed or dropped with the transaction. A
+    superseded offset never takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
         gateway, description = client.ask_or_read(DescribeTransactionRequest(name))
@@ -151,10 +153,10 @@ def abort(
 ) -> None:
     """Abort an open transaction. Shows the transaction first, and asks for confirmation.
 
-    With NAME: aborts in all partitions of the transaction, and fences its producer, whose next request fails. With --topic,
-    --partition and --start-offset: aborts in this one partition, for a transaction that the coordinator does not know
-    (find-hanging), as `kafka-transactions.sh abort` does. With --json the command never asks: without --yes it only reports what
-    it would do.
+    With NAME: aborts in all partitions of the transaction, and fences its producer, whose next request fails.
+    With --topic, --partition and --start-offset: aborts in this one partition, for a transaction that the
+    coordinator does not know (find-hanging), as `kafka-transactions.sh abort` does. With --json the command
+    never asks: without --yes it only reports what it would do.
 
     \b
     For example:

@@ -317,7 +317,7 @@ def list_transactions_stopped(
 def describe_transaction_stopped(
     gateway: StoppedGateway, request: messages.DescribeTransactionRequest
 ) -> messages.TransactionDescription:
-    """Return a transactional id with all its partitions, and the offsets that it holds. Raises ControlError."""
+    """Return a transactional id with all its partitions, and the offsets it holds. Raises ControlError."""
     name = request.transactional_id
     transaction = _stored_transactions(gateway.data_dir).get(name)
     if transaction is None:

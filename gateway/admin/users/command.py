@@ -22,7 +22,8 @@ from seqgate.gateway.security.sasl.scram_credential import (
 
 app = Commands("""Add, remove and list the users that log in with SCRAM.
 
-The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap over the Kafka protocol. When no gateway runs,
+The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap over the Kafka protocol. \
+When no gateway runs,
 they read and change the data directory itself, so that the first user is there before the first start.
 """)
 
@@ -56,7 +57,8 @@ def add(
 ) -> Output:
     """Add a user, or give the user a new password.
 
-    The gateway stores salted hashes and never sees the password. A new password counts for the next login; open connections stay.
+    The gateway stores salted hashes and never sees the password. A new password counts for the next
+    login; open connections stay.
 
     \b
     For example:
@@ -235,7 +237,7 @@ class AddUserRequest(Request[ChangedUser], tag="users.add"):
 
 
 class RemoveUserRequest(Request[ChangedUser], tag="users.remove"):
-    """Remove the credentials of a user for these mechanisms, all or none; without mechanisms all credentials."""
+    """Remove the credentials of a user for these mechanisms, all or none; without mechanisms all of them."""
 
     user: str
     mechanisms: list[str] = msgspec.field(default_factory=list)

@@ -28,8 +28,9 @@ def verdicts(
 ) -> Output:
     """Show the newest batches that the gateway did not store, and why.
 
-    A duplicate was answered with the offset of its original: its producer had sent it before. Every other batch was refused with an
-    error of Kafka. The gateway keeps the newest 10,000 verdicts in memory, and none over a restart.
+    A duplicate was answered with the offset of its original: its producer had sent it before. Every other
+    batch was refused with an error of Kafka. The gateway keeps the newest 10,000 verdicts in memory, and none
+    over a restart.
 
     \b
     Columns:

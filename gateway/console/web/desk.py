@@ -100,7 +100,10 @@ class Desk:
             sent = await form_of(self.console, request)
             visit = await visit_of(self.console, request, sent)
         except FormRefused:
-            sentence = "The form is too old or comes from another site. Open the page again, and send the form again."
+            sentence = (
+                "The form is too old or comes from another site. "
+                "Open the page again, and send the form again."
+            )
             return self.failed(request, stranger(self.console, request), sentence, status=_FORBIDDEN)
         except LoginNeeded:
             return self.to_login(request)

@@ -128,7 +128,10 @@ def address_complaint(address: str) -> str | None:
     except ValueError as error:
         return str(error)
     if "://" in address or not is_loopback(listener.host):
-        return f"the test control listens on the loopback interface only, such as 127.0.0.1:9090, not on {address}"
+        return (
+            "the test control listens on the loopback interface only, such as 127.0.0.1:9090, "
+            f"not on {address}"
+        )
     return None
 
 
