@@ -1,6 +1,5 @@
-"""The `seqgate` command.
-
-Functions import what they need when they run, so that a gateway starts and a command answers soon.
+"""The `seqgate` command. Functions import what they need when they run, so that a gateway starts and a
+command answers soon.
 """
 
 from __future__ import annotations
@@ -166,9 +165,8 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Run the command that the process was started with, without typer where its options are right.
-
-    The first words choose the command, unless they are options, or a shell asks for completions.
+    """Run the command that the process was started with, without typer where its options are right. The first
+    words choose the command, unless they are options, or a shell asks for completions.
     """
     words = [] if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
     right = parse(words)

@@ -1,10 +1,9 @@
 """Fixtures for pytest, which loads this module by its entry point.
 
-seqgate             a broker of the whole session, in a thread of the test process
-seqgate_fresh       a broker without topics, for one test
-seqgate_topic       the name of a topic of `seqgate` that no other test uses; it exists
-seqgate_bootstrap   the address of `seqgate`, for `bootstrap.servers`
-seqgate_settings    the settings of both brokers, from the ini setting of this name and --seqgate-setting
+seqgate             a broker of the whole session, in a thread of the test process seqgate_fresh       a
+broker without topics, for one test seqgate_topic       the name of a topic of `seqgate` that no other test
+uses; it exists seqgate_bootstrap   the address of `seqgate`, for `bootstrap.servers` seqgate_settings    the
+settings of both brokers, from the ini setting of this name and --seqgate-setting
 
 The module imports the gateway with the first broker, so that other tests start as fast as before.
 """

@@ -106,7 +106,6 @@ class ProducerIdAllocator:
 
     async def next_producer_id(self) -> int:
         """Return an id that was never handed out before. Wait for the store only when no claimed id is left.
-
         Raises NoProducerIds when no claimed id is left and no new block can be claimed.
         """
         while True:
@@ -251,9 +250,8 @@ def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[
 
 
 async def move_next(store: BlockStore, producer_id: int) -> int:
-    """Make the next block begin at `producer_id` or later; return where it began before.
-
-    Raises ValueError for a number that is no producer id, NextIdBehind, and StoreUnavailable.
+    """Make the next block begin at `producer_id` or later; return where it began before. Raises ValueError
+    for a number that is no producer id, NextIdBehind, and StoreUnavailable.
     """
     if not 0 <= producer_id <= MAX_PRODUCER_ID:
         raise ValueError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")

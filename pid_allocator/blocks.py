@@ -62,9 +62,8 @@ class Overlap:
 
 
 def block_at(next_producer_id: int, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-    """Return the block of `size` ids that begins at `next_producer_id`.
-
-    Raises ProducerIdsExhausted when the block would not end below 2**63, ValueError for a size below 1.
+    """Return the block of `size` ids that begins at `next_producer_id`. Raises ProducerIdsExhausted when the
+    block would not end below 2**63, ValueError for a size below 1.
     """
     if size < 1:
         raise ValueError(f"the size of a block must be at least 1, not {size}")
@@ -91,7 +90,6 @@ def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdB
 
 def overlaps(blocks: Iterable[ProducerIdBlock]) -> list[Overlap]:
     """Return every pair of blocks that share ids, ordered by the upper block. Sound data has no such pair.
-
     Costs O(n log n + overlaps).
     """
     found: list[Overlap] = []
@@ -140,18 +138,16 @@ class BlockStore(Protocol):
     """The store from which gateways claim blocks of producer ids. A block belongs to one owner for ever."""
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
-        """Claim and return a block that nobody had before. The claim is durable before this returns.
-
-        Raises StoreUnavailable, StoreWentBack, UnknownStoreVersion, or ProducerIdsExhausted.
+        """Claim and return a block that nobody had before. The claim is durable before this returns. Raises
+        StoreUnavailable, StoreWentBack, UnknownStoreVersion, or ProducerIdsExhausted.
         """
 
     async def blocks(self) -> list[ProducerIdBlock]:
         """Return all claimed blocks, in the order of their claims. Raises StoreUnavailable."""
 
     async def move_next(self, producer_id: int) -> int:
-        """Make the next block begin at `producer_id` or later; return the previous next id.
-
-        Raises NextIdBehind when `producer_id` is below the current next id, and StoreUnavailable.
+        """Make the next block begin at `producer_id` or later; return the previous next id. Raises
+        NextIdBehind when `producer_id` is below the current next id, and StoreUnavailable.
         """
 
 

@@ -128,7 +128,6 @@ class RedisBlockStore:
         last_seen: LastSeenPort | None = None,
     ) -> None:
         """Prepare a client for `url` (`redis://[user:password@]host:port/db`). The first call connects.
-
         Raises ValueError when the URL can't be parsed.
         """
         self._redis: Redis = Redis.from_url(
@@ -149,9 +148,7 @@ class RedisBlockStore:
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
         """Claim and return a block that nobody had before. Save the store's new state in the gateway's memory
-        first.
-
-        Raises StoreUnavailable; StoreWentBack or UnknownStoreVersion when nothing was claimed;
+        first. Raises StoreUnavailable; StoreWentBack or UnknownStoreVersion when nothing was claimed;
         ProducerIdsExhausted; and ValueError for a size below 1.
         """
         if size < 1:

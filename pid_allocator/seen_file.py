@@ -39,10 +39,8 @@ class SeenFile:
         self._replace = replace
 
     async def load(self) -> LastSeen | None:
-        """Return the saved LastSeen; None when there is no file.
-
-        Raises UnknownStoreVersion for a file of a later version, and StoreWentBack for a file that can't be
-        decoded.
+        """Return the saved LastSeen; None when there is no file. Raises UnknownStoreVersion for a file of a
+        later version, and StoreWentBack for a file that can't be decoded.
         """
         return await load_seen(self._path)
 

@@ -32,9 +32,8 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 
 
 class BatchRow(NamedTuple):
-    """The header of one record batch. `base_sequence` is -1 without idempotence.
-
-    After compaction `record_count` can be smaller than the span of offsets.
+    """The header of one record batch. `base_sequence` is -1 without idempotence. After compaction
+    `record_count` can be smaller than the span of offsets.
     """
 
     topic: str
@@ -79,9 +78,8 @@ def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 
 
 
 def read_split(split: Split) -> Iterator[BatchRow]:
-    """Yield the headers of a split's batches in offset order.
-
-    Raises `EndpointError`, also when records of the split were deleted since the split was planned.
+    """Yield the headers of a split's batches in offset order. Raises `EndpointError`, also when records of
+    the split were deleted since the split was planned.
     """
     offset = split.start_offset
     deadline = time.monotonic() + PATIENCE_S

@@ -63,7 +63,6 @@ class CheckpointTopics:
 
     def complaints_at_start(self, topics: Collection[str] | None) -> Complaints:
         """Compare the topics before a query starts; store the ids of the others. Raises `EndpointError`.
-
         `topics` are the names that the query subscribes to, or None when it subscribes by pattern.
         """
         if self._files is None:

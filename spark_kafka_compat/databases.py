@@ -98,9 +98,8 @@ _BY_SCHEME = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction: all its writes count, or none. Its owner commits; a writer must not.
-
-    Write parameters as the driver does: `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
+    """An open transaction: all its writes count, or none. Its owner commits; a writer must not. Write
+    parameters as the driver does: `?` for SQLite, `%s` for PostgreSQL, or `placeholder` for either.
     """
 
     cursor: Cursor
@@ -181,9 +180,8 @@ def is_database_error(error: Exception) -> bool:
 
 
 def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: Sequence[str] = ()) -> str:
-    """Return the INSERT for rows of these columns. Raises `SparkCompatError` for a key beyond them.
-
-    Names are quoted, so their case counts; a dot separates schema and table.
+    """Return the INSERT for rows of these columns. Raises `SparkCompatError` for a key beyond them. Names are
+    quoted, so their case counts; a dot separates schema and table.
     """
     missing = [column for column in key if column not in columns]
     if missing:

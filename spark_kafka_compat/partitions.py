@@ -244,7 +244,6 @@ def _unknown_format(version: str) -> SparkCompatError:
 
 class OffsetLog:
     """The offset log of a checkpoint. Spark reads the log, so the checkpoint can be wherever Spark can write.
-
     The driver itself reads a `file:` URI, because executors on other machines do not have the file.
     """
 

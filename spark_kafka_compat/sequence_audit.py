@@ -53,7 +53,6 @@ class SequencedBatch(NamedTuple):
 
 class Finding(NamedTuple):
     """One breach: `records` sequences from `first_sequence` to `last_sequence` (inclusive, wrapping).
-
     `offset` is the base offset of a duplicate or late batch, or of the batch before a gap (-1: none).
     """
 

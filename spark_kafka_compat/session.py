@@ -1,6 +1,5 @@
-"""The SparkSession with the Kafka connector `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK`.
-
-The connector must match Spark's version and Scala's binary version exactly.
+"""The SparkSession with the Kafka connector `org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK`. The
+connector must match Spark's version and Scala's binary version exactly.
 """
 
 from __future__ import annotations

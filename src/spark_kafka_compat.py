@@ -1,6 +1,5 @@
-"""`spark_kafka_compat` is `seqgate.spark_kafka_compat`, for programs such as those of `spark-submit`.
-
-Each module is the same object under both names, so that the class of an error, for example, is one class.
+"""`spark_kafka_compat` is `seqgate.spark_kafka_compat`, for programs such as those of `spark-submit`. Each
+module is the same object under both names, so that the class of an error, for example, is one class.
 """
 
 from __future__ import annotations

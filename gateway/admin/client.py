@@ -178,7 +178,6 @@ def addresses_of_gateway(
 @dataclass(frozen=True, slots=True)
 class Client:
     """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
-
     With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
     store.
     """

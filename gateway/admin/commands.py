@@ -242,10 +242,8 @@ def asks(
 
 
 def _parameters(function: Callable[..., Any], first: int = 0) -> list[Parameter]:
-    """Return the parameters of a function from number `first` on.
-
-    Neither the types before nor that of the result are evaluated; they may be imported for the type checker
-    alone.
+    """Return the parameters of a function from number `first` on. Neither the types before nor that of the
+    result are evaluated; they may be imported for the type checker alone.
     """
     written = inspect.unwrap(function)
     found = list(inspect.signature(written).parameters.values())[first:]

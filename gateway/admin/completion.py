@@ -1,7 +1,6 @@
-"""The names of topics, groups and brokers that a shell offers while somebody types a command.
-
-A shell waits for the names, so a cluster has a second to answer; without an answer nothing is offered, and
-nothing is printed.
+"""The names of topics, groups and brokers that a shell offers while somebody types a command. A shell waits
+for the names, so a cluster has a second to answer; without an answer nothing is offered, and nothing is
+printed.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from seqgate.gateway.admin.remote.addresses import parse_addresses
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
 _PRIVATE: Final = "_"
-"""The first character of internal topics.
-
-Internal topics are offered only for a word that begins with this character.
+"""The first character of internal topics. Internal topics are offered only for a word that begins with this
+character.
 """
 
 Address = tuple[str, int]

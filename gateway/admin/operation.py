@@ -107,9 +107,7 @@ def partitions_after(
     after: tuple[str, int, int] | None,
 ) -> Iterator[Partition]:
     """Yield the partitions of topics, or those with one index, beginning with the last one of the previous
-    page.
-
-    `after` is topic, partition and producer id of the last row of the previous page.
+    page. `after` is topic, partition and producer id of the last row of the previous page.
     """
     for topic in topics:
         for partition in list_partitions(topic):

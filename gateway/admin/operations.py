@@ -1,6 +1,5 @@
-"""The one list of operations, and how the gateway answers a request of the control socket by it.
-
-The commands, `docs/control-socket.md` and the tests read the list, too.
+"""The one list of operations, and how the gateway answers a request of the control socket by it. The
+commands, `docs/control-socket.md` and the tests read the list, too.
 """
 
 from __future__ import annotations
@@ -234,7 +233,6 @@ async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:
 
 def answer_stopped(data_dir: Path, config: Config, now_ms: int, request: Request[Any]) -> Any:
     """Return the answer from a data directory that no gateway has open, by the settings of its gateway.
-
     Raises ControlError.
     """
     _check_limit(request)

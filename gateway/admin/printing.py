@@ -25,10 +25,8 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Print rows under their headings. On a terminal that is too narrow, names wrap; elsewhere a row is
-    always one line.
-
-    No column is left out: where the terminal is too narrow for the numbers and a few letters of the names,
-    the table is wider.
+    always one line. No column is left out: where the terminal is too narrow for the numbers and a few letters
+    of the names, the table is wider.
     """
     rows = list(rows)
     if sys.stdout.isatty():

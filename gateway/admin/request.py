@@ -59,9 +59,8 @@ class Elsewhere(ControlError):
 
 
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
-    """A request whose answer has the type A. Its tag is the name of the operation.
-
-    `is_spread`: each of several workers knows a part of the answer.
+    """A request whose answer has the type A. Its tag is the name of the operation. `is_spread`: each of
+    several workers knows a part of the answer.
     """
 
     is_spread: ClassVar[bool] = False
@@ -151,9 +150,7 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 @contextlib.contextmanager
 def short_path(path: Path) -> Iterator[str]:
     """Yield a path to the same socket that is short enough for the kernel; it is valid while the context
-    lasts.
-
-    Raises OSError: the directory can't be opened, or the system has no /proc and the path is too long.
+    lasts. Raises OSError: the directory can't be opened, or the system has no /proc and the path is too long.
     """
     if len(os.fsencode(path)) <= LONGEST_PATH_BYTES:
         yield str(path)

@@ -36,10 +36,8 @@ _SOCKET_MODE: Final = 0o600
 
 class Traffic(NamedTuple):
     """The counts of the listeners: connections now, and refused connections, requests and failed logins since
-    the start.
-
-    `calls` are those to the bucket that holds the records, `cache` are the counts of its local cache; None
-    without a bucket.
+    the start. `calls` are those to the bucket that holds the records, `cache` are the counts of its local
+    cache; None without a bucket.
     """
 
     connections: int = 0
@@ -51,10 +49,8 @@ class Traffic(NamedTuple):
 
 
 class ControlServer:
-    """The control socket of one gateway, at `directory`/control.sock.
-
-    The caller holds the lock of the data directory, so a socket file that exists already belongs to a dead
-    gateway.
+    """The control socket of one gateway, at `directory`/control.sock. The caller holds the lock of the data
+    directory, so a socket file that exists already belongs to a dead gateway.
     """
 
     def __init__(
@@ -65,10 +61,8 @@ class ControlServer:
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
     ) -> None:
-        """Take the gateway's `services` to answer about.
-
-        `traffic` returns the listeners' counters, `source` replaces the store of the gateway's own
-        producer-id blocks.
+        """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `source`
+        replaces the store of the gateway's own producer-id blocks.
         """
         self.path = directory / SOCKET_NAME
         self._services = services

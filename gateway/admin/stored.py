@@ -152,7 +152,6 @@ def _open_log(storage: Storage, directory: Path) -> PartitionLog:
 
 def create_metadata(data_dir: Path, node_id: int) -> bool:
     """Create the data directory with an empty metadata log if it is missing or empty; return whether it was.
-
     Raises ControlError.
     """
     try:

@@ -108,9 +108,8 @@ Block: TypeAlias = str | Table
 
 def table(kind: type, rows: Iterable[Any], fields: str = "") -> Table:
     """Return the table of rows of one type: of the fields and properties that are named, or of all that have
-    a column, in their order.
-
-    `delivery.acquired` is a field of the value in the field `delivery`; where that is None, so is the field.
+    a column, in their order. `delivery.acquired` is a field of the value in the field `delivery`; where that
+    is None, so is the field.
     """
     paths = fields.split() or list(_fields(kind)[1])
     columns = [_column(kind, path) for path in paths]

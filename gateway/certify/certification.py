@@ -63,7 +63,6 @@ def certify(
     setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[RunOutcome], None]
 ) -> Certificate:
     """Run the application without a fault, then through scripts, `jobs` at a time; `report` gets outcomes.
-
     Raises NotReady, ValueError for a command or a topic name that is none.
     """
     stage = _Stage(setup)

@@ -153,9 +153,8 @@ _OUTPUT_TIMEOUT_S: Final = 5.0
 
 
 def words_of(command: str, places: Mapping[str, str]) -> list[str]:
-    """Split a command into words, as a shell does, and replace placeholders such as {topic} in them.
-
-    Raises ValueError for a command that is empty or whose quotes are not closed.
+    """Split a command into words, as a shell does, and replace placeholders such as {topic} in them. Raises
+    ValueError for a command that is empty or whose quotes are not closed.
     """
     try:
         words = shlex.split(command)
@@ -361,9 +360,8 @@ class Findings:
 
 
 def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) -> Findings:
-    """Return what is wrong with stored records, of the values `sent`, each once, in their order.
-
-    A value that is not stored is lost only if the application claimed that it is acknowledged.
+    """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
+    is not stored is lost only if the application claimed that it is acknowledged.
     """
     wrong = differences(stored, sent)
     doubled = set(wrong.doubled)

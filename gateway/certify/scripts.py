@@ -59,9 +59,8 @@ class Scene:
         self._faults.append((what, fault))
 
     def acted(self, what: str, *, in_vain: bool = False) -> None:
-        """Note that the script broke a part: it strikes if Produce requests come before and after it.
-
-        It never strikes if it was `in_vain`, because there was nothing to break.
+        """Note that the script broke a part: it strikes if Produce requests come before and after it. It
+        never strikes if it was `in_vain`, because there was nothing to break.
         """
         self._acts.append((what, 0 if in_vain else self.requests))
 
@@ -206,9 +205,8 @@ LATE_FACTOR: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """Requests that fail: `times` after the first `after` that no earlier fault of the script strikes.
-
-    An `effect` of kind DELAY without a time delays beyond the client's request timeout.
+    """Requests that fail: `times` after the first `after` that no earlier fault of the script strikes. An
+    `effect` of kind DELAY without a time delays beyond the client's request timeout.
     """
 
     effect: Effect

@@ -1,7 +1,5 @@
 """Settings of a gateway whose data is durable in a bucket, of several workers of one command, and of the
-connections between gateways.
-
-Source of the latter: Kafka's ReplicationConfigs and BrokerSecurityConfigs.
+connections between gateways. Source of the latter: Kafka's ReplicationConfigs and BrokerSecurityConfigs.
 """
 
 from __future__ import annotations

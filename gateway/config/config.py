@@ -174,9 +174,8 @@ class Config:
         return Config(self._static)
 
     def follow(self, apply: Callable[[], None]) -> None:
-        """Call `apply` now, and again after each change of a value while the gateway runs.
-
-        A change is in effect, and its request is answered, when all followers have returned.
+        """Call `apply` now, and again after each change of a value while the gateway runs. A change is in
+        effect, and its request is answered, when all followers have returned.
         """
         self._followers.append(apply)
         apply()

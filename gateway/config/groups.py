@@ -196,9 +196,7 @@ class GroupConfig:
 
 def offset_reset_duration_ms(value: str) -> int | None:
     """Return the duration in a value of `share.auto.offset.reset`; None when the value is not
-    `by_duration:…`.
-
-    Raises ValueError when the duration is malformed or negative.
+    `by_duration:…`. Raises ValueError when the duration is malformed or negative.
     """
     if not value.startswith(BY_DURATION):
         return None

@@ -1,6 +1,5 @@
-"""Loads the settings, and refuses those with which a gateway must not start.
-
-Flags come before the environment, the environment before the file, the file before defaults.
+"""Loads the settings, and refuses those with which a gateway must not start. Flags come before the
+environment, the environment before the file, the file before defaults.
 """
 
 from __future__ import annotations

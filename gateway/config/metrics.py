@@ -1,7 +1,6 @@
 """Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714),
-for all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs).
-
-Names, types, defaults and the range of the interval of a subscription are Kafka's (ClientMetricsConfigs).
+for all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs). Names, types, defaults
+and the range of the interval of a subscription are Kafka's (ClientMetricsConfigs).
 """
 
 from __future__ import annotations

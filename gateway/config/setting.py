@@ -46,9 +46,8 @@ class InvalidValueError(ValueError):
 
 
 class RefusedValueError(InvalidValueError):
-    """A well-formed value that the setting's own check refuses.
-
-    Its message gives the reason, so the error leaves out the list of allowed values.
+    """A well-formed value that the setting's own check refuses. Its message gives the reason, so the error
+    leaves out the list of allowed values.
     """
 
 
@@ -230,9 +229,8 @@ def complaint_of(parse: Callable[[str], object]) -> Callable[[SettingValue], str
 class Section:
     """A section of docs/configuration.md, which makes the settings in it.
 
-    A setting is written in two steps, what it is and what it does:
-    `SECTION.long("log.roll.ms", None, minimum=1)("Age at which a log begins a new segment.")`. Facts of the
-    section hold for all its settings.
+    A setting is written in two steps, what it is and what it does: `SECTION.long("log.roll.ms", None,
+    minimum=1)("Age at which a log begins a new segment.")`. Facts of the section hold for all its settings.
     """
 
     def __init__(self, title: str, **facts: Unpack[Facts]) -> None:

@@ -1,7 +1,5 @@
 """Settings of TLS. Each may be set for one listener only, as `listener.name.NAME.SETTING` with the name in
-lower case.
-
-Source: Kafka's SslConfigs and BrokerSecurityConfigs.
+lower case. Source: Kafka's SslConfigs and BrokerSecurityConfigs.
 """
 
 from __future__ import annotations

@@ -73,7 +73,6 @@ class Visit:
 
     def ask_gateway(self, request: Request[A]) -> A:
         """Return the answer of the metrics listener to a request of the control socket that only reads.
-
         Raises ControlError without --metrics, and for a person who lacks the right to describe the cluster.
         """
         return self.listener().view(request)

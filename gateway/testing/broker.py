@@ -106,7 +106,6 @@ class AnyBroker(ABC):
 
     def assert_exactly_once(self, topic: str, expected: Iterable[bytes | None]) -> None:
         """Check that the topic holds these values once, in each partition in the order of their sending.
-
         Raises AssertionError, which names the lost, doubled, unexpected and reordered records.
         """
         complaint = self._complaint(topic, expected)
@@ -124,9 +123,8 @@ class Broker(AnyBroker):
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Prepare the broker; `settings` override SETTINGS. Raises ConfigError for a wrong setting.
-
-        Without a `directory` the data is in a temporary one, which `close` removes.
+        """Prepare the broker; `settings` override SETTINGS. Raises ConfigError for a wrong setting. Without a
+        `directory` the data is in a temporary one, which `close` removes.
         """
         super().__init__(directory)
         chosen = {"listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS, **(settings or {})}
@@ -190,7 +188,5 @@ SETTINGS: Final[Mapping[str, str]] = {
     "share.coordinator.state.topic.num.partitions": "1",
 }
 """The settings that make a broker quick: no fsync before an answer, no wait for further members, small
-internal topics.
-
-Without fetch sessions each fetch names its topics, so that faults find them.
+internal topics. Without fetch sessions each fetch names its topics, so that faults find them.
 """

@@ -42,9 +42,8 @@ STOP_TIMEOUT_S: Final = 30.0
 
 
 class BrokerProcess(AnyBroker):
-    """A broker that `seqgate serve --test-control` runs; a later start keeps its port and its data.
-
-    Faults and a moved clock end with each run of the process, which ends with that of the test.
+    """A broker that `seqgate serve --test-control` runs; a later start keeps its port and its data. Faults
+    and a moved clock end with each run of the process, which ends with that of the test.
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -181,9 +180,8 @@ class ServeProcess:
         return self._process.poll() is not None
 
     def await_ready(self, timeout_s: float) -> list[str]:
-        """Return the lines that the gateway printed until clients can connect; the last one says so.
-
-        Raises StartFailed with the last line of the log if it ends before; after the timeout it is killed.
+        """Return the lines that the gateway printed until clients can connect; the last one says so. Raises
+        StartFailed with the last line of the log if it ends before; after the timeout it is killed.
         """
         deadline = time.monotonic() + timeout_s
         printed = b""

@@ -37,9 +37,8 @@ class NotNow(RuntimeError):
 
 
 class BrokerThread:
-    """Runs one gateway after the other, on the same data and ports. Call it from other threads.
-
-    The faults before its dispatcher, and its machine with clocks that move, stay from one to the next.
+    """Runs one gateway after the other, on the same data and ports. Call it from other threads. The faults
+    before its dispatcher, and its machine with clocks that move, stay from one to the next.
     """
 
     def __init__(self, config: Config, directory: Callable[[], Path]) -> None:

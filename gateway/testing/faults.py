@@ -55,7 +55,6 @@ class FaultOrders(ABC, Generic[F]):
 
     def drop_answer(self, *, closes: bool = True, **chosen: Unpack[Requests]) -> F:
         """Carry requests out without answering: close the connection, or let the client wait if not `closes`.
-
         A client sends such a request again; that is the case for which idempotent producers were made.
         """
         return self.order("drop_answer", closes=closes, **chosen)
@@ -102,9 +101,8 @@ class FaultOrders(ABC, Generic[F]):
         return self.order("not_leader", topic=topic, times=times, after=after)
 
     def coordinator_moves(self, *, api: str = "OffsetCommit", times: int = 1, after: int = 0) -> F:
-        """Refuse requests with NOT_COORDINATOR, after which a client looks for its coordinator again.
-
-        Other APIs of coordinators: Heartbeat, JoinGroup, TxnOffsetCommit, EndTxn, ...
+        """Refuse requests with NOT_COORDINATOR, after which a client looks for its coordinator again. Other
+        APIs of coordinators: Heartbeat, JoinGroup, TxnOffsetCommit, EndTxn, ...
         """
         return self.order("coordinator_moves", api=api, times=times, after=after)
 
@@ -187,9 +185,8 @@ class Faults(FaultOrders["Fault"]):
 
     @contextmanager
     def disk_full(self) -> Iterator[Fault]:
-        """Let the disk seem to be full until the end: producers are refused, and nothing is lost.
-
-        The fault counts the Produce requests meanwhile.
+        """Let the disk seem to be full until the end: producers are refused, and nothing is lost. The fault
+        counts the Produce requests meanwhile.
         """
         self._inside.fill_disk(True)
         self._run(self._inside.check_disk, is_optional=True)
@@ -201,10 +198,9 @@ class Faults(FaultOrders["Fault"]):
             self._run(self._inside.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer, as after `producer.id.expiration.ms`; return how many partitions knew it.
-
-        Its next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as
-        Kafka does.
+        """Forget a producer, as after `producer.id.expiration.ms`; return how many partitions knew it. Its
+        next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as Kafka
+        does.
         """
         count = self._run(lambda: self._inside.expire_producer(producer_id))
         assert isinstance(count, int)

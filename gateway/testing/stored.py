@@ -140,7 +140,6 @@ class Differences(NamedTuple):
 
 def differences(stored: Sequence[StoredRecord], expected: Iterable[Value]) -> Differences:
     """Return how stored records differ from the values that were sent, which are `expected` in their order.
-
     In each partition the records must have this order.
     """
     wanted = list(expected)

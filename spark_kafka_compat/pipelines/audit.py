@@ -1,6 +1,5 @@
-"""Audits Kafka topics: finds gaps, duplicates and reorderings per producer id and partition.
-
-Exit status: 0 when the audit finds nothing, 1 when it finds something, 2 when the audit failed.
+"""Audits Kafka topics: finds gaps, duplicates and reorderings per producer id and partition. Exit status: 0
+when the audit finds nothing, 1 when it finds something, 2 when the audit failed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from seqgate.spark import session, source
 
-spark = session("first look")
-source(spark, "127.0.0.1:9092", "flights").groupBy("partition").count().show()
+spark = session("first look") source(spark, "127.0.0.1:9092", "flights").groupBy("partition").count().show()
 """
 
 from seqgate.spark_kafka_compat import (

@@ -132,9 +132,7 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
 
 class BacklogPage(msgspec.Struct, frozen=True):
     """The settings of a topic, −1 for no limit, and some of its partitions; `complete`: no partition comes
-    after them.
-
-    `waiting_requests` and `waiting_bytes` count requests to all topics.
+    after them. `waiting_requests` and `waiting_bytes` count requests to all topics.
     """
 
     topic: str
@@ -149,9 +147,8 @@ class BacklogPage(msgspec.Struct, frozen=True):
 
 
 class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
-    """The backlogs of a topic, with its partitions from the first one after `after` on.
-
-    A page ends when it has `limit` groups.
+    """The backlogs of a topic, with its partitions from the first one after `after` on. A page ends when it
+    has `limit` groups.
     """
 
     is_spread = True

@@ -123,9 +123,7 @@ def restore(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restor
 
 def _move_ids(data_dir: Path, config: Config) -> int | None:
     """Let the restored gateway hand out no id that the original has handed out since the backup. Raises
-    ControlError.
-
-    Returns the next id; None where the ids come from Redis, which knows them all.
+    ControlError. Returns the next id; None where the ids come from Redis, which knows them all.
     """
     image = read_image(metadata_directory(data_dir))
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():

@@ -88,10 +88,8 @@ class DamagedObject(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What was read, and what of it is damaged.
-
-    `unnamed` counts objects that no manifest names: what a crash left, or what a running gateway is about to
-    delete.
+    """What was read, and what of it is damaged. `unnamed` counts objects that no manifest names: what a crash
+    left, or what a running gateway is about to delete.
     """
 
     address: str

@@ -38,10 +38,8 @@ def check_is_cluster(found: SharedLogContent, address: str) -> None:
 
 
 async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
-    """Return what the bucket holds.
-
-    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptChange, CorruptWalObject,
-    IncompatibleFormat, UnknownRecordError.
+    """Return what the bucket holds. Raises ControlError, StoreFailed, Refused, CorruptRegistration,
+    CorruptChange, CorruptWalObject, IncompatibleFormat, UnknownRecordError.
     """
     content = await read_metadata(objects)
     check_is_cluster(content, address)
@@ -82,9 +80,8 @@ def _is_manifest(key: str) -> bool:
 
 
 def _oldest(wal: Sequence[Entry], unsealed: int | None) -> int | None:
-    """Return when the oldest object of the write-ahead logs was written; None without one.
-
-    The last object of each log is its seal, which stays for ever, but for the log of the session `unsealed`.
+    """Return when the oldest object of the write-ahead logs was written; None without one. The last object of
+    each log is its seal, which stays for ever, but for the log of the session `unsealed`.
     """
     logs: dict[str, list[Entry]] = {}
     for entry in wal:

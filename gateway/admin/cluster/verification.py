@@ -80,9 +80,8 @@ Progress = Callable[[int, int], None]
 async def verify(
     objects: ObjectStore, address: str, progress: Progress = lambda _objects, _bytes: None
 ) -> Verification:
-    """Read and check everything. Waits until the store answers.
-
-    Raises ControlError for a bucket without a cluster, CorruptRegistration, IncompatibleFormat, Refused.
+    """Read and check everything. Waits until the store answers. Raises ControlError for a bucket without a
+    cluster, CorruptRegistration, IncompatibleFormat, Refused.
     """
     check = _Check(objects, progress)
     known = await check.shared_log()

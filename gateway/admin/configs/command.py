@@ -120,10 +120,8 @@ def _listing_text(listing: ConfigListing) -> Iterator[Block]:
 
 
 class ConfigRow(msgspec.Struct, frozen=True):
-    """One configuration. `value` is None where the cluster keeps it secret, or where nothing is set.
-
-    `source` is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or
-    `DEFAULT_CONFIG`.
+    """One configuration. `value` is None where the cluster keeps it secret, or where nothing is set. `source`
+    is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or `DEFAULT_CONFIG`.
     """
 
     name: Annotated[str, Column("configuration")]

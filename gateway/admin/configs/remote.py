@@ -137,9 +137,8 @@ def change_remote(
 
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
-    """Raise ControlError for the first of the names that is no configuration of the resource.
-
-    Check nothing where the cluster does not list the resource's configurations.
+    """Raise ControlError for the first of the names that is no configuration of the resource. Check nothing
+    where the cluster does not list the resource's configurations.
     """
     if resource.is_all_brokers:
         # The defaults of all brokers are listed only where they are set.

@@ -1,5 +1,4 @@
 """`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control.
-
 `seqgate.gateway.admin.faults.command` has the commands for the broker itself.
 """
 

@@ -12,7 +12,6 @@ from seqgate.gateway.admin.tables import UNKNOWN, Column, count, number
 
 class GatewayRow(msgspec.Struct, frozen=True):
     """A gateway. `state` is live, draining or ended; `session` is None where a cluster does not report it.
-
     `leaders` are the partitions that it leads, `preferred` those that prefer it as the leader.
     """
 
@@ -68,9 +67,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 class DrainRequest(Request[Drained], tag="cluster.drain"):
     """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts
-    again.
-
-    Answers when it leads nothing any more, or with what is left after `timeout_ms`.
+    again. Answers when it leads nothing any more, or with what is left after `timeout_ms`.
     """
 
     node_id: int

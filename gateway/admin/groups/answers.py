@@ -74,9 +74,8 @@ class FoundGroup(NamedTuple):
 
 class Progress(NamedTuple):
     """The progress of a group by partition: offsets that it committed and that open transactions hold, or
-    what was delivered to a share group.
-
-    `lags` are the lags of a share group where the source reports no done records; None: compute them.
+    what was delivered to a share group. `lags` are the lags of a share group where the source reports no done
+    records; None: compute them.
     """
 
     committed: Mapping[Place, Committed] = {}

@@ -188,10 +188,8 @@ class LiveGroups:
 
     async def _delivered(self, group_id: str) -> dict[TopicPartition, messages.ShareDelivery]:
         """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
-        deleted topics.
-
-        Of a partition whose state another gateway stores only the start offset and the number of done records
-        are known.
+        deleted topics. Of a partition whose state another gateway stores only the start offset and the number
+        of done records are known.
         """
         topics = self._partitions.by_id
         shares = self._services.coordinators.shares

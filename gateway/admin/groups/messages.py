@@ -59,10 +59,8 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 class GroupPage(msgspec.Struct, frozen=True):
-    """Some of the groups; `complete`: no group comes after the last row.
-
-    `offline_partitions` are the partitions of `__consumer_offsets` that are out of service; their groups are
-    missing.
+    """Some of the groups; `complete`: no group comes after the last row. `offline_partitions` are the
+    partitions of `__consumer_offsets` that are out of service; their groups are missing.
     """
 
     groups: list[GroupRow]
@@ -122,9 +120,8 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
 class StreamsState(msgspec.Struct, frozen=True):
     """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no
-    topology.
-
-    An assignment epoch below the group epoch means that the coordinator has not computed the assignment yet.
+    topology. An assignment epoch below the group epoch means that the coordinator has not computed the
+    assignment yet.
     """
 
     assignment_epoch: int
@@ -267,9 +264,8 @@ class OffsetReset(msgspec.Struct, frozen=True):
 
 
 class ResetOffsetsRequest(Request[OffsetReset], tag="groups.reset"):
-    """Commit other offsets for a group without members; without `execute` only report the offsets.
-
-    `topics` None means every partition in which the group has a committed offset.
+    """Commit other offsets for a group without members; without `execute` only report the offsets. `topics`
+    None means every partition in which the group has a committed offset.
     """
 
     group: str

@@ -68,9 +68,7 @@ class UntoldPartition(msgspec.Struct, frozen=True):
 
 class NamePage(msgspec.Struct, frozen=True):
     """Some of the names, by topic, partition and name. `next` is where the next page begins, None after the
-    last page.
-
-    `counters` is None where the gateway is stopped.
+    last page. `counters` is None where the gateway is stopped.
     """
 
     names: list[NameRow]
@@ -80,9 +78,8 @@ class NamePage(msgspec.Struct, frozen=True):
 
 
 class NamesRequest(PagedRequest[NamePage], tag="names"):
-    """The producer names that partitions remember, or one of the names, by topic, partition and name.
-
-    `begin` is the `next` of the page before.
+    """The producer names that partitions remember, or one of the names, by topic, partition and name. `begin`
+    is the `next` of the page before.
     """
 
     is_spread = True

@@ -220,9 +220,8 @@ REDIS: Final = "redis"
 
 
 class BlockRow(msgspec.Struct, frozen=True):
-    """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
-
-    `state` is one of the words in `seqgate.gateway.admin.pids.blocks`.
+    """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them. `state` is
+    one of the words in `seqgate.gateway.admin.pids.blocks`.
     """
 
     first_producer_id: Annotated[int, Column("first id", number)]
@@ -267,9 +266,8 @@ class BlockListing(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The block that holds a producer id; None if no block holds the id.
-
-    `handed_out` says whether a producer received the id, None where nobody knows.
+    """The block that holds a producer id; None if no block holds the id. `handed_out` says whether a producer
+    received the id, None where nobody knows.
     """
 
     producer_id: int

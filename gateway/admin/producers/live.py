@@ -72,9 +72,8 @@ def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[P
 
 
 async def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
-    """Return the first `count` producers whose ids are above `lowest`, by id.
-
-    Let requests in between: a partition may remember a million producers.
+    """Return the first `count` producers whose ids are above `lowest`, by id. Let requests in between: a
+    partition may remember a million producers.
     """
     entries = list(partition.log.producers)
     found: list[ProducerEntry] = []

@@ -55,9 +55,8 @@ class ProducerPage(msgspec.Struct, frozen=True):
 
 
 class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
-    """The active producers by topic, partition and id, from the first one after `after` on.
-
-    `after` is topic, partition and producer id of the last row of the page before.
+    """The active producers by topic, partition and id, from the first one after `after` on. `after` is topic,
+    partition and producer id of the last row of the page before.
     """
 
     is_spread = True

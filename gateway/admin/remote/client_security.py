@@ -53,7 +53,6 @@ _SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
     """The protocol, TLS files and login by which a command connects. `mechanism` is empty without a login.
-
     `repr` leaves out the password.
     """
 
@@ -65,9 +64,8 @@ class ClientSecurity:
 
     @property
     def login_name(self) -> str:
-        """The user name for kafka-python.
-
-        SCRAM requires that `=` and `,` are escaped, which kafka-python does not do.
+        """The user name for kafka-python. SCRAM requires that `=` and `,` are escaped, which kafka-python
+        does not do.
         """
         if self.mechanism not in _SCRAM:
             return self.username
@@ -92,9 +90,8 @@ OPEN: Final = ClientSecurity()
 
 
 def read_client_security(file: Path | None) -> ClientSecurity:
-    """Return the settings of a connection in a file of Kafka's client properties; OPEN without a file.
-
-    Raises ControlError.
+    """Return the settings of a connection in a file of Kafka's client properties; OPEN without a file. Raises
+    ControlError.
     """
     if file is None:
         return OPEN
@@ -112,7 +109,6 @@ def read_client_security(file: Path | None) -> ClientSecurity:
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity:
     """Return the settings of a connection among Kafka's client properties; other properties are ignored.
-
     Raises ControlError.
     """
     given = {name.strip(): value.strip() for name, value in properties.items()}

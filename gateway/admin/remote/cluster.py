@@ -1,7 +1,6 @@
 """The connection of a command to a cluster: through kafka-python's admin client, and with kio's schemas for
-requests that kafka-python does not send.
-
-Every function raises ControlError; an error of kafka-python becomes a sentence.
+requests that kafka-python does not send. Every function raises ControlError; an error of kafka-python becomes
+a sentence.
 """
 
 from __future__ import annotations
@@ -211,10 +210,8 @@ def led_partitions(
 
 def opened(kind: Callable[..., C], **settings: Any) -> C:
     """Return a client of this kind. Raises an error of kafka-python, and ControlError without the library of
-    a codec.
-
-    A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes
-    them.
+    a codec. A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this
+    closes them.
     """
     made: list[KafkaNetClient] = []
 
@@ -234,7 +231,6 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
 
 def give_up(producer: KafkaProducer) -> None:
     """Close a producer that has records which are not acknowledged, and send them no more.
-
     `KafkaProducer.close(timeout=0)` of kafka-python 3.0 raises an error then, and leaves the producer open.
     """
     sender = producer._sender  # noqa: SLF001 - there is no public way to send nothing more
@@ -371,9 +367,8 @@ class BrokerAddress(NamedTuple):
 
 
 def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
-    """Return a connection on which requests can be sent.
-
-    Raises ControlError when TLS or the login fails, and OSError when nobody answers.
+    """Return a connection on which requests can be sent. Raises ControlError when TLS or the login fails, and
+    OSError when nobody answers.
     """
     connection = socket.create_connection((address.host, address.port), timeout_s)
     try:

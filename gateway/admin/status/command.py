@@ -412,9 +412,7 @@ _WORKERS_SUMMED: Final = (
 
 def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Status:
     """Return one status: what the workers count is summed, and each worker has a row. That of a single
-    process stays as it is.
-
-    `missing` has a sentence about each worker that gave no answer.
+    process stays as it is. `missing` has a sentence about each worker that gave no answer.
     """
     first = answers[0]
     if len(answers) == 1 and not missing:

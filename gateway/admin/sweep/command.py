@@ -127,7 +127,6 @@ def _name(name: str) -> str:
 
 class TaskRow(msgspec.Struct, frozen=True):
     """A task. `total` is None while it is unknown; `age_ms` is the time since the task began, up to its end.
-
     `failure` says why the task ended before it was done, None where it did not fail.
     """
 
@@ -197,9 +196,7 @@ class SweepPage(msgspec.Struct, frozen=True):
 
 class SweepRequest(Request[TaskRow], tag="sweep"):
     """Begin a sweep. With `remove` it removes leaks of known kinds, with `unknown` also files of no known
-    name.
-
-    Files that changed less than `min_age_ms` ago are not leaks.
+    name. Files that changed less than `min_age_ms` ago are not leaks.
     """
 
     remove: bool = False

@@ -170,9 +170,8 @@ def create_missing(cluster: Cluster, name: str) -> None:
 def alter(
     cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
 ) -> TopicOutcome:
-    """Set and unset configurations of a topic, then add partitions.
-
-    After a refusal the changes that follow are not made.
+    """Set and unset configurations of a topic, then add partitions. After a refusal the changes that follow
+    are not made.
     """
     (topic,) = cluster.topics([name])
     if settings or unset:

@@ -75,7 +75,6 @@ class Known(NamedTuple):
 
 class OpenProducer(NamedTuple):
     """A producer with an open transaction in a partition, which the gateway `broker_id` leads.
-
     `last_active_ms` is when its last batch came, where the source knows it, otherwise its newest timestamp.
     """
 

@@ -58,9 +58,8 @@ async def find_hanging(gateway: LiveGateway, request: messages.FindHangingReques
 async def abort_hanging(
     gateway: LiveGateway, request: messages.AbortHangingRequest
 ) -> messages.TransactionAbort:
-    """Write and persist the marker that aborts a transaction in one partition, if `execute` is set.
-
-    Raises ControlError.
+    """Write and persist the marker that aborts a transaction in one partition, if `execute` is set. Raises
+    ControlError.
     """
     source = LiveTransactions(gateway)
     source.check_all_here()
@@ -98,7 +97,6 @@ class LiveTransactions:
 
     def check_all_here(self) -> None:
         """Refuse a question about the transactions of all gateways: the control socket reaches only one.
-
         Raises ControlError.
         """
         if self.partitions_elsewhere():

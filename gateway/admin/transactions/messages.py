@@ -77,7 +77,6 @@ class TransactionPage(msgspec.Struct, frozen=True):
 
 class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.list"):
     """The transactional ids that pass every filter given, in order, from the first one after `after` on.
-
     `longer_than_ms` passes ids whose open transaction is older than that, `pattern` (RE2) the ids that it
     matches whole.
     """
@@ -174,9 +173,8 @@ class HangingPage(msgspec.Struct, frozen=True):
 
 
 class FindHangingRequest(PagedRequest[HangingPage], tag="transactions.hanging"):
-    """The open transactions that no coordinator will end, by topic, partition and producer id.
-
-    `after` is topic, partition and producer id of the last row of the page before.
+    """The open transactions that no coordinator will end, by topic, partition and producer id. `after` is
+    topic, partition and producer id of the last row of the page before.
     """
 
     is_spread = True
@@ -215,7 +213,6 @@ class TransactionAbort(msgspec.Struct, frozen=True):
 
 class AbortTransactionRequest(Request[TransactionAbort], tag="transactions.abort"):
     """Fence a producer and abort its open transaction; without `execute` only report what the abort would do.
-
     With `start_ms` the gateway aborts only the transaction that began then, not a later one.
     """
 

@@ -1,8 +1,6 @@
 """The transactions of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of
-kafka-python.
-
-Unlike the control socket of a gateway, the Kafka protocol does not report which offsets of groups a
-transaction holds.
+kafka-python. Unlike the control socket of a gateway, the Kafka protocol does not report which offsets of
+groups a transaction holds.
 """
 
 from __future__ import annotations

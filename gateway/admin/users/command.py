@@ -163,9 +163,8 @@ def _ask() -> str:
 
 
 def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewCredential:
-    """Return the credential of a password, with a fresh salt.
-
-    The hashing takes some milliseconds, in the command's own process.
+    """Return the credential of a password, with a fresh salt. The hashing takes some milliseconds, in the
+    command's own process.
     """
     salt = secrets.token_bytes(SALT_BYTES)
     return NewCredential(
@@ -219,9 +218,8 @@ class NewCredential(msgspec.Struct, frozen=True):
 
 
 class ChangedUser(msgspec.Struct, frozen=True):
-    """A user whose credentials of these mechanisms were set or removed.
-
-    `created_data_dir`: the command has created the data directory.
+    """A user whose credentials of these mechanisms were set or removed. `created_data_dir`: the command has
+    created the data directory.
     """
 
     user: str

@@ -58,9 +58,8 @@ class Connections:
 
     @contextmanager
     def lend(self, security: ClientSecurity) -> Iterator[Cluster]:
-        """Yield the cluster, connected as `security` says.
-
-        Raises ControlError, also in place of an error of kafka-python; such an error closes the connection.
+        """Yield the cluster, connected as `security` says. Raises ControlError, also in place of an error of
+        kafka-python; such an error closes the connection.
         """
         lent = self._taken(security) or self._opened(security)
         try:

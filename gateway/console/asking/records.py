@@ -1,6 +1,5 @@
-"""The pages of a topic's records: which records a person wants to see, and at which offsets a page lies.
-
-A page begins at positions, offsets by partition, and shows what follows them; or it ends before positions.
+"""The pages of a topic's records: which records a person wants to see, and at which offsets a page lies. A
+page begins at positions, offsets by partition, and shows what follows them; or it ends before positions.
 """
 
 from __future__ import annotations

@@ -356,9 +356,8 @@ FIRST_ROUNDS: Final = 2
 
 
 class Sampler:
-    """Reads figures every two seconds, from the metrics listener, or else from the end offsets.
-
-    It asks as the login of --command-config; without it a cluster with logins has no figures.
+    """Reads figures every two seconds, from the metrics listener, or else from the end offsets. It asks as
+    the login of --command-config; without it a cluster with logins has no figures.
     """
 
     def __init__(

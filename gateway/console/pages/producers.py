@@ -84,9 +84,8 @@ _pages: Final[Cache[Told]] = Cache(KEPT_S)
 def producers(
     visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int
 ) -> Told:
-    """Return at most `limit` producers after a cursor, by topic, partition and id. Raises ControlError.
-
-    The page, its feed and the sampler share an answer where the answer took long.
+    """Return at most `limit` producers after a cursor, by topic, partition and id. Raises ControlError. The
+    page, its feed and the sampler share an answer where the answer took long.
     """
     key = (visit.console.options, topic, partition, after, limit)
     return _pages.get(visit.security, key, lambda: _asked(visit, topic, partition, after, limit))

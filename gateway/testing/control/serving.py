@@ -1,6 +1,5 @@
-"""A broker that programs in other processes control: what `seqgate serve --test-control` runs.
-
-It has a thread of its own, as that of `Broker`, so the test control answers while it is stopped or reset.
+"""A broker that programs in other processes control: what `seqgate serve --test-control` runs. It has a
+thread of its own, as that of `Broker`, so the test control answers while it is stopped or reset.
 """
 
 from __future__ import annotations
