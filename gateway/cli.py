@@ -1,6 +1,4 @@
-"""The `seqgate` command. Functions import what they need when they run, so that a gateway starts and a
-command answers soon.
-"""
+"""The `seqgate` command. Functions import what they need when they run, for a quick start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The composition root: puts the parts together, starts and stops them. The only module that knows all of
-them.
-"""
+"""The composition root: puts the parts together, starts and stops them; only this module knows them all."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Runs a gateway in this process, from the settings to the exit: logging, signals, the line that says it is
-ready.
-"""
+"""Runs a gateway in this process, from the settings to the exit: logging, signals, the ready line."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ SWITCH_INTERVAL_S = 0.0002
 COMMANDS_LOADED_AFTER_S = 1.0
 """Time (s) after the start at which the modules that only commands need are imported."""
 GC_THRESHOLD = 50_000
-"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of
-700 would scan them all the time.
-"""
+"""Python's collector threshold; the default of 700 would scan objects that live for ever all the time."""
 
 
 def run(config: Config, *, guide: bool = False, console: bool = False) -> None:

@@ -1,6 +1,4 @@
-"""Runs several workers on one data directory or one bucket, from the settings to the exit: this process
-supervises them.
-"""
+"""Runs and supervises several workers on a data directory or a bucket, from the settings to the exit."""
 
 from __future__ import annotations
 

@@ -21,16 +21,12 @@ DEFAULT_RETRY_MS: Final = 1_000
 
 
 class NoProducerIds(Exception):
-    """The claimed ids are used up, and no new block could be claimed yet. Retriable: the allocator keeps
-    trying.
-    """
+    """The claimed ids are used up, and no new block is claimed yet. Retriable: the allocator keeps trying."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatorState:
-    """The state of an allocator: the block in use, its ids used and left, the next block, the error of the
-    last claim.
-    """
+    """An allocator's state: the block in use, its ids used and left, the next block, the last claim error."""
 
     current: ProducerIdBlock | None
     used: int
@@ -60,9 +56,7 @@ class ProducerIdAllocator:
         retry_ms: int = DEFAULT_RETRY_MS,
         usage: UsageStore | None = None,
     ) -> None:
-        """Begin without ids. Raises ValueError for a `block_size` below 1 or a `prefetch_at` outside of 0 to
-        1.
-        """
+        """Begin without ids. Raises ValueError: `block_size` is below 1, `prefetch_at` outside of 0 to 1."""
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, not {block_size}")
         if not 0 <= prefetch_at <= 1:
@@ -87,9 +81,7 @@ class ProducerIdAllocator:
         self.failed_claims = 0
 
     async def start(self) -> bool:
-        """Claim the first block; return True when there are ids now. An unavailable store does not stop the
-        gateway.
-        """
+        """Claim the first block; return True when there are ids. An unavailable store stops no gateway."""
         if self._current is None:
             await asyncio.wait({self._begin_claim()})
             self._advance()
@@ -231,17 +223,13 @@ class BlockUsage:
 
 
 async def list_blocks(store: BlockStore, usage: UsageStore | None = None) -> list[BlockUsage]:
-    """Return all blocks in the order of their claims, with the usage that gateways reported. Raises
-    StoreUnavailable.
-    """
+    """Return all blocks in the order of their claims, with their reported usage. Raises StoreUnavailable."""
     used = {} if usage is None else await usage.used()
     return with_usage(await store.blocks(), used)
 
 
 def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[BlockUsage]:
-    """Return the blocks with their usage. `used` maps the first id of a block to the number of ids handed
-    out.
-    """
+    """Return the blocks with their usage. `used` maps a block's first id to the number of ids handed out."""
     lines = []
     for block in claimed:
         count = used.get(block.first_producer_id)

@@ -19,9 +19,7 @@ class ProducerIdsExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """A claimed range of ids. `last_producer_id` is inclusive; `claimed_at_ms` is by the clock of the
-    claiming gateway.
-    """
+    """A claimed range of ids, `last_producer_id` inclusive; `claimed_at_ms` is by the claimant's clock."""
 
     first_producer_id: int
     last_producer_id: int
@@ -78,9 +76,7 @@ def next_after(blocks: Iterable[ProducerIdBlock]) -> int:
 
 
 def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdBlock | None:
-    """Return the block that holds `producer_id`, or None. When blocks overlap, return the block that was
-    claimed first.
-    """
+    """Return the block that holds `producer_id`, the first claimed one of several; None without one."""
     return min(
         (block for block in blocks if producer_id in block),
         key=lambda block: block.claimed_at_ms,
@@ -89,9 +85,7 @@ def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdB
 
 
 def overlaps(blocks: Iterable[ProducerIdBlock]) -> list[Overlap]:
-    """Return every pair of blocks that share ids, ordered by the upper block. Sound data has no such pair.
-    Costs O(n log n + overlaps).
-    """
+    """Return every pair of blocks that share ids, by the upper block. Costs O(n log n + overlaps)."""
     found: list[Overlap] = []
     reaching: list[ProducerIdBlock] = []
     for upper in sorted(blocks, key=lambda block: (block.first_producer_id, block.last_producer_id)):
@@ -125,9 +119,7 @@ class StoreWentBack(BlockStoreError):
 
 
 class UnknownStoreVersion(BlockStoreError):
-    """A later release wrote the data of the store, or of the gateway's memory of the store. Nothing was
-    claimed.
-    """
+    """A later release wrote the data of the store, or of the gateway's memory of it. Nothing was claimed."""
 
 
 class NextIdBehind(BlockStoreError):
@@ -152,9 +144,7 @@ class BlockStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """The store to which a gateway reports how many ids of its block were handed out. Only `seqgate pids`
-    reads it.
-    """
+    """The store to which gateways report how many ids of a block went out. Only `seqgate pids` reads it."""
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
         """Store that `used` ids of the block at `first_producer_id` went out. Raises BlockStoreError."""
@@ -165,9 +155,7 @@ class UsageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """The highest state of a shared store that a gateway saw: its identity and its next id (exclusive end of
-    all claims).
-    """
+    """The highest state of a shared store that a gateway saw: its identity, and the end of all claims."""
 
     store_id: str
     next_producer_id: int

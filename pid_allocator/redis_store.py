@@ -175,9 +175,7 @@ class RedisBlockStore:
         return [_parse_block(line) for line in lines]
 
     async def next_producer_id(self) -> int:
-        """Return the lowest id at which the next block can begin; 0 in an empty store. Raises
-        StoreUnavailable.
-        """
+        """Return the lowest id for the next block; 0 in an empty store. Raises StoreUnavailable."""
         return int(await self._bounded(lambda: self._redis.hget(self._state_key, "next")) or 0)
 
     async def move_next(self, producer_id: int) -> int:

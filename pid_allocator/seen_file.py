@@ -27,14 +27,10 @@ class _Version(msgspec.Struct):
 
 
 class SeenFile:
-    """The LastSeen as one JSON file. A save replaces the whole file: a crash leaves either the old or the new
-    file.
-    """
+    """The LastSeen as one JSON file, replaced whole: a crash leaves either the old or the new file."""
 
     def __init__(self, path: Path, replace: Callable[[str, bytes], None]) -> None:
-        """Use `path`, whose directory exists. `replace` replaces a file's content atomically and durably, in
-        any thread.
-        """
+        """Use `path`; its directory exists. `replace` replaces a file atomically, durably, in any thread."""
         self._path = path
         self._replace = replace
 
@@ -76,9 +72,7 @@ def _load(path: Path) -> LastSeen | None:
 
 
 def newest_content(contents: Iterable[bytes]) -> bytes | None:
-    """Return the content of the file that saw the highest next id, of several; a damaged one first. None
-    without any.
-    """
+    """Return the content of the file with the highest next id; a damaged one is first. None without any."""
 
     def next_id(content: bytes) -> float:
         try:

@@ -20,8 +20,6 @@ _NAME = "spark_kafka_compat"
 
 
 class _Same(MetaPathFinder, InspectLoader):
-    """Finds each module of the short name, and loads the one of the long name."""
-
     def find_spec(
         self,
         fullname: str,

@@ -47,7 +47,6 @@ _CHUNK_BYTES: Final = 256 * 1024
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
 
 _shown: set[str] = set()
-"""The notes that this process has printed."""
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -82,15 +81,12 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
 
 
 def places(data_dir: Path) -> list[Path]:
-    """Return the directories with the control sockets: those of the workers, if several processes have the
-    data directory or caches in it.
-    """
+    """Return the directories with the control sockets; several workers have one each."""
     workers = [path for path in data_dir.glob(f"{WORKERS}/*") if path.name.isdecimal()]
     return sorted(workers, key=lambda path: int(path.name)) or caches_in(data_dir) or [data_dir]
 
 
 def _is_there(place: Path) -> bool:
-    """Return whether somebody listens on the control socket of a directory."""
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
         short_path(place / SOCKET_NAME) as path,
@@ -104,9 +100,7 @@ def _is_there(place: Path) -> bool:
 
 
 def _ask_at(place: Path, request: Request[A], timeout_s: float, *, is_whole: bool = False) -> A:
-    """Return the answer of one gateway. `is_whole`: all others are asked, too, so nothing is left out that a
-    note must tell.
-    """
+    """Return the answer of one gateway. `is_whole`: all others are asked, too, so no note is needed."""
     line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
         answer = msgspec.json.decode(line, type=Answer)
@@ -191,9 +185,7 @@ class Client:
         return ask(self.data_dir, request)
 
     def ask_workers(self, request: Request[A]) -> tuple[list[A], list[str]]:
-        """Return the answers of all workers of the running gateway, at least one, and a sentence about each
-        that gave none.
-        """
+        """Return the answers of all workers that run, at least one, and a sentence about each without."""
         asked = places(self.data_dir)
         if len(asked) == 1:
             return [ask(self.data_dir, request)], []
@@ -207,7 +199,6 @@ class Client:
         return STOPPED, self._read(request)
 
     def _read(self, request: Request[A]) -> A:
-        """Return the whole answer from the data directory or another store."""
         from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import
 
         now_ms = time.time_ns() // 1_000_000
@@ -242,9 +233,7 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
 
 
 def _nobody_on(place: Path) -> str:
-    """Return the sentence that nobody listens on the control socket of a directory, which may be a worker's
-    in the data directory.
-    """
+    """Return the sentence that nobody listens on a directory's control socket, which may be a worker's."""
     data_dir = place.parent.parent if place.parent.name in {WORKERS, CACHES} else place
     if data_dir.is_dir():
         return f"no gateway is running on {data_dir.absolute()}"
@@ -271,9 +260,7 @@ AskAt = Callable[[Path], B]
 
 
 class Workers:
-    """The workers of one gateway, as a command asks them: all have to answer in turn, and all pauses together
-    are limited.
-    """
+    """The workers of a gateway, as a command asks them: all have to answer, and the pauses are limited."""
 
     def __init__(
         self,
@@ -307,9 +294,7 @@ class Workers:
         raise self._error(failed)
 
     def all(self, ask_at: AskAt[B]) -> tuple[list[B], list[str]]:
-        """Return the answers, at least one, and a sentence about each worker without one that had to give
-        one. Raises as `first` does.
-        """
+        """Return the answers, at least one, and a note on each worker that owed one. Raises like `first`."""
         answers, failed = [], {}
         for place in self._places:
             try:
@@ -334,9 +319,7 @@ class Workers:
 
     @staticmethod
     def _error(failed: dict[Path, ControlError]) -> ControlError:
-        """Return the error that says most: NotRunning if no worker runs, otherwise a refusal and who gave no
-        answer.
-        """
+        """Return the error that says most: NotRunning if no worker runs, else a refusal and who is silent."""
         errors = list(failed.values())
         if all(isinstance(error, NotRunning) for error in errors):
             return errors[0]

@@ -104,9 +104,7 @@ class Command:
         self.run(**given)
 
     def parse(self, words: Sequence[str]) -> dict[str, Any] | None:
-        """Return the values of the parameters, or None when typer must look: for `--help`, and for whatever
-        may be wrong.
-        """
+        """Return the values of the parameters; None when typer must look: for `--help`, or an error."""
         given: dict[str, list[str]] = {each.name: [] for each in self.parameters}
         named = {name: each for each in self.parameters for name in option_of(each).names or ()}
         flags: dict[str, Any] = {}

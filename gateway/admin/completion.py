@@ -14,17 +14,13 @@ from seqgate.gateway.admin.remote.addresses import parse_addresses
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
 _PRIVATE: Final = "_"
-"""The first character of internal topics. Internal topics are offered only for a word that begins with this
-character.
-"""
+"""The first character of internal topics, which are offered only for a word that begins with it."""
 
 Address = tuple[str, int]
 
 
 def topic_names(ctx: Any, incomplete: str) -> list[str]:
-    """Return the topics whose names begin with the typed text; internal topics only when the text begins with
-    `_`.
-    """
+    """Return the topics whose names begin with the text; internal ones only if the text begins with `_`."""
     return _offered(ctx, incomplete, "topic")
 
 
@@ -53,7 +49,6 @@ def _offered(ctx: Any, incomplete: str, kind: str) -> list[str]:
 
 
 def _is_one_word(name: str) -> bool:
-    """Return whether a shell takes the name as it is, as one word."""
     return bool(name) and all(letter.isalnum() or letter in "._-:@%+,/=" for letter in name)
 
 

@@ -88,5 +88,4 @@ def _typed(parameter: Parameter) -> inspect.Parameter:
 
 
 def _summary(text: str) -> str:
-    """Return the first sentence of a command's description."""
     return " ".join(text.strip().partition("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."

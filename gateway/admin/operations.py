@@ -206,9 +206,7 @@ def changes_something(request: Request[Any]) -> bool:
 
 
 def note_on(gateway: LiveGateway, request: Request[Any]) -> str | None:
-    """Return the sentence about what the answer lacks because other gateways know it; None for a whole
-    answer.
-    """
+    """Return the sentence about what the answer lacks because others know it; None for a whole answer."""
     brokers = gateway.services.node.brokers
     if not _BY_REQUEST[type(request)].is_partial or brokers.is_alone:
         return None
@@ -232,9 +230,7 @@ async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:
 
 
 def answer_stopped(data_dir: Path, config: Config, now_ms: int, request: Request[Any]) -> Any:
-    """Return the answer from a data directory that no gateway has open, by the settings of its gateway.
-    Raises ControlError.
-    """
+    """Return the answer from an unopened data directory by its gateway's settings. Raises ControlError."""
     _check_limit(request)
     stopped = _BY_REQUEST[type(request)].stopped
     if stopped is None:
@@ -266,9 +262,7 @@ _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
 def live_gateway(
     services: Services, source: BlockSource | None, traffic: Callable[[], Traffic], started_at_ms: int
 ) -> LiveGateway:
-    """Return the gateway as operations see it; `source` is the store of its producer-id blocks, if it is not
-    the gateway's own.
-    """
+    """Return the gateway as operations see it; `source` replaces its own store of producer-id blocks."""
     return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms)
 
 

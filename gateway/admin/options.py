@@ -175,9 +175,7 @@ def cluster(
 
 
 def needs_bootstrap(command_config: Path | None) -> None:
-    """End the command with a usage error when `--command-config` is given to a command that asks by the
-    control socket.
-    """
+    """End with a usage error when `--command-config` meets a command that asks by the control socket."""
     if command_config is not None:
         raise stop(
             "--command-config needs --bootstrap: the control socket has neither TLS nor logins", code=2
@@ -187,9 +185,7 @@ def needs_bootstrap(command_config: Path | None) -> None:
 def _addresses(
     bootstrap: str | None, config_file: Path | None, data_dir: Path | None
 ) -> tuple[tuple[str, int], ...]:
-    """Return the addresses of `--bootstrap`, of the gateway that runs on the data directory, or the default
-    address.
-    """
+    """Return the addresses of `--bootstrap`, of the gateway on the data directory, or the default."""
     if bootstrap is not None and data_dir is not None:
         raise stop("name the cluster either with --bootstrap or with --data-dir", code=2)
     if bootstrap is not None:

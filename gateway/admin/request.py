@@ -41,9 +41,7 @@ K = TypeVar("K", bound=Any)
 
 
 class ControlError(Exception):
-    """The gateway refused an operation, or the operation failed; the message is one sentence for the
-    operator.
-    """
+    """The gateway refused an operation, or it failed; the message is one sentence for the operator."""
 
 
 class NotRunning(ControlError):
@@ -103,9 +101,7 @@ class PagedRequest(Request[A], kw_only=True):
 
 
 def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
-    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the
-    last ones.
-    """
+    """Return the first `limit` items whose key is above `after`, by key, and whether these are the last."""
     wanted = found if after is None else (item for item in found if key(item) > after)
     first = heapq.nsmallest(limit + 1, wanted, key=key)
     return first[:limit], len(first) <= limit
@@ -165,9 +161,7 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 def in_words(error: Exception) -> str:
-    """Return the text of an error with the file that the error is about, and without the system's error
-    number.
-    """
+    """Return the text of an error with the file it is about, without the system's error number."""
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -1,6 +1,4 @@
-"""Answers requests on the control socket of a running gateway. Its limits are constants, because people send
-these requests.
-"""
+"""Answers requests on the control socket of a running gateway. People ask, so its limits are constants."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_CLIENTS: Final = 16
 """Connections at a time; the gateway refuses the request of the next one."""
 REQUEST_TIMEOUT_S: Final = 5.0
-"""Time for the request line to arrive, and for the client to read the answer; then the gateway closes the
-connection.
-"""
+"""Time for the request to arrive, and for the answer to be read; then the connection is closed."""
 _SOCKET_MODE: Final = 0o600
 
 
@@ -70,14 +66,11 @@ class ControlServer:
         self._source = source
         self._started_at_ms = services.node.clock.now_ms()
         self._gateway: LiveGateway | None = None
-        """Known from the first command on."""
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> bool:
-        """Begin to answer; return whether the socket could be opened. A gateway runs without the socket as
-        well.
-        """
+        """Begin to answer; return whether the socket was opened. A gateway runs without it as well."""
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.path.unlink(missing_ok=True)
@@ -115,9 +108,7 @@ class ControlServer:
             await self._gateway.blocks.close()
 
     def live_gateway(self) -> LiveGateway:
-        """Return the gateway as operations see it. Call this once the gateway has started, because it notes
-        the first producer ids.
-        """
+        """Return the gateway as operations see it. Call it after the start: it notes the first ids."""
         from seqgate.gateway.admin.operations import live_gateway  # noqa: PLC0415 - a start is mostly imports
 
         if self._gateway is None:

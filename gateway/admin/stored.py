@@ -66,9 +66,7 @@ def check_is_no_cache(storage: Storage, data_dir: Path) -> None:
 
 @contextlib.contextmanager
 def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
-    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock, and for the
-    cache of a bucket.
-    """
+    """Hold the lock of a data directory. Raises ControlError: it is taken, or this is a bucket's cache."""
     lock = str(data_dir / LOCK)
     try:
         storage.lock(lock)
@@ -151,9 +149,7 @@ def _open_log(storage: Storage, directory: Path) -> PartitionLog:
 
 
 def create_metadata(data_dir: Path, node_id: int) -> bool:
-    """Create the data directory with an empty metadata log if it is missing or empty; return whether it was.
-    Raises ControlError.
-    """
+    """Make a data directory with a metadata log if missing or empty; return if so. Raises ControlError."""
     try:
         if data_dir.exists() and any(data_dir.iterdir()):
             return False

@@ -19,9 +19,7 @@ def duration_ms(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Parse milliseconds since the Unix epoch, or ISO 8601, in the local time zone unless the text names
-    another.
-    """
+    """Parse milliseconds since the Unix epoch, or ISO 8601, in local time unless the text names a zone."""
     if text.isascii() and text.isdigit():
         return int(text)
     try:

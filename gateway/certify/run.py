@@ -394,13 +394,11 @@ def judge(
 
 
 def _some(texts: Sequence[str]) -> str:
-    """Return the count of records, and the first of them."""
     more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
     return f"{len(texts)}: {', '.join(texts[:_NAMED])}{more}"
 
 
 def _places(records: Sequence[StoredRecord]) -> str:
-    """Return the offsets of records, by partition."""
     offsets: dict[str, list[str]] = {}
     for each in records:
         offsets.setdefault(f"{each.topic}-{each.partition}", []).append(str(each.offset))

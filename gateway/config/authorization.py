@@ -29,9 +29,7 @@ def authorizer_complaint(value: SettingValue) -> str | None:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """Return the principals of `super.users`, which semicolons separate. Raises ValueError: the message is
-    the reason.
-    """
+    """Return the principals of `super.users`, split at semicolons. Raises ValueError with the reason."""
     users = [user.strip() for user in text.split(";") if user.strip()]
     for user in users:
         if ":" not in user:
@@ -48,9 +46,7 @@ _REFERENCE = re.compile(r"\\(.)|\$(\d)|(\$)")
 _SHOWN: Final = 200
 """The most characters of a subject in a message."""
 LONGEST_SUBJECT: Final = 1_000
-"""The most characters of a subject that is matched. A pattern may take time that grows with the square of the
-length, or faster.
-"""
+"""The most characters of a subject that is matched. A pattern's time grows with the square, or faster."""
 
 
 class NoRuleMatches(Exception):
@@ -66,9 +62,7 @@ class Rule:
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """Return the name that the rule makes from the subject; None when the rule's pattern does not match
-        the whole subject.
-        """
+        """Return the name that the rule makes of a subject; None if its pattern does not match all of it."""
         if self.pattern is None:
             return subject
         if not self.pattern.fullmatch(subject):
@@ -92,11 +86,7 @@ class Rule:
 
 @lru_cache(maxsize=16)
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Return the rules that a text has, in order; DEFAULT alone for an empty text.
-
-    Raises:
-        ValueError: a rule is malformed; the message is the reason.
-    """
+    """Return the rules of a text, in order; DEFAULT for an empty text. Raises ValueError with the reason."""
     text = text.strip()
     rules: list[Rule] = []
     position = 0
@@ -116,9 +106,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def principal_name(subject: str, rules: tuple[Rule, ...]) -> str:
-    """Return the name that the first matching rule makes from the subject of a certificate. Raises
-    NoRuleMatches.
-    """
+    """Return the name that the first matching rule makes of a certificate's subject. Raises NoRuleMatches."""
     if len(subject) > LONGEST_SUBJECT:
         raise NoRuleMatches(
             f"the subject {subject[:_SHOWN]!r} … has {len(subject)} characters, more than {LONGEST_SUBJECT}"

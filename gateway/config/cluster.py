@@ -14,9 +14,7 @@ from seqgate.gateway.config.setting import LONG_MAX, Section, SettingValue, comp
 
 FORMS: Final = "s3://BUCKET/PREFIX or file:///DIRECTORY"
 LONGEST_PREFIX: Final = 400
-"""Characters of a prefix. S3 allows 1024 bytes for a prefix and a key together, and a key of Seqgate has at
-most 512.
-"""
+"""Characters of a prefix: S3 allows 1024 bytes with the key, and a key of Seqgate has at most 512."""
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*")
 _OTHER_SCHEMES: Final = {
@@ -46,11 +44,7 @@ class DirectoryAddress(NamedTuple):
 
 
 def parse_address(text: str) -> BucketAddress | DirectoryAddress:
-    """Return the place that an address names.
-
-    Raises:
-        ValueError: the text is malformed; the message is the reason, and says what to write.
-    """
+    """Return the place that an address names. Raises ValueError with the reason and what to write."""
     scheme, separator, rest = text.strip().partition("://")
     scheme = scheme.lower()
     if not separator:

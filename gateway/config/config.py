@@ -84,11 +84,7 @@ class Config:
         self._resolve()
 
     def __getitem__(self, name: _Text) -> SettingValue | None:
-        """Return the effective value; None when the setting is unset.
-
-        Raises:
-            KeyError: the table has no such setting.
-        """
+        """Return the effective value; None when it is unset. Raises KeyError for an unknown setting."""
         return self._values[name]
 
     def bool(self, name: _Text) -> bool:
@@ -163,9 +159,7 @@ class Config:
         return name in self._static
 
     def choose(self, name: _Text, value: SettingValue) -> None:
-        """Set a value that the gateway has chosen because none was set. Call this before any part reads the
-        value.
-        """
+        """Set a value that the gateway chose because none was set, before any part reads the value."""
         self._static[name] = value
         self._resolve()
 
@@ -256,9 +250,7 @@ class Config:
         return self._values.get(setting.name, setting.default)
 
     def entries(self, name: _Text) -> Iterator[ConfigEntry]:
-        """Yield every value of a broker setting, the effective value first, as DescribeConfigs lists
-        synonyms.
-        """
+        """Yield a broker setting's values, the effective one first, as DescribeConfigs lists synonyms."""
         setting = setting_named(name)
         if setting is None:
             raise KeyError(name)

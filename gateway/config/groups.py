@@ -36,9 +36,7 @@ def _bounds(kind: str, name: str, least: int, most: int, **facts: Unpack[Facts])
 
 
 def _sessions(kind: str, end: str, group: str) -> tuple[Setting, ...]:
-    """Return the settings of the sessions and heartbeats of one kind of group, where `end` is the end of a
-    session.
-    """
+    """Return the session and heartbeat settings of one kind of group; `end` is the end of a session."""
     return (
         _GROUPS.number(f"group.{kind}.session.timeout.ms", 45_000)(
             f"Time without a heartbeat after which {end}."
@@ -220,9 +218,7 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
 
 
 def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
-    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to
-    `…max.NAME`.
-    """
+    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, bounds `group.KIND.min.NAME`/`max`."""
     setting = _OF_ONE_GROUP.whole(
         f"{kind}.{name}", None, minimum=minimum, fallbacks=(Fallback(f"group.{kind}.{name}"),), dynamic=True
     )(doc)

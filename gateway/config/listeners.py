@@ -24,11 +24,7 @@ class Listener:
 
 
 def parse_listener(text: str) -> Listener:
-    """Return the listener that `text` describes; without a name its name is PLAINTEXT.
-
-    Raises:
-        ValueError: the text is malformed; the message is the reason.
-    """
+    """Return the listener of a text, named PLAINTEXT if unnamed. Raises ValueError with the reason."""
     match = _LISTENER.fullmatch(text.strip())
     if match is None:
         raise ValueError(_complaint(text.strip()))
@@ -48,12 +44,7 @@ def _complaint(text: str) -> str:
 
 
 def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:
-    """Return the listeners of a setting.
-
-    Raises:
-        ValueError: a text is malformed, a name occurs twice, or there is no listener; the message is the
-        reason.
-    """
+    """Return the listeners of a setting. Raises ValueError: malformed, a name twice, or no listener."""
     listeners = tuple(parse_listener(text) for text in texts)
     if not listeners:
         raise ValueError("the list is empty, and the gateway needs at least one listener")
@@ -82,9 +73,7 @@ def listener_complaint(value: SettingValue) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only clients on this machine reach an address. Names other than localhost count as
-    reachable.
-    """
+    """Return whether only this machine reaches an address. Names other than localhost count as reachable."""
     if host.lower() == "localhost":
         return True
     try:
@@ -99,9 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 class SecurityProtocol(enum.Enum):
-    """The protocol under the Kafka protocol on the connections of a listener. Source: Kafka's
-    SecurityProtocol.
-    """
+    """The protocol under the Kafka protocol on a listener's connections. Source: Kafka's SecurityProtocol."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -146,11 +133,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
 
 
 def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
-    """Return the protocol that the listener of this name speaks.
-
-    Raises:
-        ValueError: the map does not have the name; the message is the reason.
-    """
+    """Return the protocol of the listener of this name. Raises ValueError for a name that the map lacks."""
     found = protocols.get(listener_name)
     if found is not None:
         return found

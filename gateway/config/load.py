@@ -219,9 +219,7 @@ def inter_broker_listener(config: Config) -> str:
 
 
 def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
-    """Return the user name and the password with which this gateway logs in to others. Raises ValueError with
-    the reason.
-    """
+    """Return the user name and password for logins to other gateways. Raises ValueError with the reason."""
     mechanism = config.optional_str(MECHANISM)
     if mechanism is None:
         raise ValueError(
@@ -239,9 +237,7 @@ def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
 
 
 def missing_login(config: Config) -> str | None:
-    """Return why this gateway could not log in to another one; None when it could. A gateway that is alone
-    need not.
-    """
+    """Return why this gateway could not log in to another; None when it could, or when it is alone."""
     name = inter_broker_listener(config)
     if not config.protocol_of(name).has_logins:
         return None
@@ -253,9 +249,7 @@ def missing_login(config: Config) -> str | None:
 
 
 def inter_broker_complaint(config: Config) -> str | None:
-    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is
-    asked.
-    """
+    """Return why gateways can't connect to each other as set; None when they can, or nothing is set."""
     name = inter_broker_listener(config)
     if name not in {listener.name for listener in config.listeners}:
         return f"{LISTENER} is {name}, which is not in listeners"

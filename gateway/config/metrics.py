@@ -19,7 +19,6 @@ OTLP_INTERVAL_MS: Final = "seqgate.otlp.interval.ms"
 OTLP_HEADERS: Final = "seqgate.otlp.headers"
 _METRICS = Section("Metrics and health")
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A name of a header, as HTTP allows it."""
 _OWN: Final = frozenset(
     (
         "accept-encoding",
@@ -36,9 +35,7 @@ _OWN: Final = frozenset(
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """Return the headers of `NAME=VALUE,NAME=VALUE` with percent-encoded values. Raises ValueError with a
-    sentence without any value.
-    """
+    """Return the headers of `NAME=VALUE,…` (percent-encoded). Raises ValueError, which quotes no value."""
     headers: dict[str, str] = {}
     for number, item in enumerate(text.split(","), 1):
         name, equals, encoded = item.strip().partition("=")

@@ -15,11 +15,7 @@ from seqgate.gateway.config.setting import INT_MAX, Section, complaint_of
 
 @lru_cache(maxsize=4)
 def parse_overrides(text: str) -> dict[str, int]:
-    """Return the number of connections that each address may have.
-
-    Raises:
-        ValueError: an item is malformed; the message is the reason.
-    """
+    """Return the number of connections of each address. Raises ValueError with the reason."""
     limits: dict[str, int] = {}
     for item in text.split(",") if text else ():
         host, _, count = item.strip().rpartition(":")

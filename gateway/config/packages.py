@@ -1,6 +1,4 @@
-"""The packages that only some settings need: the extras of the installation, such as `pip install
-'seqgate[redis]'`.
-"""
+"""The packages that only some settings need: the extras, such as `pip install 'seqgate[redis]'`."""
 
 from __future__ import annotations
 
@@ -22,9 +20,7 @@ PACKAGES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def missing_package(config: Config) -> str | None:
-    """Return the sentence about a package that a gateway with these settings needs and that is not installed;
-    None when all are.
-    """
+    """Return the sentence about a package that the settings need and that is missing; None without one."""
     for extra, purpose in _needed(config):
         for name in PACKAGES[extra]:
             if not is_installed(name):
@@ -46,7 +42,6 @@ def install(name: str | None, purpose: str, extra: str) -> str:
 
 
 def _needed(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the extras that the settings need, and what needs each."""
     if config.optional_str(OTLP_ENDPOINT) is not None:
         yield OTLP, OTLP_ENDPOINT
     if config.str("seqgate.producer.id.store") == "redis":

@@ -46,9 +46,7 @@ class InvalidValueError(ValueError):
 
 
 class RefusedValueError(InvalidValueError):
-    """A well-formed value that the setting's own check refuses. Its message gives the reason, so the error
-    leaves out the list of allowed values.
-    """
+    """A well-formed value that the setting's check refuses; the error leaves out the allowed values."""
 
 
 class EmptyItemError(InvalidValueError):
@@ -57,9 +55,7 @@ class EmptyItemError(InvalidValueError):
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The setting whose value, times `factor` (hours to milliseconds), replaces the value of an unset
-    setting.
-    """
+    """The setting whose value times `factor` (hours to milliseconds) replaces an unset value."""
 
     name: str
     factor: int = 1
@@ -104,9 +100,7 @@ class Setting:
 
     @property
     def environment_name(self) -> str:
-        """The environment variable of the setting: SEQGATE_ and the name in capitals, without a second
-        `seqgate`.
-        """
+        """The environment variable of the setting: SEQGATE_ and the name in capitals, `seqgate` once."""
         return "SEQGATE_" + self.name.removeprefix("seqgate.").upper().replace(".", "_")
 
     @property
@@ -115,11 +109,7 @@ class Setting:
         return self.default is None
 
     def parse(self, text: str) -> SettingValue:
-        """Return the value that `text` stands for.
-
-        Raises:
-            InvalidValueError: the text is malformed, out of range or not allowed; the message is the reason.
-        """
+        """Return the value of a text. Raises InvalidValueError: malformed, out of range or not allowed."""
         value = self._convert(text.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             self._check_range(value)
@@ -336,9 +326,7 @@ _TIERS_ARE_DISABLED: Final = (
 
 
 def topic_conflict(value: Values) -> str | None:
-    """Return the sentence about a rule that the configurations of a topic break together; None when they
-    break no rule.
-    """
+    """Return the sentence about a rule that a topic's configurations break together; None without one."""
     policies = value("cleanup.policy")
     if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
         return (
@@ -356,9 +344,7 @@ def topic_conflict(value: Values) -> str | None:
 
 
 def broker_conflict(value: Values) -> str | None:
-    """Return the sentence about a rule that the settings of the gateway break together; None when they break
-    no rule.
-    """
+    """Return the sentence about a rule that the gateway's settings break together; None without one."""
     if value("log.retention.ms") == 0:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
@@ -371,9 +357,7 @@ def broker_conflict(value: Values) -> str | None:
 
 
 def _outside_of_bounds(value: Values) -> str | None:
-    """Return the sentence about an assignment interval that is outside of the bounds for single groups; None
-    when there is none.
-    """
+    """Return the sentence about an assignment interval outside of single groups' bounds; None if inside."""
     for kind in ("consumer", "share", "streams"):
         name = f"group.{kind}.assignment.interval.ms"
         least, most = f"group.{kind}.min.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"

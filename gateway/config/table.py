@@ -1,6 +1,4 @@
-"""THE table of settings. Flags, environment, file, DescribeConfigs, AlterConfigs and the documentation all
-read it.
-"""
+"""THE table of settings, for flags, environment, file, DescribeConfigs, AlterConfigs and the docs."""
 
 from __future__ import annotations
 
@@ -110,18 +108,14 @@ def setting_named(name: str) -> Setting | None:
 
 
 def listener_of(name: str) -> str | None:
-    """Return the listener that a setting `listener.name.LISTENER.…` is for, in capitals; None for other
-    settings.
-    """
+    """Return the listener of `listener.name.LISTENER.…`, in capitals; None for other settings."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()
 
 
 def without_listener(name: str) -> str:
-    """Return the name of a setting without the prefix of its listener and mechanism; the name itself without
-    a prefix.
-    """
+    """Return the name of a setting without the prefix of a listener and mechanism, if it has one."""
     of_listener = _OF_LISTENER.fullmatch(name)
     return of_listener[2] if of_listener else name
 

@@ -37,9 +37,7 @@ def workers_complaint(config: Config) -> str | None:
 
 
 def worker_config(config: Config, number: int) -> Config:
-    """Return the settings of a worker; `number` counts from 1. A gateway of a bucket chooses its node id
-    itself where none is set.
-    """
+    """Return the settings of worker `number` (from 1). A gateway of a bucket chooses an unset node id."""
     own = config.apart()
     if config.is_set("node.id") or config.optional_str("seqgate.cluster") is None:
         own.choose("node.id", config.int("node.id") + number - 1)
@@ -55,7 +53,6 @@ def worker_config(config: Config, number: int) -> Config:
 
 
 def _metrics(config: Config) -> Iterator[Listener]:
-    """Yield the address of the metrics listener, if there is one."""
     text = config.optional_str(METRICS_LISTENER)
     if text is not None:
         yield replace(parse_listener(text), name=METRICS_LISTENER)

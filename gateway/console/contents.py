@@ -437,7 +437,6 @@ def json_text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON lacks as text."""
     return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)
 
 

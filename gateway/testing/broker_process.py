@@ -275,9 +275,7 @@ class RemoteFaults(FaultOrders[RemoteFault]):
         self._ask = ask
 
     def order(self, fault: str, **said: Any) -> RemoteFault:
-        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does
-        not exist.
-        """
+        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a missing topic."""
         if said.get("kinds") is not None:
             said["kinds"] = [kind.name.lower() for kind in said["kinds"]]
         return RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))

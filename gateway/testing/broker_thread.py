@@ -303,7 +303,6 @@ class FaultyRequests:
             changed.resolve(change(answer))
 
     def _late(self, refusal: bytes, effect: Effect) -> Deferred:
-        """Return the late answer of a request that is not carried out."""
         late = Deferred()
         self._pass_on(refusal, late, lambda answer: answer, effect)
         return late
@@ -365,7 +364,6 @@ class FaultyRequests:
 
 
 def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> Any:
-    """Return a request; None for one that the dispatcher refuses."""
     try:
         if is_flexible(api_key, version):
             position = skip_tagged_fields(frame, position)

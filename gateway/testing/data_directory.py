@@ -19,7 +19,6 @@ from typing import Final
 from seqgate.gateway.admin.request import SOCKET_NAME
 
 _OF_A_PARTITION: Final = "partition.metadata"
-"""The file that each directory of a partition has."""
 _IDENTITY: Final = "meta.properties"
 
 

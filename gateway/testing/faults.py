@@ -49,9 +49,7 @@ class FaultOrders(ABC, Generic[F]):
 
     @abstractmethod
     def order(self, fault: str, **said: Any) -> F:
-        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a topic that does
-        not exist.
-        """
+        """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a missing topic."""
 
     def drop_answer(self, *, closes: bool = True, **chosen: Unpack[Requests]) -> F:
         """Carry requests out without answering: close the connection, or let the client wait if not `closes`.

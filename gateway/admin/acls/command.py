@@ -157,9 +157,7 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The operations of the wanted entries: operations that an option names, and the operations that a
-    producer, an idempotent producer or a consumer needs.
-    """
+    """The operations of the wanted entries: those an option names, and those a producer or consumer needs."""
 
     operations: Sequence[str] = ()
     producer: bool = False
@@ -349,9 +347,7 @@ def _found(rows: Sequence[AclRow]) -> Block:
 
 
 def parse_operation(text: str) -> Operation:
-    """Return the operation of this name, such as Read, DescribeConfigs or describe-configs. Raises
-    WrongOptions.
-    """
+    """Return the operation of a name: Read, DescribeConfigs or describe-configs. Raises WrongOptions."""
     plain = _plain(text)
     for operation in Operation:
         if operation >= Operation.ALL and _plain(operation.name) == plain:
@@ -389,9 +385,7 @@ def _pattern(kind: ResourceType, pattern_type: PatternType) -> PatternType:
 def filters(
     resources: Sequence[Resource], pattern_type: PatternType, principal: str | None
 ) -> list[AclFilter]:
-    """Return filters that find all entries of these resources; without resources, the entries of every
-    resource.
-    """
+    """Return filters that find all entries of these resources; without resources, those of every resource."""
     if not resources:
         return [AclFilter(pattern_type=pattern_type, principal=principal)]
     return [AclFilter(kind, name, pattern_type, principal) for kind, name in resources]
@@ -406,7 +400,6 @@ def filter_of(entry: AclEntry) -> AclFilter:
 
 
 def _word(name: str) -> str:
-    """Return a name of Kafka's for people."""
     return name.lower().replace("_", " ")
 
 
@@ -423,9 +416,7 @@ class AclRow(msgspec.Struct, frozen=True):
 
 
 class AclOutcome(msgspec.Struct, frozen=True):
-    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused the
-    entry.
-    """
+    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused it."""
 
     entry: AclRow
     error: str | None

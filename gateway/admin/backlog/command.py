@@ -147,9 +147,7 @@ class BacklogPage(msgspec.Struct, frozen=True):
 
 
 class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
-    """The backlogs of a topic, with its partitions from the first one after `after` on. A page ends when it
-    has `limit` groups.
-    """
+    """The backlogs of a topic, its partitions from the first after `after` on; a page has `limit` groups."""
 
     is_spread = True
     rows = "partitions"

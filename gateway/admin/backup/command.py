@@ -166,9 +166,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _paces(bytes_per_s: int | None, report: Callable[[str], None], done_word: str) -> Callable[[int], Pace]:
-    """Return what makes the pace of a command that reads a whole backup, once the bytes of the backup are
-    known.
-    """
+    """Return what makes the pace of a command that reads a whole backup, once the bytes of it are known."""
 
     def pace(total_bytes: int) -> Pace:
         total = size_in_words(total_bytes)
@@ -184,9 +182,7 @@ _SIZE: Final = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.ASCII)
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of `1048576`, `512K`, `50M` or `1G`; units are powers of 1,024. Raises ValueError with
-    a sentence.
-    """
+    """Return the bytes of `1048576`, `512K`, `50M` or `1G`, powers of 1,024. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise ValueError(f"{text!r} is not a size; write bytes, or 512K, 50M or 1G")

@@ -72,9 +72,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A restored data directory. `next_producer_id` is the first id that its gateway may hand out, None where
-    ids come from Redis.
-    """
+    """A restored data directory. `next_producer_id` is the first id to hand out, None if Redis has them."""
 
     backup: BackupRow
     data_dir: str

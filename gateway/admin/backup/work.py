@@ -36,18 +36,14 @@ from seqgate.log.staging import STAGING_LOCK, Staged, read_staged, remove_stagin
 LEAST_GAP: Final = 1_000_000_000_000
 """The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
 IDS_PER_MS: Final = 1_000
-"""Producer ids for each millisecond of the clock: a later restore of one backup begins above the ids of an
-earlier one.
-"""
+"""Producer ids for each millisecond of the clock: a later restore of a backup begins above an earlier one."""
 _FAILURES = (BackupError, IncompatibleFormat, LogError, OSError)
 
 
 def create(
     data_dir: Path, request: StageBackupRequest, target: Path, pace: Pace, *, is_full: bool, keep: int | None
 ) -> CreatedBackup:
-    """Make a backup of a data directory in the directory `target`; a running gateway gets the request. Raises
-    ControlError.
-    """
+    """Back a data directory up into `target`; a running gateway gets the request. Raises ControlError."""
     storage = Storage()
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise ControlError(f"{target} is in the data directory; name a directory on another disk")
@@ -74,9 +70,7 @@ def create(
 
 
 def list_backups(target: Path) -> list[BackupRow]:
-    """Return the backups in a directory, the oldest first, with those that can't be used. Raises
-    ControlError.
-    """
+    """Return the backups of a directory, the oldest first, unusable ones included. Raises ControlError."""
     storage = Storage()
     repository = Repository(storage, str(target))
     rows = []
@@ -159,9 +153,7 @@ STAGE_TIMEOUT_S: Final = 600.0
 
 @contextlib.contextmanager
 def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Iterator[Staged]:
-    """Yield what is staged in a data directory, and remove it afterwards; a running gateway gets the request.
-    Raises ControlError.
-    """
+    """Stage a data directory, or ask its running gateway to, and clean up afterwards. Raises ControlError."""
     metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
@@ -201,9 +193,7 @@ def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Non
 
 
 def _stage_here(storage: Storage, data_dir: Path) -> None:
-    """Stage the files of a directory that no gateway has open. The gateway may start as soon as they are
-    linked.
-    """
+    """Stage the files of a directory that no gateway has open. The gateway may start once they are linked."""
     with locked(storage, data_dir):
         try:
             stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))

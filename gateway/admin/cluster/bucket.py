@@ -77,9 +77,7 @@ async def _run(config: Config, address: str, work: Callable[[ObjectStore, str], 
 
 
 async def _check_trust(objects: ObjectStore) -> None:
-    """Refuse a store whose certificate is not trusted: most commands wait until the store answers. Raises
-    Refused.
-    """
+    """Refuse a store whose certificate is not trusted: most commands wait for the store. Raises Refused."""
     try:
         await objects.get(registration_key(0))
     except Untrusted as error:

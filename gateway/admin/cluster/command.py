@@ -285,9 +285,7 @@ def import_directory(
 
 
 class Progress:
-    """Prints on the terminal how far a command is, at most once a second; prints nothing where no terminal
-    reads.
-    """
+    """Prints on the terminal how far a command is, at most once a second; nothing without a terminal."""
 
     def __init__(self, verb: str) -> None:
         self._verb = verb

@@ -70,9 +70,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     ended: list[EndedSession] = []
     """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
     gateways: Gateways | None = None
-    """The gateways by the metadata, in which one that has crashed is live until another takes over; None
-    where none was registered.
-    """
+    """The gateways by the metadata; a crashed one is live until another takes over. None without any."""
 
 
 class DamagedObject(msgspec.Struct, frozen=True):

@@ -101,9 +101,7 @@ def _held(entries: Sequence[Entry]) -> Held:
 
 
 async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionState:
-    """Return what is known of a session. Its boundary tells of objects that were deleted: an upload may leave
-    none.
-    """
+    """Return what is known of a session. Its boundary tells of deleted objects: an upload may leave none."""
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     listed = [entry async for entry in objects.list(folder)]
     entries = [entry for entry in listed if not entry.key.endswith("/boundary")]

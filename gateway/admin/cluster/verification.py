@@ -115,8 +115,7 @@ class _Check:
         self._turns = asyncio.Semaphore(READ_AT_ONCE)
         self._held = HeldBytes()
         self._topics: set[UUID] | None = None
-        """The topics of the shared metadata log; None where an older release has kept the metadata in
-        write-ahead logs and parts.
+        """The topics of the shared metadata log; None where an older release has kept the metadata elsewhere.
         """
         self._without_manifest: set[PartitionKey] = set()
         """The partitions that have objects, and no manifest that can be read."""
@@ -127,9 +126,7 @@ class _Check:
     # --- the shared metadata log
 
     async def shared_log(self) -> SharedLogContent:
-        """Return all of `meta/` that a start could read, also if newer snapshots were damaged. Raises as
-        `read_metadata`.
-        """
+        """Return all of `meta/` that a start could read, also after damage. Raises as `read_metadata`."""
         try:
             return await read_all_metadata(self._objects)
         except CorruptSnapshot as error:
@@ -330,9 +327,7 @@ class _Check:
         return found
 
     async def _next_behind(self, session: RegisteredSession, seq: int) -> int | None:
-        """Return the next object behind a missing one, or None where the log ends: a session writes only so
-        many objects at once.
-        """
+        """Return the next object after a missing one; None where the log ends: few are written at once."""
         missing = object_key(session.node_id, session.session, seq)
         folder = boundary_key(session.node_id, session.session).removesuffix("boundary")
         behind = [
@@ -350,9 +345,7 @@ class _Check:
     # --- both together
 
     async def gaps(self) -> None:
-        """Check that the rows of logs follow on what the manifests have, for all partitions of topics that
-        exist.
-        """
+        """Check that the rows of logs follow on the manifests, for all partitions of present topics."""
         alive = self._held.topics() if self._topics is None else self._topics
         unreadable = {damage.key for damage in self.damaged}
         for partition, reason in self._held.gaps.items():
@@ -409,16 +402,12 @@ class HeldBytes:
 
     def __init__(self) -> None:
         self._ends: dict[PartitionKey, int] = {}
-        """The end offsets of the manifests."""
         self._places = SegmentEnds()
         self._held: set[PartitionKey] = set()
         """The partitions that have a manifest, or rows that are newer than theirs."""
         self._metadata: dict[int, bytearray] = {}
-        """The segments of the metadata log."""
         self.gaps: dict[PartitionKey, str] = {}
-        """The first missing bytes of each partition that lacks some. A partition of a deleted topic may lack
-        any.
-        """
+        """The first missing bytes of each partition that lacks some, except for deleted topics."""
 
     def begin(self, manifest: Manifest) -> None:
         """Take what the manifest of a partition names."""
@@ -458,9 +447,7 @@ class HeldBytes:
         return partition in self._held
 
     def topics(self) -> set[UUID]:
-        """Return the ids of all topics that the metadata has, and that of the metadata itself. Raises
-        LogError, UnknownRecordError.
-        """
+        """Return the ids of the topics and the metadata's own. Raises LogError, UnknownRecordError."""
         image = MetadataImage()
         for _, segment in sorted(self._metadata.items()):
             view = memoryview(segment)

@@ -147,9 +147,7 @@ class ConfigRow(msgspec.Struct, frozen=True):
 
 
 class ConfigListing(msgspec.Struct, frozen=True):
-    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults and
-    are not listed.
-    """
+    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults."""
 
     kind: str
     name: str

@@ -1,6 +1,4 @@
-"""Asks a cluster about configurations, and changes them. Every function raises ControlError or an error of
-kafka-python.
-"""
+"""Asks a cluster about configurations, and changes them. Raises ControlError or errors of kafka-python."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ class Resource(NamedTuple):
 
     @property
     def is_all_brokers(self) -> bool:
-        """Whether the configurations are the defaults of all brokers, which a broker's own configurations
-        override.
-        """
+        """Whether the configurations are the defaults of all brokers, which a broker's own override."""
         return self == ("broker", DEFAULT)
 
 
@@ -84,9 +80,7 @@ def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
 
 
 def get(cluster: Cluster, resource: Resource, names: Sequence[str], *, everything: bool) -> ConfigListing:
-    """Return the configurations with these names; without names, return the configurations that are set, or
-    with `everything` all.
-    """
+    """Return the configurations with these names; without names, those that are set, or `everything`."""
     rows = _all_rows(cluster, resource)
     if names:
         if resource.is_all_brokers:
@@ -162,7 +156,6 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
 
 _BROKER: Final = i8(ConfigResourceType.BROKER.value)
 _ALL: Final = ""
-"""The name of the resource that stands for all brokers."""
 _SET: Final = i8(AlterConfigOp.SET.value)
 _DELETE: Final = i8(AlterConfigOp.DELETE.value)
 

@@ -22,9 +22,7 @@ class Refused(ControlError):
 
 
 def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Send one request to HOST:PORT and return its answer; None if the gateway ends in place of answering.
-    Raises ControlError.
-    """
+    """Return the answer of HOST:PORT to a request; None if the gateway ends instead. Raises ControlError."""
     connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
     try:
         content = None if body is None else msgspec.json.encode(body)

@@ -25,9 +25,7 @@ class GatewayRow(msgspec.Struct, frozen=True):
 
 
 class Gateways(msgspec.Struct, frozen=True):
-    """The gateways of a cluster. `leaderless` counts the partitions without a live leader, `moving` those
-    that a move was ordered for.
-    """
+    """The gateways of a cluster. `leaderless` counts partitions without a live leader, `moving` the moves."""
 
     cluster_id: str
     gateways: list[GatewayRow]
@@ -48,9 +46,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class MoveRequest(Request[Moved], tag="cluster.move"):
-    """Make a gateway the leader of a partition, and its preferred one. Answers when it leads, or fails after
-    `timeout_ms`.
-    """
+    """Make a gateway the leader of a partition, and its preferred one; fail after `timeout_ms`."""
 
     topic: str
     partition: int

@@ -131,9 +131,7 @@ def drain(cluster: Cluster, request: DrainRequest) -> Drained:
 
 
 def _check_drains(cluster: Cluster) -> None:
-    """Raise ControlError unless the gateway knows the request; another would close the connection without an
-    answer.
-    """
+    """Raise ControlError unless the gateway knows the request; another would close the connection."""
     known = {row.api_key for row in api_versions(cluster.reached).api_keys}
     if BrokerHeartbeatRequest.__api_key__ not in known:
         raise ControlError(

@@ -206,7 +206,6 @@ async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> 
 
 
 def _owners(members: Iterable[GroupMember]) -> dict[Place, str]:
-    """Return the member to which each partition is assigned."""
     return {
         (topic, partition): member.member_id
         for member in members
@@ -304,7 +303,6 @@ async def reset_offsets(source: GroupSource, request: ResetOffsetsRequest) -> Of
 def _places_to_reset(
     source: GroupSource, request: ResetOffsetsRequest, committed: Mapping[Place, Committed]
 ) -> list[Place]:
-    """Return the partitions to reset, in order."""
     if request.topics is None:
         if not committed:
             raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
@@ -368,9 +366,7 @@ def new_offset(target: ResetTarget, value: int, known: PartitionOffsets) -> NewO
 
 
 def offset_change(request: ResetOffsetsRequest, place: Place, known: PartitionOffsets) -> OffsetChange:
-    """Return what a reset changes in one partition. Raises ControlError when there is no committed offset to
-    shift.
-    """
+    """Return what a reset changes in a partition. Raises ControlError without a committed offset to shift."""
     topic, partition = place
     try:
         found = new_offset(request.target, request.value, known)

@@ -381,7 +381,6 @@ def _member(
     is_leader: bool = False,
     streams: messages.StreamsMember | None = None,
 ) -> messages.GroupMember:
-    """Return a member of a group of any type; `client` has its client id and host."""
     return messages.GroupMember(
         member.member_id,
         instance_id,
@@ -405,7 +404,6 @@ def _assignment(assigned: Iterable[tuple[UUID, int]], partitions: Partitions) ->
 
 
 def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
-    """Return the partitions that the active tasks of a member read."""
     tasks = by_topic(member.current.assigned.active)
     found: dict[str, list[int]] = {}
     for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
@@ -416,7 +414,6 @@ def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions)
 
 
 def _streams_member(group: StreamsGroup, member: StreamsMember) -> messages.StreamsMember:
-    """Return process, epochs and tasks of a member."""
     return messages.StreamsMember(
         process_id=member.value.process_id,
         member_epoch=member.current.member_epoch,

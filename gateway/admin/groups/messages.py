@@ -107,9 +107,7 @@ class StreamsTasks(msgspec.Struct, frozen=True):
 
 
 class StreamsMember(msgspec.Struct, frozen=True):
-    """The fields of a member that only streams groups have. `target` is the tasks of the member after the
-    rebalance.
-    """
+    """The fields of a member that only streams groups have. `target` is its tasks after the rebalance."""
 
     process_id: Annotated[str, Column("process")]
     member_epoch: Annotated[int, Column("epoch", number)]
@@ -276,9 +274,7 @@ class ResetOffsetsRequest(Request[OffsetReset], tag="groups.reset"):
 
 
 class GroupDeletion(msgspec.Struct, frozen=True):
-    """The outcome for one group; `refusal` says why it can't be deleted. `state` is None when the group does
-    not exist.
-    """
+    """The outcome for one group; `refusal`: why it can't be deleted. `state` is None for an unknown group."""
 
     group: Annotated[str, Column("group")]
     state: Annotated[str | None, Column("state")]
@@ -301,9 +297,7 @@ class GroupDeletions(msgspec.Struct, frozen=True):
 
 
 class DeleteGroupsRequest(Request[GroupDeletions], tag="groups.delete"):
-    """Delete groups without members, with their offsets; without `execute` only report which groups would be
-    deleted.
-    """
+    """Delete groups without members, and their offsets; without `execute` only report which they would be."""
 
     groups: list[str]
     execute: bool = False

@@ -215,7 +215,6 @@ class ClusterGroups:
 
     @cached_property
     def _led(self) -> set[Place]:
-        """The partitions that have a leader."""
         return set(self._cluster.leaders())
 
     def skipped(self, group: str, place: Place) -> int:  # noqa: ARG002 - the port has them
@@ -272,9 +271,7 @@ class ClusterGroups:
 
 
 class Members(NamedTuple):
-    """The members of a group, its epoch, the protocol or assignor that shares the partitions out, and the
-    fields that only a streams group has.
-    """
+    """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
 
     members: list[messages.GroupMember]
     group_epoch: int | None
@@ -331,7 +328,6 @@ def _member(
     assignment: dict[str, list[int]] | None,
     streams: messages.StreamsMember | None = None,
 ) -> messages.GroupMember:
-    """Return a member of a group of any type."""
     return messages.GroupMember(
         member_id=member.member_id,
         group_instance_id=instance_id,
@@ -391,7 +387,6 @@ def streams_members(group: described.DescribedGroup) -> Members:
 
 
 def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
-    """Return the topics that the tasks of each subtopology read."""
     rows = () if topology is None else topology.subtopologies or ()
     return {
         row.subtopology_id: sorted(

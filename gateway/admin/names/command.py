@@ -1,6 +1,4 @@
-"""`seqgate names`: the sequence ids of the producer names that topics with message.deduplication.enable
-remember.
-"""
+"""`seqgate names`: the sequence ids of producer names that topics with deduplication remember."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
 async def _partition(
     services: Services, topic: TopicPartitions, index: int, deadline_s: float
 ) -> Partition | str:
-    """Return the partition after it has replayed all its names, or the reason why it can't. Raises
-    TimeoutError.
-    """
+    """Return the partition with all its names replayed, or the reason why it can't. Raises TimeoutError."""
     if services.node.loop.time() >= deadline_s:
         raise TimeoutError
     partition = topic.get(index)

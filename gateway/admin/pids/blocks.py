@@ -114,9 +114,7 @@ def read_embedded(data_dir: Path) -> BlockSource:
 
 @contextlib.asynccontextmanager
 async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
-    """Yield the blocks in a data directory, under its lock. Raises ControlError, also when a gateway holds
-    the lock.
-    """
+    """Yield the blocks in a data directory, under its lock. Raises ControlError, also when it is taken."""
     async with open_metadata(data_dir, _OR_REDIS) as metadata_log:
         _check_is_embedded(data_dir, metadata_log.image)
         yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
@@ -146,9 +144,7 @@ def _source(store: _ReadOnlyBlocks | EmbeddedBlockStore, image: MetadataImage) -
 
 
 def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
-    """Refuse a data directory whose gateway takes its ids from Redis: its gateway would never use a claim
-    made here.
-    """
+    """Refuse a data directory whose gateway takes its ids from Redis: it would never use the claim."""
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
         raise ControlError(
             f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or "
@@ -160,9 +156,7 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
 
 
 class _SeenByTheGateway:
-    """The highest id that a gateway has seen in the shared store, which an operator's claim reads and never
-    changes.
-    """
+    """The highest id that a gateway saw in the shared store; an operator's claim never changes it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -206,9 +200,7 @@ def gateway_source(services: Services) -> BlockSource:
 
 
 def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
-    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed, and
-    ControlError without the client.
-    """
+    """Return the store in the settings' Redis. Raises ValueError: bad address, ControlError: no client."""
     try:
         from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - only with Redis
     except ModuleNotFoundError as error:

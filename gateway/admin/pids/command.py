@@ -75,7 +75,6 @@ def _last_blocks(
     config_file: ConfigFile = None,
     last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
 ) -> BlockListing:
-    """Return the last blocks, or all blocks."""
     with store(data_dir, redis, prefix, config_file) as client:
         position = 0
         if last is not None:

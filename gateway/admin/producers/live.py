@@ -47,9 +47,7 @@ async def list_producers(gateway: LiveGateway, request: ListProducersRequest) ->
 
 
 def producer_counters(partitions: PartitionServices) -> ProducerCounters:
-    """Return the counters of remembered, evicted and refused producers, and of duplicate and rejected
-    batches.
-    """
+    """Return the counts of remembered, evicted and refused producers, of duplicate and rejected batches."""
     limit = partitions.log_directory.environment.producer_limit
     return ProducerCounters(
         duplicates=partitions.counters.duplicates,
@@ -61,9 +59,7 @@ def producer_counters(partitions: PartitionServices) -> ProducerCounters:
 
 
 def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
-    """Yield the requested partitions in order, beginning with the last one of the previous page. Raises
-    ControlError.
-    """
+    """Yield the requested partitions in order, from the previous page's last one on. Raises ControlError."""
     if request.topic is None:
         topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
     else:

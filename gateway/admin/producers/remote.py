@@ -1,6 +1,4 @@
-"""The active producers of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of
-kafka-python.
-"""
+"""The active producers of a cluster over the Kafka protocol. Raises ControlError or kafka-python's errors."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ def _entity(
     ip: Ip = None,
     default_ip: DefaultIp = False,
 ) -> dict[str, str | None]:
-    """Return the entity that the options name; options that exclude each other end the command with a usage
-    error.
-    """
+    """Return the entity that the options name; options that exclude each other are a usage error."""
     named = ((user, default_user), (client_id, default_client_id), (ip, default_ip))
     entity: dict[str, str | None] = {}
     for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), named, strict=True):
@@ -149,7 +147,6 @@ def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
 
 
 def _shown(entity: Mapping[str, str | None]) -> str:
-    """Return the text of an entity for a message."""
     words = {USER: "user", CLIENT_ID: "client id", IP: "address"}
     return ", ".join(
         f"default {words.get(kind, kind)}" if name is None else f"{words.get(kind, kind)} {shown(name)}"

@@ -19,9 +19,7 @@ _DEFAULT: Final = i8(1)
 
 
 def find(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[QuotaRow]:
-    """Return the entities with these types and names, and perhaps others besides, sorted; without any, all
-    entities.
-    """
+    """Return the entities with these types and names, and perhaps others, sorted; without any, all."""
     request = describing.DescribeClientQuotasRequest(
         components=tuple(
             describing.ComponentData(

@@ -94,7 +94,6 @@ def _start(start: str | None, since: str | None) -> Start:
 
 
 def _printer(topic: str, fields: str, separator: str, null: str, *, as_json: bool) -> Callable[[Any], bytes]:
-    """Return the function that makes a line of a record."""
     if as_json:
         return lambda record: json_line(record, topic)
     try:
@@ -158,9 +157,7 @@ def parse_start(text: str) -> Start:
 
 
 def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None) -> int:
-    """Return the first offset to read; `at_time` is the offset of the first record at the time of `start`,
-    None: no record is so late.
-    """
+    """Return the first offset to read; `at_time` is that of the time `start`, None: no record is so late."""
     match start.kind:
         case "offset":
             wanted = start.value

@@ -63,7 +63,6 @@ def consume(
 def _span(
     cluster: Cluster, places: Sequence[Any], start: Start, *, committed: bool
 ) -> tuple[dict[Any, int], dict[Any, int]]:
-    """Return the first offset to read and the end, for each partition."""
     isolation = "read_committed" if committed else "read_uncommitted"
     starts = cluster.offsets(places, OffsetSpec.EARLIEST)
     ends = cluster.offsets(places, OffsetSpec.LATEST, isolation)

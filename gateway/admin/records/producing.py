@@ -18,18 +18,14 @@ LARGEST_REQUEST_BYTES: Final = 100 << 20
 DELIVERY_TIMEOUT_MS: Final = 60_000
 RECORDS_IN_FLIGHT: Final = 10_000
 BYTES_IN_FLIGHT: Final = 32 << 20
-"""Records, and bytes of them, that wait for their acknowledgements; the command reads no further input
-meanwhile.
-"""
+"""Records, and bytes of them, that wait for acknowledgements; the command reads no input meanwhile."""
 LINGER_MS: Final = 5
 
 
 def produce(
     cluster: Cluster, topic: str, records: Iterable[ProducedRecord], *, compression: str | None, at_once: bool
 ) -> ProducedReport:
-    """Send records in order, each stored exactly once, and wait for the acknowledgements; `at_once`: do not
-    gather batches.
-    """
+    """Send records in order, each stored exactly once, and wait for the answers; `at_once`: no batching."""
     (found,) = cluster.topics([topic])
     producer = opened(
         KafkaProducer,
@@ -70,8 +66,6 @@ def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
 
 
 class _Sending:
-    """The records of one command that are sent, and those that are acknowledged."""
-
     def __init__(self, producer: Any, topic: str, partitions: int) -> None:
         self._producer = producer
         self._topic = topic

@@ -1,6 +1,4 @@
-"""Records as lines of text and as JSON, for `seqgate produce` and `seqgate consume`. Raises ValueError with a
-sentence.
-"""
+"""Records as text and as JSON, for `seqgate produce` and `seqgate consume`. Raises ValueError, a sentence."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class JsonHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class JsonRecord(msgspec.Struct, forbid_unknown_fields=True):
-    """A record in JSON, as `seqgate consume --json` prints records; topic and offset say where it was, and
-    are ignored.
-    """
+    """A record in JSON, as `seqgate consume --json` prints it; topic and offset are ignored."""
 
     value: Any = None
     value_base64: str | None = None
@@ -108,7 +104,6 @@ def _header(header: JsonHeader) -> tuple[str, bytes]:
 
 
 def _text(value: Any) -> str | None:
-    """Return a text as it is, and any other JSON value as JSON."""
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

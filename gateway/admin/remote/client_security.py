@@ -64,9 +64,7 @@ class ClientSecurity:
 
     @property
     def login_name(self) -> str:
-        """The user name for kafka-python. SCRAM requires that `=` and `,` are escaped, which kafka-python
-        does not do.
-        """
+        """The user name for kafka-python, which does not escape `=` and `,` for SCRAM."""
         if self.mechanism not in _SCRAM:
             return self.username
         return self.username.replace("=", "=3D").replace(",", "=2C")
@@ -90,9 +88,7 @@ OPEN: Final = ClientSecurity()
 
 
 def read_client_security(file: Path | None) -> ClientSecurity:
-    """Return the settings of a connection in a file of Kafka's client properties; OPEN without a file. Raises
-    ControlError.
-    """
+    """Return the settings in a file of client properties; OPEN without a file. Raises ControlError."""
     if file is None:
         return OPEN
     try:
@@ -108,9 +104,7 @@ def read_client_security(file: Path | None) -> ClientSecurity:
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity:
-    """Return the settings of a connection among Kafka's client properties; other properties are ignored.
-    Raises ControlError.
-    """
+    """Return a connection's settings among Kafka's client properties; ignore others. Raises ControlError."""
     given = {name.strip(): value.strip() for name, value in properties.items()}
     for name in given:
         if name.startswith(_SECURITY_PREFIXES) and name not in _SUPPORTED:
@@ -158,7 +152,6 @@ def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the TLS context of a client. Raises ControlError."""
     # most commands connect without TLS, and need no cryptography for their start
     try:
         from seqgate.gateway.security.certificates import StoreError  # noqa: PLC0415
@@ -216,9 +209,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines without comments; a line that ends with an odd number of backslashes is joined with the
-    next line.
-    """
+    """Yield the lines without comments; an odd number of backslashes at the end joins the next line."""
     whole = ""
     for line in _LINE_END.split(text):
         if not whole and _COMMENT.match(line):

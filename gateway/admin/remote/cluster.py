@@ -62,9 +62,7 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one se
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that answered: the addresses that were given, the one that was reached, and kafka-python's
-    admin client.
-    """
+    """A cluster that answered: the addresses given, the one reached, and kafka-python's admin client."""
 
     addresses: tuple[str, ...]
     reached: BrokerAddress
@@ -95,9 +93,7 @@ class Cluster:
     def offsets(
         self, places: Iterable[tuple[str, int]], spec: Any, isolation: str = "read_uncommitted"
     ) -> dict[tuple[str, int], int]:
-        """Return the offset that `spec` names in each partition: an OffsetSpec, or a time in milliseconds; -1
-        where no record is so late.
-        """
+        """Return each partition's offset of `spec`, an OffsetSpec or a time in ms; -1 for too late a time."""
         wanted = {topic_partition(*place): spec for place in places}
         found = self.admin.list_partition_offsets(wanted, isolation) if wanted else {}
         return {tuple(place): int(answer.offset) for place, answer in found.items()}
@@ -120,9 +116,7 @@ class Cluster:
 
 @contextmanager
 def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN) -> Iterator[Cluster]:
-    """Yield the cluster at these addresses, connected as `security` says. Raises ControlError, also in place
-    of the errors of kafka-python.
-    """
+    """Yield the cluster at these addresses, connected as `security` says. All errors become ControlError."""
     reached = first_that_answers(
         [BrokerAddress(*address, security) for address in addresses],
         lambda address: check_connection(address, CONNECT_TIMEOUT_S),
@@ -156,9 +150,7 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
 
 
 def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[BrokerAddress], R]) -> R:
-    """Return what `ask` returns for the first address at which somebody answers. Raises ControlError when
-    nobody does.
-    """
+    """Return what `ask` returns for the first address that answers. Raises ControlError when none does."""
     reasons = []
     for address in addresses:
         try:
@@ -186,9 +178,7 @@ def led_partitions(
     partition: int | None,
     holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
 ) -> list[Any]:
-    """Return the partitions that have a leader: of one topic, or of all whose name and internality `holds`
-    accepts.
-    """
+    """Return the partitions that have a leader: of one topic, or of those that `holds` accepts by name."""
     if topic is None:
         topics = [row for row in cluster.all_topics() if holds(row["name"], row["is_internal"])]
     else:
@@ -367,9 +357,7 @@ class BrokerAddress(NamedTuple):
 
 
 def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
-    """Return a connection on which requests can be sent. Raises ControlError when TLS or the login fails, and
-    OSError when nobody answers.
-    """
+    """Return a connection for requests. Raises ControlError for TLS or login, OSError without an answer."""
     connection = socket.create_connection((address.host, address.port), timeout_s)
     try:
         if address.security.context is not None:
@@ -384,9 +372,7 @@ def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
 
 
 def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
-    """Connect once, and return the address. Raises ControlError when TLS or the login fails, and OSError when
-    nobody answers.
-    """
+    """Connect once; return the address. Raises ControlError for TLS or login, OSError without an answer."""
     with open_connection(address, timeout_s) as connection:
         if address.security.context is not None and not address.security.mechanism:
             # since TLS 1.3 a listener refuses the certificate of a client after the handshake
@@ -446,7 +432,6 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 
 
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
-    """Exchange messages until both sides are satisfied."""
     # most commands don't log in, and need no cryptography for their start
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
     from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
@@ -515,9 +500,7 @@ def refusal(code: int, message: str | None = None) -> str | None:
 
 
 def check(answer: Any, what: str = "") -> None:
-    """Raise ControlError if an answer, or a part of it, has an error code. `what` is the beginning of the
-    sentence.
-    """
+    """Raise ControlError if an answer, or a part, has an error code. `what` begins the sentence."""
     refused = refusal(answer.error_code.value, getattr(answer, "error_message", None))
     if refused is not None:
         raise ControlError(f"{what}{refused}")
@@ -560,9 +543,7 @@ def _topics_refused(error: errors.TopicAuthorizationFailedError) -> str:
 
 
 def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> ControlError:
-    """Return the error for a topic that does not exist, or may be hidden, with the name of the most similar
-    topic.
-    """
+    """Return the error for a missing, perhaps hidden topic, with the name of the most similar topic."""
     hidden = ", or this user may not see it" if may_be_hidden else ""
     return ControlError(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
 

@@ -212,9 +212,7 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
 
 
 def _month(bucket: BucketState, uptime_ms: int) -> str:
-    """Return the price of a month that goes on as since the start; nothing while the requests of the start
-    itself count most.
-    """
+    """Return the price of a month at this rate; nothing while the requests of the start count most."""
     if uptime_ms < FIRST_ESTIMATE_MS:
         return ""
     return f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
@@ -357,9 +355,7 @@ _SUMMED: Final = (
 
 
 def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
-    """Return one state: counts and limits are summed, and of the uploads the worst is told. None where no
-    worker has a bucket.
-    """
+    """Return one state: sums of counts and limits, and the worst of the uploads; None without a bucket."""
     known = [state for state in states if state is not None]
     if not known:
         return None

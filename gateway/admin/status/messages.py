@@ -21,9 +21,7 @@ class OfflinePartition(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """The certificate that a listener shows; `warning` says what is wrong with its age, None while it is
-    valid for long enough.
-    """
+    """The certificate of a listener; `warning` says what is wrong with its age, None while it is valid."""
 
     listener: str
     valid_until_ms: int
@@ -59,9 +57,7 @@ class BucketState(msgspec.Struct, frozen=True):
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
-    """One of several workers. `partitions` are those that it leads; `requests` counts since the worker
-    started.
-    """
+    """One of several workers. `partitions` are those it leads; `requests` counts since its start."""
 
     node_id: int
     pid: int
@@ -127,9 +123,7 @@ class StatusRequest(Request[Status], tag="status"):
 
 
 class LogDir(msgspec.Struct, frozen=True):
-    """A log directory of a broker. `used_bytes` are those of its partitions; sizes of the disk are None where
-    unknown.
-    """
+    """A log directory of a broker. `used_bytes` are its partitions'; sizes of the disk: None if unknown."""
 
     path: str
     error: str | None
@@ -139,9 +133,7 @@ class LogDir(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A broker. `error` is why it gave no answer; the rest is then empty. `apis` maps API keys to [first,
-    last version].
-    """
+    """A broker. `error`: why it gave no answer; the rest is empty then. `apis`: keys to [first, last]."""
 
     node_id: int
     address: str
@@ -162,9 +154,7 @@ class TroubledPartition(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """The state of a cluster. `features` are the finalized levels by feature. `is_well` is False when
-    something is wrong.
-    """
+    """The state of a cluster. `features` are finalized levels. `is_well` is False when something is wrong."""
 
     cluster_id: str
     controller: int | None

@@ -1,6 +1,4 @@
-"""Asks all brokers of a cluster how they are, over the Kafka protocol. Raises ControlError, or an error of
-kafka-python.
-"""
+"""Asks all brokers of a cluster for their state. Raises ControlError, or an error of kafka-python."""
 
 from __future__ import annotations
 

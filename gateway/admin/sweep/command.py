@@ -148,9 +148,7 @@ class TaskRow(msgspec.Struct, frozen=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """All tasks. `files_to_delete` counts the files that wait for deletion, and each directory of a deleted
-    partition as one.
-    """
+    """All tasks. `files_to_delete` counts files that wait for deletion, a deleted partition as one."""
 
     tasks: list[TaskRow]
     files_to_delete: int
@@ -205,9 +203,7 @@ class SweepRequest(Request[TaskRow], tag="sweep"):
 
 
 class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):
-    """The request for the leaks that a sweep has found so far, from leak `position` on; the task number names
-    the sweep.
-    """
+    """The leaks that a sweep has found so far, from leak `position` on; the task number names the sweep."""
 
     rows = "leaks"
     key = POSITION

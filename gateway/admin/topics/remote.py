@@ -1,6 +1,4 @@
-"""Asks a cluster about topics, and changes them. Every function raises ControlError or an error of
-kafka-python.
-"""
+"""Asks a cluster about topics, and changes them. Raises ControlError or an error of kafka-python."""
 
 from __future__ import annotations
 
@@ -49,7 +47,6 @@ def list_topics(cluster: Cluster, *, internal: bool) -> list[TopicRow]:
 
 
 def _topic_id(topic: Mapping[str, Any]) -> str:
-    """Return the topic id as Kafka's tools print it."""
     return urlsafe_b64encode(UUID(str(topic["topic_id"])).bytes).decode().rstrip("=")
 
 
@@ -151,9 +148,7 @@ def _refused(name: str, error: str | None) -> TopicOutcome:
 
 
 def create_missing(cluster: Cluster, name: str) -> None:
-    """Create a topic with the cluster's defaults unless it exists. Raises ControlError when the cluster
-    refuses.
-    """
+    """Create a topic with the cluster's defaults unless it exists. Raises ControlError if it is refused."""
     (outcome,) = create(
         cluster,
         [name],
@@ -170,9 +165,7 @@ def create_missing(cluster: Cluster, name: str) -> None:
 def alter(
     cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
 ) -> TopicOutcome:
-    """Set and unset configurations of a topic, then add partitions. After a refusal the changes that follow
-    are not made.
-    """
+    """Set and unset configurations of a topic, then add partitions; stop at the first refusal."""
     (topic,) = cluster.topics([name])
     if settings or unset:
         error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)

@@ -95,9 +95,7 @@ class OpenProducer(NamedTuple):
 
 
 class TransactionSource(Protocol):
-    """Finds and ends transactions of a running gateway, a cluster or a data directory. Each method
-    raises ControlError.
-    """
+    """Finds and ends transactions of a gateway, a cluster or a data directory. Raises ControlError."""
 
     @property
     def now_ms(self) -> int:
@@ -120,9 +118,7 @@ class TransactionSource(Protocol):
         """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
 
     def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
-        """Yield the producers with an open transaction by topic, partition and producer id, from the last
-        partition of the previous page on.
-        """
+        """Yield open transactions' producers by topic, partition and id, from the last page's end on."""
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""

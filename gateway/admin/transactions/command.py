@@ -1,6 +1,4 @@
-"""`seqgate transactions`: transactional ids, the readers and offsets that their transactions hold back, and
-how to end them.
-"""
+"""`seqgate transactions`: transactional ids, what their transactions hold back, and how to end them."""
 
 from __future__ import annotations
 
@@ -194,9 +192,7 @@ def _abort(
     execute: bool,
     planned: TransactionAbort | None = None,
 ) -> TransactionAbort:
-    """Abort a transaction, or only report what the abort would do. Never abort a later transaction than the
-    `planned` one.
-    """
+    """Abort a transaction, or only report the abort. Never abort a later one than the `planned` one."""
     if isinstance(request, AbortHangingRequest):
         return client.ask(msgspec.structs.replace(request, execute=execute))
     start_ms = None if planned is None else planned.start_ms
@@ -251,7 +247,6 @@ def _hanging_text(page: HangingPage) -> Iterator[Block]:
 
 
 def _abort_text(planned: TransactionAbort) -> Iterator[Block]:
-    """Yield the transaction that an abort would end."""
     yield table(TransactionPartition, planned.partitions)
     more = planned.partition_count - len(planned.partitions)
     if more:

@@ -58,18 +58,14 @@ async def find_hanging(gateway: LiveGateway, request: messages.FindHangingReques
 async def abort_hanging(
     gateway: LiveGateway, request: messages.AbortHangingRequest
 ) -> messages.TransactionAbort:
-    """Write and persist the marker that aborts a transaction in one partition, if `execute` is set. Raises
-    ControlError.
-    """
+    """With `execute`, persist the marker that aborts a transaction in a partition. Raises ControlError."""
     source = LiveTransactions(gateway)
     source.check_all_here()
     return await answers.abort_hanging(source, request)
 
 
 class LiveTransactions:
-    """The transactions that this gateway coordinates, and the partitions that it leads: a
-    `TransactionSource`.
-    """
+    """The transactions coordinated by this gateway, and the partitions it leads: a `TransactionSource`."""
 
     def __init__(self, gateway: LiveGateway) -> None:
         services = gateway.services
@@ -96,14 +92,11 @@ class LiveTransactions:
         ]
 
     def check_all_here(self) -> None:
-        """Refuse a question about the transactions of all gateways: the control socket reaches only one.
-        Raises ControlError.
-        """
+        """Refuse a question about all gateways: the control socket reaches one. Raises ControlError."""
         if self.partitions_elsewhere():
             raise Elsewhere(f"other gateways coordinate transactions, too; {self._advice()}")
 
     def _advice(self) -> str:
-        """Return how to ask the cluster."""
         advertised = self._services.node.brokers.advertised.values()
         address = next((place.shown for place in advertised), "HOST:PORT")
         return f"ask the cluster with --bootstrap {address}"
@@ -172,7 +165,6 @@ class LiveTransactions:
             await asyncio.sleep(0)
 
     def _wanted(self, request: messages.FindHangingRequest) -> Iterator[Partition]:
-        """Yield the requested open partitions in order."""
         if request.topic is None:
             names = sorted(filter(_holds_transactions, self._partitions.by_name))
             topics = [self._partitions.by_name[name] for name in names]
@@ -245,9 +237,7 @@ def _holds_transactions(topic: str) -> bool:
 
 
 def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
-    """Return a function that finds the transaction of a producer id, None where no loaded coordinator shard
-    knows the id.
-    """
+    """Return the function from producer ids to transactions, None where no loaded shard knows the id."""
     shards = coordinators.transactions.shards
     shards.load_stored()
     loaded = [entry.shard for entry in shards if entry.is_current]

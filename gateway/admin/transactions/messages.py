@@ -222,9 +222,7 @@ class AbortTransactionRequest(Request[TransactionAbort], tag="transactions.abort
 
 
 class AbortHangingRequest(Request[TransactionAbort], tag="transactions.abort-hanging"):
-    """Abort the transaction that one partition has open from `first_offset` on; without `execute` only report
-    it.
-    """
+    """Abort a transaction that a partition has open from `first_offset` on; without `execute` report it."""
 
     topic: str
     partition: int

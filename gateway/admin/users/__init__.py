@@ -1,3 +1,1 @@
-"""The users that log in with SCRAM: their credentials in a running gateway, a data directory or another
-cluster.
-"""
+"""The users of SCRAM: their credentials in a running gateway, a data directory or another cluster."""

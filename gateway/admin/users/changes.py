@@ -63,9 +63,7 @@ def remove_credentials(image: MetadataImage, user: str, mechanisms: Sequence[str
 def _altered(
     image: MetadataImage, user: str, changes: Sequence[Deletion | Upsertion], *, most: int
 ) -> Decision[ChangedUser]:
-    """Decide on each change separately, because one request of the Kafka protocol changes one credential of a
-    user.
-    """
+    """Decide on each change separately: a request of the Kafka protocol changes one credential of a user."""
     records: list[MetadataRecord] = []
     for change in changes:
         is_deletion = isinstance(change, Deletion)

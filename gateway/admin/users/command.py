@@ -131,9 +131,7 @@ SALT_BYTES: Final = 16
 
 
 def read_password(file: str | None) -> str:
-    """Return the password in the first line of a file (`-`: standard input), or the one typed twice at a
-    prompt.
-    """
+    """Return the password in the first line of a file (`-`: standard input), or typed twice at a prompt."""
     if file is None:
         password = _ask() if sys.stdin.isatty() else sys.stdin.readline()
     elif file == STANDARD_INPUT:
@@ -163,9 +161,7 @@ def _ask() -> str:
 
 
 def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewCredential:
-    """Return the credential of a password, with a fresh salt. The hashing takes some milliseconds, in the
-    command's own process.
-    """
+    """Return the credential of a password, with a fresh salt. Hashing takes milliseconds of this process."""
     salt = secrets.token_bytes(SALT_BYTES)
     return NewCredential(
         mechanism.mechanism, iterations, salt, salt_password(mechanism, password.encode(), salt, iterations)
@@ -218,9 +214,7 @@ class NewCredential(msgspec.Struct, frozen=True):
 
 
 class ChangedUser(msgspec.Struct, frozen=True):
-    """A user whose credentials of these mechanisms were set or removed. `created_data_dir`: the command has
-    created the data directory.
-    """
+    """A user whose credentials were set or removed. `created_data_dir`: the command made the directory."""
 
     user: str
     mechanisms: list[str]

@@ -92,18 +92,14 @@ class VerdictRow(msgspec.Struct, frozen=True):
 
 
 class VerdictPage(msgspec.Struct, frozen=True):
-    """The newest verdicts that pass the filters, the newest first. The gateway keeps the newest `kept`
-    verdicts in memory.
-    """
+    """The newest verdicts that pass the filters, newest first. The gateway keeps `kept` of them in memory."""
 
     verdicts: list[VerdictRow]
     kept: int
 
 
 class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
-    """The newest batches that were not stored: duplicates, and refused batches with the reason. With `after`
-    only verdicts with a higher number.
-    """
+    """The newest batches that were not stored, and why; with `after` only verdicts with a higher number."""
 
     is_spread = True
     rows = "verdicts"

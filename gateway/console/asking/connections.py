@@ -41,8 +41,6 @@ SURE_S: Final = 0.5
 
 @dataclass(slots=True)
 class _Open:
-    """A connection that answered before, and what closes it."""
-
     cluster: Cluster
     closing: ExitStack
     since: float = field(default_factory=time.monotonic)

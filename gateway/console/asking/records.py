@@ -234,7 +234,6 @@ def _first_offsets(
 
 
 def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
-    """Return the offset of the first record that is not older than a time, or the log end."""
     found = cluster.offsets([(topic.name, partition) for partition in ends], time_ms)
     firsts = {partition: found.get((topic.name, partition), -1) for partition in ends}
     return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
@@ -324,9 +323,7 @@ class Kept:
 
 @dataclass(slots=True)
 class Found:
-    """The records of a search. `positions` are the offsets after what was searched, by partition;
-    `stopped` says why the search ended before the end of its spans.
-    """
+    """The records of a search. `positions` are the offsets after it; `stopped`: why it ended early."""
 
     records: list[Kept] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
@@ -529,7 +526,6 @@ def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> Str
 
 
 def _decoded(partition: int, header: BatchHeader, batch: memoryview) -> Iterator[ReadRecord]:
-    """Yield the records of a batch. Raises LogError on damage."""
     marker = read_end_marker(batch) if header.is_control else None
     if not crc_matches(header, batch):
         raise CorruptRecord("its checksum is wrong")

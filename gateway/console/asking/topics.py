@@ -104,7 +104,6 @@ def _place(row: Any) -> PartitionPlace:
 
 
 def _shown_id(topic_id: UUID | None) -> str:
-    """Return a topic id as Kafka's tools print it."""
     return "" if topic_id is None else urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 

@@ -192,13 +192,11 @@ _FORM: Final[Mapping[str, str]] = {
     "pattern": PatternType.LITERAL.name,
     "kind": ResourceType.TOPIC.name,
 }
-"""The fields of the form, with what an empty form has in each."""
 
 Form = Mapping[str, str]
 
 
 def _given(visit: Visit) -> Form:
-    """Return the fields of a visit, or those of an empty form."""
     given = {name: visit.text(name, default) for name, default in _FORM.items()}
     given |= {name: given[name].strip() for name in ("principal", "host", "topic")}
     return {**given, "host": given["host"] or WILDCARD}

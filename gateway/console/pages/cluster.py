@@ -145,7 +145,6 @@ _SOURCES: Final = {
     "STATIC_BROKER_CONFIG": "set at the start",
     "DEFAULT_CONFIG": "default",
 }
-"""Kafka's words for where a value comes from, in plain words."""
 _DEFAULT_SOURCE: Final = "DEFAULT_CONFIG"
 _OWN_SOURCES: Final = {True: "DYNAMIC_DEFAULT_BROKER_CONFIG", False: "DYNAMIC_BROKER_CONFIG"}
 """The source of values that the form can remove, for all brokers and for one."""

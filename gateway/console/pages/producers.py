@@ -311,7 +311,6 @@ def accepted(times: Sequence[int], series: Mapping[str, Values], key: str) -> li
 
 
 def _grown(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int | None]:
-    """Return the first new sequence, and the number of new records."""
     if before is None:
         return -1, None
     if before[0] != now[0]:

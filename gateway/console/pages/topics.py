@@ -249,7 +249,6 @@ _SOURCES: Final = {
     "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers",
 }
 _SEQGATES_OWN: Final = "message.deduplication.enable"
-"""A setting that only topics of Seqgate have."""
 
 
 class SettingLine(NamedTuple):

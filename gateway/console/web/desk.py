@@ -191,7 +191,6 @@ def _json(value: Any, status: int = 200) -> Response:
 
 
 def _file_name(text: str) -> str:
-    """Return a name that is safe in a header and on a disk."""
     return "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in text
     )

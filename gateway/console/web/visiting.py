@@ -99,7 +99,6 @@ async def form_of(console: Console, request: Request) -> Sent:
 
 
 async def _read_bounded(request: Request) -> None:
-    """Read the body, at most MOST_FORM_BYTES of it."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
