@@ -36,7 +36,7 @@ SWITCH_INTERVAL_S = 0.0002
 COMMANDS_LOADED_AFTER_S = 1.0
 """Time (s) after the start at which the modules that only commands need are imported."""
 GC_THRESHOLD = 50_000
-"""Python's collector threshold; the default of 700 would scan objects that live for ever all the time."""
+"""Python's collector threshold; the default of 700 would often scan objects that live for ever."""
 
 
 def run(config: Config, *, guide: bool = False, console: bool = False) -> None:

@@ -85,7 +85,9 @@ def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdB
 
 
 def overlaps(blocks: Iterable[ProducerIdBlock]) -> list[Overlap]:
-    """Return every pair of blocks that share ids, by the upper block. Costs O(n log n + overlaps)."""
+    """Return every pair of blocks that share ids, ordered by the upper block. Sound data has no such pair.
+    Costs O(n log n + overlaps).
+    """
     found: list[Overlap] = []
     reaching: list[ProducerIdBlock] = []
     for upper in sorted(blocks, key=lambda block: (block.first_producer_id, block.last_producer_id)):
@@ -155,7 +157,7 @@ class UsageStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastSeen:
-    """The highest state of a shared store that a gateway saw: its identity, and the end of all claims."""
+    """The highest state of a shared store that a gateway saw: identity and next id (end of all claims)."""
 
     store_id: str
     next_producer_id: int

@@ -260,7 +260,7 @@ AskAt = Callable[[Path], B]
 
 
 class Workers:
-    """The workers of a gateway, as a command asks them: all have to answer, and the pauses are limited."""
+    """The workers of a gateway as a command asks them: all must answer in turn; all pauses are limited."""
 
     def __init__(
         self,

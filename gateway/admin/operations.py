@@ -230,7 +230,7 @@ async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:
 
 
 def answer_stopped(data_dir: Path, config: Config, now_ms: int, request: Request[Any]) -> Any:
-    """Return the answer from an unopened data directory by its gateway's settings. Raises ControlError."""
+    """Return the answer from a stopped gateway's data directory, by its settings. Raises ControlError."""
     _check_limit(request)
     stopped = _BY_REQUEST[type(request)].stopped
     if stopped is None:

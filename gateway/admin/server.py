@@ -66,6 +66,7 @@ class ControlServer:
         self._source = source
         self._started_at_ms = services.node.clock.now_ms()
         self._gateway: LiveGateway | None = None
+        """Known from the first command on."""
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 

@@ -149,7 +149,9 @@ def _open_log(storage: Storage, directory: Path) -> PartitionLog:
 
 
 def create_metadata(data_dir: Path, node_id: int) -> bool:
-    """Make a data directory with a metadata log if missing or empty; return if so. Raises ControlError."""
+    """Create the data directory with an empty metadata log if it is missing or empty; return whether it was.
+    Raises ControlError.
+    """
     try:
         if data_dir.exists() and any(data_dir.iterdir()):
             return False

@@ -46,7 +46,7 @@ class InvalidValueError(ValueError):
 
 
 class RefusedValueError(InvalidValueError):
-    """A well-formed value that the setting's check refuses; the error leaves out the allowed values."""
+    """A well-formed value that the setting's check refuses; the reason replaces the allowed values."""
 
 
 class EmptyItemError(InvalidValueError):

@@ -364,6 +364,7 @@ class FaultyRequests:
 
 
 def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> Any:
+    """Return a request; None for one that the dispatcher refuses."""
     try:
         if is_flexible(api_key, version):
             position = skip_tagged_fields(frame, position)

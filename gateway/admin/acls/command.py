@@ -347,7 +347,7 @@ def _found(rows: Sequence[AclRow]) -> Block:
 
 
 def parse_operation(text: str) -> Operation:
-    """Return the operation of a name: Read, DescribeConfigs or describe-configs. Raises WrongOptions."""
+    """Return the operation named, such as DescribeConfigs or describe-configs. Raises WrongOptions."""
     plain = _plain(text)
     for operation in Operation:
         if operation >= Operation.ALL and _plain(operation.name) == plain:

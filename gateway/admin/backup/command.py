@@ -182,7 +182,7 @@ _SIZE: Final = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.ASCII)
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of `1048576`, `512K`, `50M` or `1G`, powers of 1,024. Raises ValueError."""
+    """Return the bytes of `1048576`, `512K`, `50M`, `1G`, powers of 1,024. Raises ValueError, a sentence."""
     match = _SIZE.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise ValueError(f"{text!r} is not a size; write bytes, or 512K, 50M or 1G")

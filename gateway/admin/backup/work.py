@@ -153,7 +153,7 @@ STAGE_TIMEOUT_S: Final = 600.0
 
 @contextlib.contextmanager
 def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Iterator[Staged]:
-    """Stage a data directory, or ask its running gateway to, and clean up afterwards. Raises ControlError."""
+    """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
     metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(

@@ -92,6 +92,7 @@ class _Import:
         self._reads = PersistentReads(objects, "the import waits for the store")
         self._manifests = Manifests(objects)
         self._known = SharedLogContent()
+        """The objects that the bucket has in `meta/`."""
 
     async def begin(self) -> None:
         """Take an empty bucket, or that of an unfinished import of this directory. Raises ControlError."""
@@ -211,7 +212,7 @@ class _Import:
                 raise CorruptChange("the copy of the metadata differs from the data directory")
 
     async def _copy(self, uploads: PartitionUploads, log: PartitionLog) -> Manifest:
-        """Upload a partition and read it back; upload other bytes of an earlier import again."""
+        """Upload a partition and read it back. Uploads of an earlier import that differ are made again."""
         before = await self._manifests.load(PartitionKey(log.topic_id, log.partition))
         manifest = (await uploads.upload(log)).manifest
         try:
@@ -226,7 +227,7 @@ class _Import:
         return manifest
 
     async def _check(self, manifest: Manifest, log: PartitionLog) -> None:
-        """Check that the bucket has all bytes of the log. Raises CorruptPart, OSError, Refused."""
+        """Check the log's segments and side files in the bucket. Raises CorruptPart, OSError, Refused."""
         name, segments = f"{log.topic}-{log.partition}", view(log).segments
         copied = [(segment.base, segment.size_bytes) for segment in manifest.segments]
         if manifest.end_offset != log.log_end_offset or copied != [

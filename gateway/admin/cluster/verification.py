@@ -115,7 +115,8 @@ class _Check:
         self._turns = asyncio.Semaphore(READ_AT_ONCE)
         self._held = HeldBytes()
         self._topics: set[UUID] | None = None
-        """The topics of the shared metadata log; None where an older release has kept the metadata elsewhere.
+        """The topics of the shared metadata log; None where an older release has kept the metadata in
+        write-ahead logs and parts.
         """
         self._without_manifest: set[PartitionKey] = set()
         """The partitions that have objects, and no manifest that can be read."""
@@ -126,7 +127,7 @@ class _Check:
     # --- the shared metadata log
 
     async def shared_log(self) -> SharedLogContent:
-        """Return all of `meta/` that a start could read, also after damage. Raises as `read_metadata`."""
+        """Return all of `meta/` that a start may read if newer snapshots fail. Raises as `read_metadata`."""
         try:
             return await read_all_metadata(self._objects)
         except CorruptSnapshot as error:
@@ -327,7 +328,7 @@ class _Check:
         return found
 
     async def _next_behind(self, session: RegisteredSession, seq: int) -> int | None:
-        """Return the next object after a missing one; None where the log ends: few are written at once."""
+        """Return the object after a missing one; None at the log's end: a session has only some in flight."""
         missing = object_key(session.node_id, session.session, seq)
         folder = boundary_key(session.node_id, session.session).removesuffix("boundary")
         behind = [

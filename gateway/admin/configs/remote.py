@@ -80,7 +80,7 @@ def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
 
 
 def get(cluster: Cluster, resource: Resource, names: Sequence[str], *, everything: bool) -> ConfigListing:
-    """Return the configurations with these names; without names, those that are set, or `everything`."""
+    """Return the configurations with these names; without, those that are set, or all with `everything`."""
     rows = _all_rows(cluster, resource)
     if names:
         if resource.is_all_brokers:
@@ -156,6 +156,7 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
 
 _BROKER: Final = i8(ConfigResourceType.BROKER.value)
 _ALL: Final = ""
+"""The name of the resource that stands for all brokers."""
 _SET: Final = i8(AlterConfigOp.SET.value)
 _DELETE: Final = i8(AlterConfigOp.DELETE.value)
 

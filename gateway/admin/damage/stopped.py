@@ -27,7 +27,7 @@ from seqgate.log.stopped import DamagedPartition, give_up, scan_directory
 
 
 def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:
-    """Return the damage below the recovery points; with `apply` remove it. Raises ControlError."""
+    """Return the damage below the recovery points; with `apply` cut it from the logs. Raises ControlError."""
     metadata_directory(data_dir)
     storage = Storage()
     try:
@@ -45,7 +45,7 @@ def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repai
 
 
 def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> None:
-    """Recover the logs as a start does, and stop cleanly. Raises ControlError, LogError, OSError."""
+    """Recover the logs as a start does, and stop with all durable. Raises ControlError, LogError, OSError."""
     try:
         recover_whole(storage, data_dir, config.int("node.id"), now_ms, for_repair=True)
         directory = LogDirectory.open(

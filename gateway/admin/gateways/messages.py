@@ -25,7 +25,7 @@ class GatewayRow(msgspec.Struct, frozen=True):
 
 
 class Gateways(msgspec.Struct, frozen=True):
-    """The gateways of a cluster. `leaderless` counts partitions without a live leader, `moving` the moves."""
+    """The gateways; `leaderless` counts partitions without a live leader, `moving` those to be moved."""
 
     cluster_id: str
     gateways: list[GatewayRow]
@@ -46,7 +46,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class MoveRequest(Request[Moved], tag="cluster.move"):
-    """Make a gateway the leader of a partition, and its preferred one; fail after `timeout_ms`."""
+    """Make a gateway a partition's leader and preferred one. Answers when it leads; fails at `timeout_ms`."""
 
     topic: str
     partition: int

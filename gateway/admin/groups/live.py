@@ -381,6 +381,7 @@ def _member(
     is_leader: bool = False,
     streams: messages.StreamsMember | None = None,
 ) -> messages.GroupMember:
+    """Return a member of a group of any type; `client` has its client id and host."""
     return messages.GroupMember(
         member.member_id,
         instance_id,

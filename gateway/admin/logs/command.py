@@ -71,7 +71,7 @@ def _text(lines: list[LogLine]) -> Iterator[str]:
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A line of the log, counted from the start; `error` is the traceback of an unexpected error."""
+    """A log line; `number` counts lines since the start, `error` is the traceback of an unexpected error."""
 
     number: int
     time_ms: int

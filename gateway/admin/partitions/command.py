@@ -33,7 +33,7 @@ def reopen(
 
 
 class Reopened(msgspec.Struct, frozen=True):
-    """A partition that is back in service; its log goes from `log_start_offset` up to `log_end_offset`."""
+    """A partition back in service; its log goes from `log_start_offset` to `log_end_offset` (exclusive)."""
 
     topic: str
     partition: int

@@ -153,6 +153,7 @@ def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     # most commands connect without TLS, and need no cryptography for their start
+    """Return the TLS context of a client. Raises ControlError."""
     try:
         from seqgate.gateway.security.certificates import StoreError  # noqa: PLC0415
         from seqgate.gateway.security.stores import Store  # noqa: PLC0415

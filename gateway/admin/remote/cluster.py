@@ -93,7 +93,7 @@ class Cluster:
     def offsets(
         self, places: Iterable[tuple[str, int]], spec: Any, isolation: str = "read_uncommitted"
     ) -> dict[tuple[str, int], int]:
-        """Return each partition's offset of `spec`, an OffsetSpec or a time in ms; -1 for too late a time."""
+        """Return partitions' offsets of `spec`, an OffsetSpec or a time in ms; -1: no record is so late."""
         wanted = {topic_partition(*place): spec for place in places}
         found = self.admin.list_partition_offsets(wanted, isolation) if wanted else {}
         return {tuple(place): int(answer.offset) for place, answer in found.items()}
@@ -116,7 +116,7 @@ class Cluster:
 
 @contextmanager
 def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN) -> Iterator[Cluster]:
-    """Yield the cluster at these addresses, connected as `security` says. All errors become ControlError."""
+    """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error."""
     reached = first_that_answers(
         [BrokerAddress(*address, security) for address in addresses],
         lambda address: check_connection(address, CONNECT_TIMEOUT_S),
@@ -178,7 +178,7 @@ def led_partitions(
     partition: int | None,
     holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
 ) -> list[Any]:
-    """Return the partitions that have a leader: of one topic, or of those that `holds` accepts by name."""
+    """Return partitions with a leader: of one topic, or where `holds` accepts its name and internality."""
     if topic is None:
         topics = [row for row in cluster.all_topics() if holds(row["name"], row["is_internal"])]
     else:

@@ -133,7 +133,7 @@ class LogDir(msgspec.Struct, frozen=True):
 
 
 class Broker(msgspec.Struct, frozen=True):
-    """A broker. `error`: why it gave no answer; the rest is empty then. `apis`: keys to [first, last]."""
+    """A broker. `error`: why it gave no answer (the rest is empty). `apis`: key to [first, last version]."""
 
     node_id: int
     address: str

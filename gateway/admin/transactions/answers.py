@@ -118,7 +118,9 @@ class TransactionSource(Protocol):
         """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
 
     def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
-        """Yield open transactions' producers by topic, partition and id, from the last page's end on."""
+        """Yield the producers with an open transaction by topic, partition and producer id, from the last
+        partition of the previous page on.
+        """
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""

@@ -234,6 +234,7 @@ def _first_offsets(
 
 
 def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
+    """Return the offset of the first record that is not older than a time, or the log end."""
     found = cluster.offsets([(topic.name, partition) for partition in ends], time_ms)
     firsts = {partition: found.get((topic.name, partition), -1) for partition in ends}
     return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
@@ -526,6 +527,7 @@ def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> Str
 
 
 def _decoded(partition: int, header: BatchHeader, batch: memoryview) -> Iterator[ReadRecord]:
+    """Yield the records of a batch. Raises LogError on damage."""
     marker = read_end_marker(batch) if header.is_control else None
     if not crc_matches(header, batch):
         raise CorruptRecord("its checksum is wrong")

@@ -236,6 +236,7 @@ def _question(
 
 
 def _wanted(visit: Visit, *, is_address: bool) -> dict[str, float]:
+    """Return the quotas of the form that are not empty. Raises ControlError."""
     wanted: dict[str, float] = {}
     for quota in QUOTAS:
         text = visit.text(quota).strip()
