@@ -37,7 +37,10 @@ class DelayedLimit:
     def refusal(self, in_partition: int, adding: int) -> str | None:
         """Return why a partition may not track `adding` more records; None when it may."""
         if in_partition + adding > self.max_per_partition:
-            return f"{in_partition} records of the partition are not due yet, at most {self.max_per_partition} are allowed"
+            return (
+                f"{in_partition} records of the partition are not due yet, "
+                f"at most {self.max_per_partition} are allowed"
+            )
         if self.in_all + adding > self.max_in_all:
             return (
                 f"{self.in_all} records of the gateway are not due yet, at most {self.max_in_all} are allowed"

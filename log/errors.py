@@ -89,7 +89,7 @@ class StorageFailed(LogError, code=56):
 
 
 class NeedsRecovery(StorageFailed):
-    """The files have changed since the log was stopped or recovered, so a thread must recover the log first."""
+    """The files changed after the log was stopped or recovered, so a thread must recover the log first."""
 
 
 class UnsupportedCompressionType(LogError, code=76):

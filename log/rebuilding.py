@@ -156,7 +156,7 @@ class StagedPartitions:
         return Staged(path, recovery_point, [file.removeprefix(f"{path}/") for file in released])
 
     def discard(self, topic_id: uuid.UUID, partition: int) -> None:
-        """Delete what was written of a partition; begin with nothing if it is written again. Raises OSError."""
+        """Delete what was written of a partition, so that it may be written again. Raises OSError."""
         path = f"{self._root}/{STAGING}-{topic_id.hex}-{partition}"
         self.release(f"{path}/")
         self._durable_below.pop((topic_id, partition), None)

@@ -1,8 +1,8 @@
 """Removes the oldest segments of a log, for retention and DeleteRecords: one procedure, two reasons.
 
-    prepare_…   the log captures derived state from the records to remove, and makes a flush ticket with the captures
-    commit      a worker thread commits the ticket, which persists the new log start offset last
-    complete    the log moves its log start offset, and renames the segments below to `*.deleted`
+    prepare_…  the log captures derived state from the records to remove, in a new flush ticket
+    commit     a worker thread commits the ticket, which persists the new log start offset last
+    complete   the log moves its log start offset, and renames the segments below to `*.deleted`
 
 After a crash between two steps, the next start finishes the removal or leaves the log as it was. Source of
 the rules: Kafka's `UnifiedLog`.

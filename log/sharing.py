@@ -1,6 +1,6 @@
 """Shares a data directory among several workers, and makes it the directory of one process again.
 
-    workers/NAME/    the files of one worker that belong to no partition: those that `seqgate.log.directory.log_directory` lists
+    workers/NAME/    one worker's files outside of partitions (see `seqgate.log.directory.log_directory`)
 
 The partitions stay where they are. `split` gives each worker the checkpoints, the facts of the clean stop and
 the known damage of its own partitions, and `merge` puts them together again. While `workers` exists, only the
@@ -99,7 +99,7 @@ def _wants(is_wanted: Callable[[str, int], bool], path: str) -> bool:
 
 
 def is_shared(storage: Storage, root: str) -> bool:
-    """Return whether several workers had the directory last, so that `merge` must come before anything else."""
+    """Return whether several workers had the directory last, so that `merge` must come first."""
     return storage.exists(f"{root}/{WORKERS}")
 
 
@@ -149,7 +149,10 @@ def split(
     storage.make_directory(new)
     for name in names:
         share = _Files()
-        share.take(whole, lambda topic, partition, name=name: owner_of(topic, partition) == name)  # type: ignore[misc]
+        share.take(
+            whole,
+            lambda topic, partition, name=name: owner_of(topic, partition) == name,  # type: ignore[misc]
+        )
         storage.make_directory(f"{new}/{name}")
         _write(storage, durability, root, f"{new}/{name}", share)
         durability.sync(directories=[f"{new}/{name}"])
@@ -206,7 +209,10 @@ def merge(
         for key, point in found.points.items():
             if owner_of(*key) is None:
                 whole.points[key] = min(point, whole.points.get(key, point))
-        whole.take(found, lambda topic, partition, name=name: owner_of(topic, partition) == name)  # type: ignore[misc]
+        whole.take(
+            found,
+            lambda topic, partition, name=name: owner_of(topic, partition) == name,  # type: ignore[misc]
+        )
     _write(storage, durability, root, root, whole)
     durability.sync(directories=[root])
     _remove(storage, shared + _OLD)

@@ -4,9 +4,9 @@ A clean stop writes the file, JSON, so that the next start knows the holes of th
 
     version      of this content
     crc32c       of the bytes of `files`
-    files        of each segment that the bucket has: path below the data directory, topic id, partition, base offset, generation of
-                 the manifest, size in bytes, and the absent blocks as a number in hexadecimal digits, whose
-                 bit n stands for block n
+    files        of each segment that the bucket has: path below the data directory, topic id, partition,
+                 base offset, generation of the manifest, size in bytes, and the absent blocks as a number in
+                 hexadecimal digits, whose bit n stands for block n
 
 A start without a clean stop must make the data directory anew: nothing else tells its holes.
 """

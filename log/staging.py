@@ -1,8 +1,8 @@
 """Gives second names to the files of a data directory, so that a backup can copy them meanwhile.
 
-    .backup/cut.json          when the data directory was as the files say, and the bytes of each file that still grows
-    .backup/data/             hard links to the files, under the names that they have in the data directory
-    .backup.lock              locked by the `seqgate backup` command for as long as it needs `.backup`
+    .backup/cut.json  when the data directory was as the files say; the bytes of each file that still grows
+    .backup/data/     hard links to the files, under the names that they have in the data directory
+    .backup.lock      locked by the `seqgate backup` command for as long as it needs `.backup`
 
 `capture` notes in one turn of the event loop where every log ends. `stage` then links the files, in any
 thread. A log file is only appended to, and every other file is replaced by a rename, so a link keeps what its

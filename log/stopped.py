@@ -4,13 +4,13 @@ The commands read facts without a lock, and hold LOCK while they mend files.
 
 Finds orphaned files in a data directory, by their names alone. Opens no file and removes none.
 
-    partition without a topic       a partition's directory, but there is no such topic or partition
-    segment without a partition     a segment's files outside of any partition, or unknown to the partition that is open
-    index without a segment         one of a segment's other files, but its log file is gone
-    snapshot without a segment      producer state beyond the end of the log, or of segments long deleted
-    temporary file                  written to be renamed, and never renamed
-    left to be deleted              `*.deleted` or `*-delete`, but nothing waits to delete it
-    unknown                         a name that the gateway does not use
+    partition without a topic    a partition's directory, but there is no such topic or partition
+    segment without a partition  a segment's files outside of any partition, or unknown to the open partition
+    index without a segment      one of a segment's other files, but its log file is gone
+    snapshot without a segment   producer state beyond the end of the log, or of segments long deleted
+    temporary file               written to be renamed, and never renamed
+    left to be deleted           `*.deleted` or `*-delete`, but nothing waits to delete it
+    unknown                      a name that the gateway does not use
 
 Files that changed lately are ignored: the gateway may still be writing them.
 """
@@ -203,7 +203,7 @@ def leaks_of_partition(
 
 
 def _stale_snapshots(names: Iterable[str], opened: OpenPartition | None) -> set[str]:
-    """Return snapshots beyond the log end offset, and old ones that the next snapshot would delete as well."""
+    """Return snapshots beyond the log end offset, and old ones that the next snapshot would delete too."""
     if opened is None:
         return set()
     parsed = {name: found[0] for name in names if (found := parse_offset_name(name)) is not None}

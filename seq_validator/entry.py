@@ -130,7 +130,7 @@ class ProducerEntry:
         self.next_sequence = UNKNOWN_SEQUENCE
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """Continue under another producer epoch: forget the batches of the old epoch and begin at sequence 0."""
+        """Begin another producer epoch: forget the batches of the old epoch and expect sequence 0."""
         self.producer_epoch = producer_epoch
         self.batches.clear()
         self.next_sequence = 0

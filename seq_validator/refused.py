@@ -5,11 +5,12 @@ producer may have been forgotten. An idempotent producer has up to five requests
 of its first batch the second one would be stored, and the first one, sent again, would be out of order for
 ever. Apache Kafka has this gap up to 4.4. Seqgate closes it:
 
-| batch of a producer that the partition does not know, where a batch of this producer and epoch was refused on this connection | verdict |
-|-----------------------------------------------------------|-----------------------|
-| begins with the refused sequence, or with an earlier one  | accepted              |
-| begins with a later sequence                              | OUT_OF_ORDER_SEQUENCE |
+| batch of an unknown producer                             | verdict               |
+|----------------------------------------------------------|-----------------------|
+| begins with the refused sequence, or with an earlier one | accepted              |
+| begins with a later sequence                             | OUT_OF_ORDER_SEQUENCE |
 
+The table applies where a batch of the same producer and epoch was refused on the same connection.
 Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is
 called for a batch that the producer gives up, and for a stored one, because from then on the partition knows
 the producer. Whoever connects anew sends its batches in order again. So what is remembered belongs to one

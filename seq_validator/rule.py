@@ -3,18 +3,18 @@
 The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppendInfo.checkProducerEpoch`,
 `checkSequence` and `appendDataBatch` (4.3), written as one decision:
 
-| candidate                                        | verdict                  |
-|--------------------------------------------------|--------------------------|
-| same epoch, the next sequence                    | accepted                 |
-| same epoch, range equal to a retained batch's    | duplicate                |
-| same epoch, anything else                        | OUT_OF_ORDER_SEQUENCE    |
-| older epoch                                      | INVALID_PRODUCER_EPOCH   |
-| newer epoch, sequence 0                          | accepted                 |
-| newer epoch, another sequence                    | OUT_OF_ORDER_SEQUENCE    |
-| same epoch, the next sequence is unknown         | OUT_OF_ORDER_SEQUENCE, but a duplicate is still a duplicate |
-| entry without an epoch (-1)                      | as in Kafka: accepted out of order, but a duplicate is still a duplicate |
-| batch without a sequence (a coordinator's)       | accepted, unless its epoch is older |
-| accepted by the lines above, but outside of the open transaction | INVALID_TXN_STATE |
+| candidate                                          | verdict                                  |
+|----------------------------------------------------|------------------------------------------|
+| same epoch, the next sequence                      | accepted                                 |
+| same epoch, range equal to a retained batch's      | duplicate                                |
+| same epoch, anything else                          | OUT_OF_ORDER_SEQUENCE                    |
+| older epoch                                        | INVALID_PRODUCER_EPOCH                   |
+| newer epoch, sequence 0                            | accepted                                 |
+| newer epoch, another sequence                      | OUT_OF_ORDER_SEQUENCE                    |
+| same epoch, the next sequence is unknown           | duplicate, or else OUT_OF_ORDER_SEQUENCE |
+| entry without an epoch (-1)                        | duplicate, or else accepted, as in Kafka |
+| batch without a sequence (a coordinator's)         | accepted, unless its epoch is older      |
+| accepted by the lines above, but outside of the open transaction | INVALID_TXN_STATE          |
 
 A marker is accepted unless its producer epoch or its coordinator epoch is older than the newest known one
 (`ProducerAppendInfo.appendEndTxnMarker`).

@@ -1,9 +1,10 @@
 """The bytes of a partition's producer state. All numbers are big-endian.
 
-    magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry … | CRC-32C of all before,
-    uint32 entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
-           | current_transaction_first_offset int64 | (from version 2 on: marker_offset int64 | marker_timestamp int64)
-           | batches int32 | batch …
+    magic "SQPS" | version int16 | log_end_offset int64 | producers int32 | entry …
+           | CRC-32C of all before, uint32
+    entry: producer_id int64 | producer_epoch int16 | last_active_ms int64 | coordinator_epoch int32
+           | current_transaction_first_offset int64
+           | (from version 2 on: marker_offset int64 | marker_timestamp int64) | batches int32 | batch …
     batch: base_sequence int32 | last_sequence int32 | base_offset int64 | last_offset int64 | timestamp int64
 
 Version 1 had no markers, so each of its entries has a batch. Entries are ordered longest idle first, batches
@@ -33,7 +34,7 @@ _new_tuple = tuple.__new__
 
 
 class CorruptSnapshot(Exception):
-    """The bytes are no producer snapshot that this version can read; the message is a sentence that says why."""
+    """The bytes are no producer snapshot that this version can read; the message says why."""
 
 
 _ENVELOPE: Final = Envelope(

@@ -94,7 +94,7 @@ class ProducerLimit:
         return True
 
     def make_room(self, table: ProducerTable, now_ms: int) -> None:
-        """Evict the longest idle producers until `table` has room for one more, or until no producer is idle."""
+        """Evict the longest idle producers until `table` has room for one more, or no producer is idle."""
         while len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
             if longest_idle is None or not self._is_idle(longest_idle, now_ms):
@@ -351,7 +351,7 @@ class ProducerTable:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[ProducerEntry]:
-        """Iterate over the entries, the longest idle first. The table must not change during the iteration."""
+        """Iterate over the entries, the longest idle first. The table must not change meanwhile."""
         return iter(self._entries.values())
 
     def snapshot(self, log_end_offset: int) -> bytes:
@@ -378,7 +378,7 @@ class ProducerTable:
         return table, log_end_offset
 
     def _begin(self, entry: ProducerEntry) -> None:
-        """Remember a producer that is active now, in place of the longest idle producers if there is no room."""
+        """Remember a producer that is active now; evict the longest idle producers if there is no room."""
         entries, limit = self._entries, self._limit
         if len(entries) >= limit.max_per_partition or len(limit.producers) >= limit.max_in_all:
             limit.make_room(self, entry.last_active_ms)

@@ -178,7 +178,11 @@ class WorkerBackend(Backend):
     async def enter(self) -> None:
         self._link = await SupervisorLink.open(self._seat.connection, self._follow)
 
-    async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:  # noqa: ARG002 - the supervisor has the log
+    async def open_metadata(
+        self,
+        directory: LogDirectory,  # noqa: ARG002 - the supervisor has the log
+        flusher: LogFlusher,  # noqa: ARG002
+    ) -> MetadataLog:
         """Return the metadata, which follows the changes of all workers from `begin` on. A change before then
         would miss the parts that carry it out.
         """
@@ -211,7 +215,7 @@ class WorkerBackend(Backend):
             self._follow()
 
     def _leave_soon(self, topics: list[TopicImage]) -> None:
-        """Tell the supervisor that this process uses no directory of these removed topics, once that is so."""
+        """Tell the supervisor once this process uses no directory of these removed topics."""
         if self._services is None:
             self._leaving += topics
             return
@@ -262,6 +266,6 @@ def backend_of(config: Config, machine: Machine, seat: Seat | None = None) -> Ba
         return WorkerBackend(config, machine, seat)
     if config.optional_str("seqgate.cluster") is None:
         return DiskBackend(config, machine)
-    from seqgate.gateway.backends.bucket_backend import BucketBackend  # noqa: PLC0415 - a gateway without a cluster starts without its imports
+    from seqgate.gateway.backends.bucket_backend import BucketBackend  # noqa: PLC0415 - the imports are slow
 
     return BucketBackend(config, machine)

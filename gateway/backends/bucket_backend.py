@@ -225,7 +225,7 @@ class BucketBackend(Backend):
         )
         return self._flusher
 
-    def journal(self, log: PartitionLog, flusher: LogFlusher) -> SharedJournal:  # noqa: ARG002 - the bucket has the changes
+    def journal(self, log: PartitionLog, flusher: LogFlusher) -> SharedJournal:  # noqa: ARG002 - not local
         """Return the journal of the shared metadata. Changes fail once the session or the flusher ends."""
         session, node_id, *_ = self.wal.session
         self._journal = journal = SharedJournal(

@@ -398,7 +398,7 @@ def session_state(
 
 
 class StartChecks:
-    """Checks the data directory `path` and the bucket at `address`, whose cache the directory is or becomes."""
+    """Checks the data directory `path` and the bucket at `address`; the directory is or becomes its cache."""
 
     def __init__(self, storage: Storage, path: Path, address: str) -> None:
         self._storage = storage

@@ -36,7 +36,7 @@ RESERVES: Final = 2
 
 
 class LocalCache:
-    """The cache of one gateway in a bucket. From now on the machine's storage lets segment files have holes."""
+    """The cache of one gateway in a bucket. It lets segment files have holes on the machine's storage."""
 
     def __init__(self, config: Config, machine: Machine) -> None:
         """Change the machine's storage. No file may be open yet."""

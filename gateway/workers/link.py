@@ -94,7 +94,9 @@ class SupervisorLink(asyncio.Protocol):
                 else:
                     self._decide(message.number, message)
         except BadFrame as error:
-            logger.error("the supervisor sends what this worker does not understand: %s", error)  # noqa: TRY400
+            logger.error(  # noqa: TRY400
+                "the supervisor sends what this worker does not understand: %s", error
+            )
             self.close()
         if is_changed:
             self._when_changed()

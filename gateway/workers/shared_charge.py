@@ -138,7 +138,7 @@ class SharedCharge(Charge):
         return True
 
     def _registration(self, number: int, ready: Ready | None = None) -> RegisterBrokerRecord:
-        """Return the registration of a worker: with the addresses of its settings, until it has told its own."""
+        """Return a worker's registration: with the addresses in its settings, until it reports its own."""
         config = self._configs[number]
         if ready is None:
             places = (

@@ -111,7 +111,7 @@ def recover_whole(
 
 
 class SharedDirectory:
-    """A data directory that is shared out among workers. Holds its lock until `close`, and has its metadata."""
+    """A data directory shared out among workers. Holds its lock until `close`, and has its metadata."""
 
     def __init__(self, storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int]) -> None:
         """Take the lock, make the directory whole, and read the metadata. Raises DirectoryLocked, LogError,
@@ -169,7 +169,9 @@ class SharedDirectory:
         try:
             kept = take_away(self._storage, str(self._root), *left)
         except (OSError, IncompatibleFormat) as error:
-            logger.error("the log of %s-%d can't be deleted: %s", left.topic, left.partition, error)  # noqa: TRY400
+            logger.error(  # noqa: TRY400
+                "the log of %s-%d can't be deleted: %s", left.topic, left.partition, error
+            )
             return
         if kept is not None:
             logger.error(
@@ -205,7 +207,7 @@ def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[P
 
 
 def _owner(image: MetadataImage, otherwise: int | None, topic: str, partition: int) -> str | None:
-    """Return the name of the process that has a partition; that of `otherwise` for a partition of no topic."""
+    """Return the name of the process that has a partition; `otherwise` has partitions without a topic."""
     if topic == METADATA_TOPIC:
         return METADATA
     leader = leader_of(image, topic, partition)

@@ -46,7 +46,7 @@ class WorkersFailed(Exception):
 
 class Supervisor:
     def __init__(self, charge: Charge, numbers: Collection[int], timeout_s: float) -> None:
-        """Take the numbers of the workers, and after how many seconds without a sign of life one is killed."""
+        """Supervise the workers of these numbers; one without a sign of life for `timeout_s` is killed."""
         self._charge = charge
         self._numbers = numbers
         self._timeout_s = timeout_s
@@ -116,7 +116,7 @@ class Supervisor:
                 self._start_again(number, now_s)
 
     def _stop_some(self, now_s: float) -> None:
-        """Stop the workers that the charge wants to stop, if all workers serve; kill those that do not end."""
+        """Stop the workers that the charge wants to stop, if all serve; kill those that do not end."""
         for number in self._charge.late(now_s):
             if number in self._workers:
                 self._workers[number].kill()

@@ -60,7 +60,7 @@ class WorkerProcess:
         return bool(self._unsent)
 
     def send(self, message: FromSupervisor) -> None:
-        """Send a message, or keep what the stream does not take yet. A worker that reads nothing is killed."""
+        """Send a message; keep what the stream does not take yet. A worker that reads nothing is killed."""
         self._unsent += encode(message)
         self.write()
         if len(self._unsent) > MOST_UNSENT_BYTES:
@@ -159,7 +159,7 @@ class Charge(ABC):
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:  # noqa: B027 - a choice
         """Take a message that is not about the process itself."""
 
-    def register(self, worker: WorkerProcess) -> bool:  # noqa: ARG002 - a gateway in a cluster registers itself
+    def register(self, worker: WorkerProcess) -> bool:  # noqa: ARG002 - it registers itself
         """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
         return True
 
@@ -197,10 +197,16 @@ class BucketCharge(Charge):
         self._configs = configs
         self._run_gateway = run_gateway
 
-    def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:  # noqa: ARG002 - they need nobody
+    def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:  # noqa: ARG002
         begin_caches(self._root, len(self._configs))
         # One after the other: so their node ids have the order of their numbers in a new bucket.
         return [[number] for number in self._configs]
 
-    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:  # noqa: ARG002 - each start is alike
+    def seat(
+        self,
+        number: int,
+        connection: socket.socket,
+        *,
+        is_again: bool,  # noqa: ARG002 - each start is alike
+    ) -> Callable[[], int]:
         return lambda: self._run_gateway(self._configs[number], number, connection)

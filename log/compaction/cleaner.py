@@ -121,7 +121,7 @@ class LogCleaner:
     def run(self) -> CleaningFinished:
         """Clean the log. `*.cleaned` files that were written and not reported stay behind after an error.
 
-        Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType when the log can't be cleaned, OSError.
+        Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType if the log can't be cleaned; OSError.
         """
         job = self.job
         try:
@@ -696,7 +696,7 @@ class OffsetMap:
         self.latest_offset = -1
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Store a newer offset of `key`. Return False, without storing, for a new key when the map is full."""
+        """Store a newer offset of `key`. Return False, without storing, for a new key in a full map."""
         digest, position, entry = self._find(key)
         memory = self._memory
         if entry[_HASH_BYTES:] == _FREE:

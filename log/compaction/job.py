@@ -215,7 +215,13 @@ def _reason(config: LogConfig, dirty_bytes: int, ratio: float, waited_ms: int) -
     if not dirty_bytes:
         return None
     if waited_ms > config.max_compaction_lag_ms:
-        return f"its oldest dirty record has waited for more than max.compaction.lag.ms={config.max_compaction_lag_ms}"
+        return (
+            "its oldest dirty record has waited for more than "
+            f"max.compaction.lag.ms={config.max_compaction_lag_ms}"
+        )
     if ratio > config.min_cleanable_dirty_ratio:
-        return f"{ratio:.0%} of it is dirty, more than min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio}"
+        return (
+            f"{ratio:.0%} of it is dirty, more than "
+            f"min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio}"
+        )
     return None

@@ -1,13 +1,13 @@
 """Swaps cleaned segments in for their sources, so that a crash leaves either of them whole.
 
-| step                                                  | what a crash leaves                                      |
-|-------------------------------------------------------|----------------------------------------------------------|
-| the cleaner makes `*.cleaned` durable                 | the old segments; `*.cleaned` is deleted                 |
-| `*.cleaned` is renamed to `*.swap`                    | the old ones, or the new one if `.log.swap` is there     |
-| the directory is made durable                         | the new one                                              |
-| the old files are renamed to `*.deleted`              | the new one                                              |
-| the directory is made durable                         | the new one                                              |
-| `*.swap` is renamed to the final names                | the new one                                              |
+| step                                     | what a crash leaves                                  |
+|------------------------------------------|------------------------------------------------------|
+| the cleaner makes `*.cleaned` durable    | the old segments; `*.cleaned` is deleted             |
+| `*.cleaned` is renamed to `*.swap`       | the old ones, or the new one if `.log.swap` is there |
+| the directory is made durable            | the new one                                          |
+| the old files are renamed to `*.deleted` | the new one                                          |
+| the directory is made durable            | the new one                                          |
+| `*.swap` is renamed to the final names   | the new one                                          |
 
 A `.log.swap` was whole when it got its name, so a start finishes the swap: it deletes the sources whose
 offsets the new segment's batches cover, and rebuilds the indexes. A source after the last kept batch may so

@@ -112,7 +112,7 @@ def write_identity(
 
 
 def fresh_id() -> str:
-    """Return a random id in Kafka's base64 form, never with a leading dash, which would look like an option."""
+    """Return a random id in Kafka's base64 form, without a leading dash, which looks like an option."""
     text = "-"
     while text.startswith("-"):
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

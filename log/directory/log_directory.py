@@ -1,11 +1,11 @@
 """The data directory of one gateway: its identity, its lock, and all partition logs in it.
 
-    .lock                               held while the gateway runs
-    meta.properties                     version of all formats, cluster.id, node.id, directory.id (as Kafka's)
-    .kafka_cleanshutdown, stored-logs   the facts of the last clean stop; see `seqgate.log.directory.stored_logs`
-    recovery-point-offset-checkpoint    the recovery point of each log (Kafka's format, version 0)
-    TOPIC-PARTITION/                    one partition; `*-delete` while the directory waits for deletion
-    workers/                            the files of several workers, in place of those above; see `seqgate.log.sharing`
+    .lock                              held while the gateway runs
+    meta.properties                    version of all formats, cluster.id, node.id, directory.id (as Kafka's)
+    .kafka_cleanshutdown, stored-logs  the facts of the last clean stop (`seqgate.log.directory.stored_logs`)
+    recovery-point-offset-checkpoint   the recovery point of each log (Kafka's format, version 0)
+    TOPIC-PARTITION/                   one partition; `*-delete` while the directory waits for deletion
+    workers/                           several workers' files, in place of those above (`seqgate.log.sharing`)
 
 Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 """
@@ -197,7 +197,7 @@ class LogDirectory:
         return 0 if log is None else log.bytes_cut
 
     def _open(self, key: tuple[str, int], *, is_mended: bool = True) -> PartitionLog | None:
-        """Load a stored log. Return None for a directory without a topic id, which is removed or set aside."""
+        """Load a stored log. A directory without a topic id gives None, and is removed or set aside."""
         metadata = self._metadata_of(key, is_mended=is_mended)
         log = None if metadata is None else self._load(key, self._stored[key], metadata)
         del self._stored[key]
@@ -495,7 +495,7 @@ class LogDirectory:
     # --- checkpoints and the close
 
     def checkpoint(self) -> None:
-        """Write the recovery points of all logs, so that a start after a crash reads little. Raises OSError."""
+        """Write all recovery points, so that a start after a crash reads little. Raises OSError."""
         for _ in self.gather_checkpoint():
             pass
         self.write_checkpoint()

@@ -1,8 +1,8 @@
 """Records the facts about partition logs at a clean stop, so that the next start need not open the logs.
 
-    .kafka_cleanshutdown    written by a stop in which every log closed cleanly; a running gateway has no such file
-    stored-logs             the facts of the last clean stop, for a start after a crash: a log whose files still have
-                            the same sizes was not written to since
+    .kafka_cleanshutdown  written by a stop that closed every log cleanly; a running gateway has no such file
+    stored-logs           the facts of the last clean stop, for a start after a crash: a log whose files still
+                          have the same sizes was not written to since
 
 Both files are JSON: `version`, and `logs`: by partition directory [topic id, log end offset, base offset of
 the newest segment, its bytes, bytes of all segments, largest timestamp of the oldest segment, whether a
@@ -260,7 +260,7 @@ _LONGEST_NAME_KEPT: Final = 180
 
 
 def rename_away(storage: Storage, directory: str, suffix: str) -> str:
-    """Rename a partition's directory to a unique name with this suffix; return the new path. Raises OSError."""
+    """Rename a partition's directory uniquely, with this suffix; return the new path. Raises OSError."""
     # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too
     # long.
     parent, _, name = directory.rpartition("/")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Durability(DurableFiles, Protocol):
-    """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
+    """Makes the tickets of a round durable. Knows no log; several worker threads may call it at once."""
 
     max_shares: int
     """The most parts into which a round's tickets may be divided; 1 where one object holds them all."""
@@ -56,7 +56,7 @@ class Durability(DurableFiles, Protocol):
         """
 
     def rebuilt(self, paths: Iterable[str]) -> None:
-        """Note the segment files that this process has just written as a whole, from a place that keeps them."""
+        """Note the segment files that this process has just written whole, from a place that keeps them."""
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
         """Return one flush for all that is written below `path`; None where each file is flushed.

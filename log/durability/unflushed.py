@@ -293,7 +293,7 @@ class Unflushed:
         return files, self._paths.copy(), self._directories.copy(), self._captures.copy(), ranges
 
     def prepare_empty(self, leader_epoch: int) -> FlushTicket:
-        """Return a ticket without work, to which the caller adds a capture. It does not move the durable end."""
+        """Return a ticket without work, which does not move the durable end. The caller adds a capture."""
         end, (base_offset, position) = self.durable_end_offset, self._flushed
         ticket = FlushTicket(
             self.place, self.generation, leader_epoch, end, end, base_offset, position, self._storage
@@ -452,14 +452,14 @@ class SideFile:
         return self._number
 
     def write(self, number: int, write: Callable[[], None]) -> None:
-        """Call `write` unless the file is closed or a newer capture was written. Raises what `write` raises."""
+        """Call `write` unless the file is closed or has a newer capture. Raises what `write` raises."""
         with self._lock:
             if not self._closed and number > self._written:
                 write()
                 self._written = number
 
     def write_unnumbered(self, write: Callable[[], None]) -> None:
-        """Call `write` unless the file is closed, for content that never changes. Raises what `write` raises."""
+        """Call `write`, for content that never changes, unless the file is closed. Raises what it raises."""
         with self._lock:
             if not self._closed:
                 write()
@@ -517,7 +517,7 @@ class LogStart:
 
 
 class LogStartCapture:
-    """A new log start offset. A ticket persists it last, after the derived state from the records to remove."""
+    """A new log start offset. A ticket persists it last, after the state derived from removed records."""
 
     __slots__ = ("_log_start", "_offset")
 
@@ -529,7 +529,7 @@ class LogStartCapture:
         self._log_start.advance(self._offset, files)
 
     def file(self) -> tuple[str, bytes]:
-        """Return the name of the file and its new content, for an object that must have both before `write`."""
+        """Return the name of the file and its new content, for an object that needs both before `write`."""
         return LOG_START_OFFSET, self._log_start.content(self._offset)
 
     def saved(self) -> None:

@@ -45,7 +45,7 @@ def decode_offsets(content: bytes, name: str) -> dict[tuple[str, int], int]:
 
 
 def decode_offset(content: bytes, name: str) -> int:
-    """Return the offset in the checkpoint of one partition; 0 without one. Raises as `decode_offsets` does."""
+    """Return the offset in the checkpoint of one partition; 0 without one. Raises as `decode_offsets`."""
     return max(decode_offsets(content, name).values(), default=0)
 
 
@@ -91,7 +91,7 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
             raise IncompatibleFormat(f"{name} has version {version}; this program reads version {_VERSION}.")
         topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
         if int(fields.get("checksum", crc32(topic_id.bytes))) != crc32(topic_id.bytes):
-            raise ValueError("its checksum is not that of the topic id")  # noqa: TRY301 - handled as other damage
+            raise ValueError("its checksum is not that of the topic id")  # noqa: TRY301 - handled below
     except (ValueError, KeyError) as error:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
     return topic_id

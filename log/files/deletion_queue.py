@@ -51,7 +51,7 @@ class DeletionTicket:
         self._max_bytes = max_bytes
 
     def run(self) -> None:
-        """Delete the entries. An entry that fails stays for a later ticket, and does not hold up the others."""
+        """Delete the entries. An entry that fails stays for a later ticket, without holding up the others."""
         for entry in self.entries:
             if self._is_over():
                 return

@@ -79,7 +79,7 @@ class Disk(Protocol):
         """Make the file's bytes durable, or the directory's names."""
 
     def find_syncfs(self) -> Callable[[int], None] | None:
-        """Return the system's syncfs, which flushes the whole file system of a descriptor; None without one."""
+        """Return the system's syncfs, which flushes the file system of a descriptor; None without one."""
 
     def open_size_bytes(self, descriptor: int, /) -> int:
         """Return the size of the open file in bytes."""
@@ -201,7 +201,7 @@ class SystemDisk:
 
     @staticmethod
     def find_syncfs() -> Callable[[int], None] | None:
-        """Return Linux's syncfs, which reports write errors since the descriptor was opened; None elsewhere."""
+        """Return Linux's syncfs, which reports write errors since the descriptor's open; None elsewhere."""
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
             return None

@@ -267,7 +267,7 @@ class SparseFile:
 
 
 class SparseFiles:
-    """The segment files of a data directory by path. Follows renames and deletions of files and directories."""
+    """A data directory's segment files by path. Follows renames and deletions of files and directories."""
 
     def __init__(self) -> None:
         self._by_directory: dict[str, dict[str, SparseFile]] = {}
@@ -279,7 +279,7 @@ class SparseFiles:
         return None if files is None else files.get(name)
 
     def add(self, path: str) -> SparseFile | None:
-        """Return the file at the path, new if it is unknown; None if the name is not that of a segment file."""
+        """Return the file at the path, new if it is unknown; None if the name is not a segment file's."""
         directory, _, name = path.rpartition("/")
         if not is_segment_name(name):
             return None

@@ -134,7 +134,7 @@ class SparseDisk:
                 file.absent &= (1 << -(-size_bytes // BLOCK_BYTES)) - 1
         self._below.ftruncate(descriptor, size_bytes)
 
-    def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:  # noqa: ARG002 - refused for all bytes
+    def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:  # noqa: ARG002
         """Do not punch: only `evict` and `create_absent` may, which note the hole."""
         raise OSError(errno.EPERM, "only an eviction may punch holes")
 
@@ -227,7 +227,7 @@ class SparseDisk:
         return files.of(path) or files.of(path + SWAP_SUFFIX) or files.of(path + DELETED_SUFFIX)
 
     def opened(self, descriptor: int) -> SparseFile | None:
-        """Return the segment file of an open descriptor, whatever its name is now; None for any other file."""
+        """Return the segment file of an open descriptor, whatever its name is; None for any other file."""
         return self._opened.get(descriptor)
 
     def lacks_from(self, path: str, position: int) -> bool:

@@ -216,7 +216,7 @@ def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
 
 
 def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
-    """Return the reason why the timestamp of a record is refused; empty when the topic allows the timestamp."""
+    """Return the reason why a record's timestamp is refused; empty when the topic allows the timestamp."""
     after_ms, before_ms = config.message_timestamp_after_max_ms, config.message_timestamp_before_max_ms
     if timestamp > now_ms + after_ms:
         return f"Timestamp {timestamp} is more than {after_ms} ms after the gateway's clock ({now_ms})."
@@ -384,7 +384,7 @@ def plain_records(header: BatchHeader, batch: memoryview, limit_bytes: int) -> b
 
 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
-    """Yield the records in the plain bytes of a batch, by ascending offsets. Raises InvalidRecord on damage."""
+    """Yield the records in a batch's plain bytes, by ascending offsets. Raises InvalidRecord on damage."""
     position = 0
     previous = -1
     base_offset, last_offset_delta = header.base_offset, header.last_offset_delta

@@ -237,7 +237,7 @@ def _read_following(
 
 
 def _long_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return a varint of at least two bytes, and the position after the varint. Two bytes take the fast path."""
+    """Return a varint of two bytes or more, and the position behind it. Two bytes take the fast path."""
     byte = data[position + 1]
     if byte & 0x80:
         return read_varint(data, position)

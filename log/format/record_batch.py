@@ -207,7 +207,7 @@ def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_matches(header: BatchHeader, batch: memoryview, position: int = 0) -> bool:
-    """Return whether the stored CRC-32C fits the bytes of the batch at `position`. The batch must be whole."""
+    """Return whether the CRC-32C fits the bytes of the batch at `position`. The batch must be whole."""
     return bool(crc32c(batch[position + CRC_COVERS_FROM : position + header.size_bytes]) == header.crc)
 
 

@@ -57,7 +57,7 @@ _MARKER_VALUE: Final = struct.Struct(">hi")
 
 
 class Record(NamedTuple):
-    """A stored record. `offset` is absolute, `timestamp` in ms (-1: none), headers as (name, value or None)."""
+    """A stored record: absolute `offset`, `timestamp` in ms (-1: none), headers as (name, value or None)."""
 
     offset: int
     timestamp: int

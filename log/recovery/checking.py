@@ -43,7 +43,7 @@ class Checking:
     """The check of one partition. Afterwards `listing` has only the segments that stay."""
 
     def __init__(self, listing: Listing, recovery_point: int) -> None:
-        """Check the segments, cut off torn batches, and persist the rest. Raises OSError, IncompatibleFormat."""
+        """Check the segments, cut off torn batches, persist the rest. Raises OSError, IncompatibleFormat."""
         self._listing = listing
         self._storage = listing.storage
         self._durability = listing.environment.durability
@@ -202,7 +202,7 @@ class Checking:
         listing.segments.append(segment)
 
     def _read_leader_epochs(self, segments: Sequence[Segment]) -> None:
-        """Read the leader epochs of durable segments from their batches, because the checkpoint is missing."""
+        """Read the leader epochs of durable segments from their batches, as the checkpoint is missing."""
         for segment in segments:
             try:
                 for _, batch in segment.batches(0, segment.size_bytes):

@@ -185,7 +185,7 @@ class _Loader:
         """Whether the files are as a clean stop recorded them, and need no check. False after `check`."""
 
     def trusts(self, clean_stop: CleanStop) -> bool:
-        """Return whether the files are unchanged since the clean stop, and take the log end offset from it."""
+        """Return whether the files are unchanged since the clean stop; if so, take its log end offset."""
         if not self.segments:
             return False
         active = self.segments[-1]
@@ -324,7 +324,7 @@ class Listing:
     """A partition's segments and the content of its small files. Making it deletes left-over files."""
 
     def __init__(self, environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> None:
-        """List the directory, and finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
+        """List the directory; finish interrupted swaps of compaction. Raises OSError, IncompatibleFormat."""
         self.environment = environment
         self.storage = environment.storage
         self.directory = directory

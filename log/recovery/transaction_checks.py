@@ -227,7 +227,7 @@ class _Follower:
                     self._first_offsets[batch.producer_id] = batch.base_offset
                     self._ongoing.begin(batch.producer_id, batch.base_offset)
         except CorruptRecord as error:
-            _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - needs no traceback
+            _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400
 
     def _pass(
         self,

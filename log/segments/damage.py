@@ -158,7 +158,9 @@ class DamageRegister:
             if not decoded.is_whole():
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - handled as other damage
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-            _logger.error("%s can't be read, every log is checked from its start: %s", self._path, error)  # noqa: TRY400
+            _logger.error(  # noqa: TRY400
+                "%s can't be read, every log is checked from its start: %s", self._path, error
+            )
             self.is_lost = True
             return
         self._ranges = {f"{root}/{name}": tuple(ranges) for name, ranges in decoded.ranges.items()}
@@ -191,7 +193,7 @@ class DamageRegister:
             self._write(is_durable=True)
 
     def note(self, directory: str, ranges: Sequence[DamagedRange], *, is_durable: bool) -> None:
-        """Replace the ranges of a partition and write the file, with a flush if `is_durable`. Raises OSError."""
+        """Replace a partition's ranges and write the file, with a flush if `is_durable`. Raises OSError."""
         if tuple(ranges) == self.of(directory):
             return
         with self._lock:

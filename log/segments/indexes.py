@@ -213,7 +213,7 @@ class RebuiltIndexes:
         return self._waiting.get(segment_path)
 
     def drop(self, segment_path: str) -> None:
-        """Forget the indexes of a segment that changes or is removed. Afterwards no write replaces its files."""
+        """Forget the indexes of a segment that changes or is removed. No later write replaces its files."""
         if not self._waiting:
             return
         with self._lock:

@@ -156,7 +156,7 @@ class SegmentList:
         return [*self.active.write_indexes(may_omit=may_omit), *self.active.aborts.write()]
 
     def retire(self, *, for_readers: bool = False) -> None:
-        """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""
+        """Close the files and drop the cached indexes. With `for_readers`, readers at work may finish."""
         for segment in self.segments:
             self._storage.descriptors.retire(segment.file, for_readers=for_readers)
             self._environment.forget_file(segment.file)

@@ -144,7 +144,7 @@ class SegmentScan:
             yield position, batch
 
     def _sound_at(self, position: int) -> BatchHeader | None:
-        """Return the header of the batch at `position`; None unless the batch is whole and its CRC is right."""
+        """Return the header of the batch at `position`; None unless the batch is whole with a right CRC."""
         head = self._bytes(position, HEADER_BYTES)
         if head is None:
             return None

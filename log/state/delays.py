@@ -231,7 +231,13 @@ class Delays:
         self._log_undated(due_times.undated)
         self._track(batch, due_times, from_offset=0)
 
-    def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - part of the port
+    def replay(
+        self,
+        batch: BatchHeader,
+        view: memoryview,
+        now_ms: int,  # noqa: ARG002 - part of the port
+        high_watermark: int,  # noqa: ARG002
+    ) -> None:
         """Fold in a batch read from the log. Records due shortly before the load are still held."""
         if batch.is_control:
             self._end_transaction(batch, view)
@@ -580,7 +586,7 @@ def encode(snapshot: DelayedSnapshot) -> bytes:
 
 
 def decode(content: bytes, path: str) -> DelayedSnapshot:
-    """Return the decoded file. Raises CorruptDelayedSnapshot, IncompatibleFormat; `path` is for the messages."""
+    """Return the decoded file. Raises CorruptDelayedSnapshot, IncompatibleFormat with `path`."""
     covered_offset, name_bytes = _head(content, path)
     try:
         position = _HEAD.size + name_bytes

@@ -263,7 +263,7 @@ class Names:
     # --- batches
 
     def records_of(self, batch: BatchHeader, view: memoryview) -> list[NamedRecord]:
-        """Return the records of a batch that carry a name. Raises InvalidRecord, UnsupportedCompressionType."""
+        """Return a batch's records that carry a name. Raises InvalidRecord, UnsupportedCompressionType."""
         if batch.is_control:
             return []
         check_countable(batch, self._config)
@@ -370,8 +370,8 @@ class Names:
         # newer one.
         return self._saved_end < offset and bool(self.table.open_transactions())
 
-    def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002 - open transactions are saved as such
-        """Capture all names for the next flush; None when nothing changed, or a replay is under way."""
+    def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002
+        """Capture all names, open transactions as such; None when nothing changed, or during a replay."""
         if not self.is_ready or not (self.changed or self.table.has_forgotten):
             return None
         self.changed = self.has_gap = False
@@ -439,7 +439,7 @@ KEPT_SNAPSHOTS: Final = 2
 
 
 class NamesCapture:
-    """The producer names at the time the log ended at `log_end_offset`. `write` may be called in any thread."""
+    """The producer names when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
     __slots__ = ("_file", "directory", "log_end_offset", "names", "number", "owner", "storage", "times")
 

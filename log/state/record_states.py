@@ -262,7 +262,7 @@ class RecordStates:
     # --- delays
 
     def release_due(self, now_ms: int) -> bool:
-        """Release records that are due, the earliest first and a bounded number. Return whether any were due."""
+        """Release a bounded number of due records, the earliest first. Return whether any were due."""
         return self.delays is not None and self.delays.records.release(now_ms)
 
     def _make_delays(self, config: LogConfig) -> Delays:
@@ -283,7 +283,9 @@ class RecordStates:
             ):
                 delays.replay(batch, view, self._loaded_at_ms, log.high_watermark)
         except CorruptRecord as error:
-            _logger.error("%s: records after the damage are due at once: %s", self._place, error)  # noqa: TRY400 - needs no traceback
+            _logger.error(  # noqa: TRY400
+                "%s: records after the damage are due at once: %s", self._place, error
+            )
         except OSError as error:
             self._stop_delaying()
             raise StorageFailed(f"{self._place} can't be read: {error}") from error

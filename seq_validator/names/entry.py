@@ -221,7 +221,7 @@ _HELD: Final = struct.Struct(">qq")
 
 
 class CorruptNames(Exception):
-    """The bytes are no snapshot of names that this version can read; the message is a sentence that says why."""
+    """The bytes are no snapshot of names that this version can read; the message says why."""
 
 
 _ENVELOPE: Final = Envelope(_MAGIC, VERSION, VERSION, _HEADER.size, "snapshot of names", CorruptNames)

@@ -86,7 +86,7 @@ class BucketSource:
                 try:
                     return await self._read_parts(partition, segment.parts, position, size_bytes)
                 except Missing:
-                    continue  # The parts were replaced by others with the same bytes. A newer manifest names these.
+                    continue  # Other parts with the same bytes replaced these. A newer manifest names them.
         except (CorruptPart, IncompatibleFormat, Refused) as error:
             raise OSError(errno.EIO, f"the bucket can't be read: {error}") from error
         raise OSError(errno.EIO, f"the bucket lacks a part that its manifest names, of the segment {key}")
@@ -94,7 +94,7 @@ class BucketSource:
     async def _read_parts(
         self, partition: PartitionKey, parts: tuple[PartRef, ...], position: int, size_bytes: int
     ) -> bytes:
-        """Return bytes of a segment file from its parts, which follow each other and hold all of the bytes."""
+        """Return bytes of a segment file from its parts, which follow each other and hold all these bytes."""
         end = position + size_bytes
         reads = [
             self._parts.read(

@@ -159,7 +159,7 @@ class Watch:
         return False
 
     async def _find_end(self) -> bool:
-        """Find the first empty place by steps that double; return whether the place before it has the seal."""
+        """Find the first empty place by doubling steps; return whether the place before it has the seal."""
         last = max(self._seq, await self._boundary()) - 1
         """The last place that is known to be used."""
         step = 1

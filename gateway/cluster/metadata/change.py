@@ -1,9 +1,9 @@
 """Encodes one change of the metadata, an object of `meta/`: one record batch of `__cluster_metadata` at its
 place in that log.
 
-    magic "SQMC" | CRC-32C of everything behind it, uint32 | version int16 | kind int16 | node_id int32 |
-    session int64 | seq int64
-    | nonce 16 bytes | base_offset int64 | batch_bytes int32 | the record batch, magic 2, with this base offset
+    magic "SQMC" | CRC-32C of everything behind it, uint32 | version int16 | kind int16 | node_id int32
+    | session int64 | seq int64 | nonce 16 bytes | base_offset int64 | batch_bytes int32
+    | the record batch, magic 2, with this base offset
 
     kind 0, a change    kind 1, a piece of a log that is being copied into the bucket, and more pieces follow
 

@@ -229,7 +229,7 @@ class _Files:
                 path.unlink()
 
     def _sweep(self, now_s: float) -> None:
-        """Remove, once, the temporary files of processes that were killed. `now_s` is the file system's time."""
+        """Remove, once, the temporary files of killed processes. `now_s` is the file system's time."""
         if self._has_swept:
             return
         self._has_swept = True

@@ -20,7 +20,10 @@ _ETAG_MISSING: Final = "ETag Header missing"
 NO_ETAG: Final = "the store gives objects no ETag, which the cluster depends on; use a store that does"
 _ROLES: Final = "//169.254."
 """The address of a machine's role credentials. obstore asks there when it has no other credentials."""
-_NO_CREDENTIALS: Final = "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
+_NO_CREDENTIALS: Final = (
+    "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that "
+    "has a role. "
+)
 _PREFIX: Final = "Generic S3 error: "
 _DETAILS: Final = "\n\nDebug source:"
 _LONGEST: Final = 300
@@ -28,15 +31,17 @@ NO_SUCH_KEY: Final = "NoSuchKey"
 _CERTIFICATE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)(?:\(\s*\w+\(\s*(\w+))?")
 """The reason of rustls for refusing a certificate, in the details of an error."""
 _NO_CERTIFICATES: Final = "No certificates found in `root_certificate`"
-_OTHER_HOST: Final = "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a host of the certificate"
+_OTHER_HOST: Final = (
+    "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a host of "
+    "the certificate"
+)
 _EXPIRED_CERTIFICATE: Final = (
     "the store's certificate has expired; renew it, or correct the clock of this machine"
 )
 _EARLY_CERTIFICATE: Final = "the store's certificate is not valid yet; correct the clock of this machine"
 _DISTRUST: Final = {
     "UnknownIssuer": "no authority that is trusted has signed the store's certificate; name a file with the "
-    "authority's certificate (PEM) "
-    "by seqgate.cluster.ca.file or AWS_CA_BUNDLE",
+    "authority's certificate (PEM) by seqgate.cluster.ca.file or AWS_CA_BUNDLE",
     "NotValidForName": _OTHER_HOST,
     "NotValidForNameContext": _OTHER_HOST,
     "Expired": _EXPIRED_CERTIFICATE,
@@ -44,19 +49,23 @@ _DISTRUST: Final = {
     "NotValidYet": _EARLY_CERTIFICATE,
     "NotValidYetContext": _EARLY_CERTIFICATE,
     "CaUsedAsEndEntity": "the store's certificate is that of an authority (CA:TRUE), which TLS does not "
-    "accept from a server; give the store a "
-    "certificate that the authority has signed",
+    "accept from a server; give the store a certificate that the authority has signed",
 }
 
 _ACCESS: Final = (
     "the store denies access; grant the access key s3:GetObject, s3:PutObject and s3:DeleteObject on the "
-    "objects under "
-    "the address, and s3:ListBucket on the bucket"
+    "objects under the address, and s3:ListBucket on the bucket"
 )
 _UNKNOWN_KEY: Final = "the store does not know the access key; correct AWS_ACCESS_KEY_ID"
-_REGION: Final = "the bucket is in another region than the requests name; set seqgate.cluster.region, or AWS_REGION, to the bucket's region"
+_REGION: Final = (
+    "the bucket is in another region than the requests name; set seqgate.cluster.region, or AWS_REGION, to "
+    "the bucket's region"
+)
 _EXPIRED: Final = "the session token has expired or is wrong; set a new AWS_SESSION_TOKEN with its access key"
-_CONDITIONS: Final = "the store does not carry out conditional writes (If-None-Match, If-Match), which the cluster depends on; use a store that does"
+_CONDITIONS: Final = (
+    "the store does not carry out conditional writes (If-None-Match, If-Match), which the cluster depends "
+    "on; use a store that does"
+)
 _REFUSALS: Final = {
     "NoSuchBucket": "the bucket does not exist; create it, or correct seqgate.cluster",
     "InvalidBucketName": "the store does not accept the name of the bucket; correct seqgate.cluster",

@@ -3,10 +3,11 @@ changes.
 
     head    magic "SQPT" | version int16
     data    the bytes
-    index   CRC-32C, uint32, of the stretch of the data in each block of the segment file; blocks have 1 MiB and begin at position 0
-            of the file, so the first and the last stretch may be smaller
-    footer  CRC-32C of the rest of the footer, uint32 | topic_id 16 bytes | partition int32 | segment_base int64 | position int64
-            | length int64 | first_offset int64 | end_offset int64 | CRC-32C of the index, uint32 | version int16 | magic "SQPT"
+    index   CRC-32C, uint32, of the stretch of the data in each block of the segment file; blocks have 1 MiB
+            and begin at position 0 of the file, so the first and the last stretch may be smaller
+    footer  CRC-32C of the rest of the footer, uint32 | topic_id 16 bytes | partition int32
+            | segment_base int64 | position int64 | length int64 | first_offset int64 | end_offset int64
+            | CRC-32C of the index, uint32 | version int16 | magic "SQPT"
 
 With the position and the length a reader knows where the index begins, so it gets any block with two reads of
 ranges.
@@ -66,7 +67,7 @@ class PartIndex(NamedTuple):
         return bisect_right(self.stretches, place, key=lambda stretch: stretch[0]) - 1
 
     def check(self, data: memoryview, first: int, last: int, key: str) -> None:
-        """Check the bytes of the stretches `first` to `last`. Raises CorruptPart; `key` is for the message."""
+        """Check the bytes of the stretches `first` to `last`. Raises CorruptPart with `key`."""
         begin, end = self.stretches[first][0], self.stretches[last][1]
         if len(data) != end - begin:
             raise CorruptPart(f"{key} is cut short: of the bytes {begin} to {end - 1} it has {len(data)}.")

@@ -139,7 +139,7 @@ class BucketReads:
             return None
 
     def want(self, partitions: Iterable[PartitionKey], callback: Callable[[], None]) -> Waiter:
-        """Call back, never at once, when something was fetched of one of these partitions, which are loading."""
+        """Call back, never at once, when bytes of one of these loading partitions were fetched."""
         wanted = list(partitions)
         waiter = Waiter(callback, partial(self._forget, wanted))
         for key in wanted:
@@ -573,7 +573,7 @@ class Bounds(NamedTuple):
 
 
 class Contents:
-    """The parts of one manifest in the order of their offsets, and the transaction indexes of its segments."""
+    """The parts of a manifest in the order of their offsets, and the transaction indexes of its segments."""
 
     def __init__(self, manifest: Manifest, indexes: Mapping[str, bytes]) -> None:
         """Take the contents of the files of `abort_files`, by name."""

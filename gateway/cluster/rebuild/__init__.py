@@ -1,1 +1,1 @@
-"""A start from the bucket alone: the data directory is made anew from the write-ahead logs of all sessions."""
+"""A start from the bucket alone: rebuilds the data directory from the write-ahead logs of all sessions."""

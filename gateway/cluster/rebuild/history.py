@@ -193,7 +193,7 @@ class History:
         return row.end_offset > manifest.end_offset and row.leader_epoch >= manifest.leader_epoch
 
     async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:
-        """Write the rows of one object that are newer than the manifests of their partitions. Raises OSError."""
+        """Write the rows of an object that are newer than their partition's manifest. Raises OSError."""
         writes: list[tuple[PartitionKey, Callable[[], None]]] = []
         for found, data in rows:
             if not self.wants(found.row):
@@ -506,7 +506,7 @@ class SegmentEnds:
         self._ends.pop(partition, None)
 
     def disagrees(self, row: DataRow) -> bool:
-        """Return whether a row and the rows before it are of several leaders, and not one behind the other."""
+        """Return whether a row and the rows before it are of several leaders and do not follow each other."""
         end = self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING)
         if end.leader_epoch < 0:
             return False

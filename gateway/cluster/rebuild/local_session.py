@@ -4,8 +4,9 @@
     address          of the bucket
     cluster_id       of the cluster in the bucket
     session          the session that used the directory last
-    wal_end          the seq of the seal, written after a clean stop; null while the gateway runs, and after a crash
-    metadata_seq, metadata_offset   the first object of `meta/`, and its offset, that the directory lacks; null as `wal_end`
+    wal_end          the seq of the seal after a clean stop; null while the gateway runs and after a crash
+    metadata_seq     the first object of `meta/` that the directory lacks; null as `wal_end`
+    metadata_offset  the offset of that object; null as `wal_end`
 
 After a clean stop the files are all that the bucket has, so the next start reuses them if no later session
 exists. In any other case the directory is rebuilt. A gateway without `--cluster` refuses a directory with

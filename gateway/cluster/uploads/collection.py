@@ -259,7 +259,9 @@ class EndedLogs:
             except Collected:
                 continue  # by another gateway
             except _DAMAGE as error:
-                logger.error("the log of session %d can't be collected: %s", session.session, error)  # noqa: TRY400
+                logger.error(  # noqa: TRY400
+                    "the log of session %d can't be collected: %s", session.session, error
+                )
             return log
 
     async def _read_some(self, log: _EndedLog, wal: WalRange, seqs: range) -> None:

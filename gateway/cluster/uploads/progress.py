@@ -8,7 +8,7 @@ import msgspec
 
 
 class UploadProgress(msgspec.Struct, frozen=True):
-    """The content that only the write-ahead log of the session has, and the end of the last round of uploads."""
+    """The content that only the session's write-ahead log has, and the end of the last round of uploads."""
 
     wal_objects: int
     """The objects of the log that are not deleted yet."""

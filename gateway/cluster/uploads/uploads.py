@@ -396,7 +396,7 @@ class Uploads:
         await self._collect_ended()
 
     async def _collect_ended(self) -> None:
-        """Collect the logs of ended sessions, if that is this gateway's turn. Raises as `EndedLogs.collect`."""
+        """Collect the logs of ended sessions, if it is this gateway's turn. Raises as `EndedLogs.collect`."""
         self._collected_s = self._seconds()
         if self._sessions.collects():
             await self.ended.collect()

@@ -96,7 +96,7 @@ REPEATED_EVERY_S: Final = 30.0
 
 
 class StoreOutage:
-    """The calls that have failed since the last one that succeeded. `seconds` is a clock that is never set."""
+    """The calls that failed since the last one that succeeded. `seconds` is a monotonic clock."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds

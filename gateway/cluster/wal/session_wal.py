@@ -201,7 +201,7 @@ class SessionWal:
         chance: random.Random | None = None,
         call_limit_s: float = CALL_LIMIT_S,
     ) -> None:
-        """Begin without objects. A call to the store that takes longer than `call_limit_s` counts as failed."""
+        """Begin without objects. A call to the store that takes more than `call_limit_s` counts as failed."""
         self._loop = asyncio.get_running_loop()
         self._objects = objects
         self.session = session

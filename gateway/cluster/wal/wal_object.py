@@ -5,15 +5,16 @@ that ends the log.
     data   bytes of segment files and whole side files, one span per row, in the order of the rows
     index  kind 0, WAL object: rows int32 | row …
            kind 1, seal: by int32 | reason int16 bytes, UTF-8
-    footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64 | nonce 16
-    bytes
-           | data_bytes int64 | index_bytes int32 | CRC-32C of the index, uint32 | version int16 | kind int16 | magic "SQWL"
+    footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64
+           | nonce 16 bytes | data_bytes int64 | index_bytes int32 | CRC-32C of the index, uint32
+           | version int16 | kind int16 | magic "SQWL"
 
-    data row       type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64 | end_offset int64
-                   | segment_base int64 | position int64 | length int32 | CRC-32C of the data, uint32
-    file row       type int8 2 | topic_id 16 bytes | partition int32 | leader_epoch int32 | name bytes int8 | length int32
-                   | CRC-32C of the data, uint32 | name, ASCII
-                   type int8 1 in version 1: the same without the leader epoch, which is 0
+    data row  type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64
+              | end_offset int64 | segment_base int64 | position int64 | length int32
+              | CRC-32C of the data, uint32
+    file row  type int8 2 | topic_id 16 bytes | partition int32 | leader_epoch int32 | name bytes int8
+              | length int32 | CRC-32C of the data, uint32 | name, ASCII
+              type int8 1 in version 1: the same without the leader epoch, which is 0
 
 The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the
 object's end. A checksum protects each part by itself: the footer, the index, and through the index the data
@@ -61,12 +62,13 @@ def check_version(key: str, version: int, newest: int) -> None:
     """Check that this release can read an object of this version. Raises IncompatibleFormat."""
     if version > newest:
         raise IncompatibleFormat(
-            f"{key} has version {version}; this program reads version {newest}. Run the release that wrote it."
+            f"{key} has version {version}; this program reads version {newest}. "
+            "Run the release that wrote it."
         )
 
 
 class CorruptWalObject(Exception):
-    """The bytes are no sound object of a write-ahead log. The message names the object and what does not fit."""
+    """The bytes are no sound object of a write-ahead log. The message names the object and the fault."""
 
 
 class DataRow(NamedTuple):
