@@ -580,7 +580,7 @@ class PartitionLog:
             self.record_states.alter_delays(config)
 
     def capture_names(self) -> bool:
-        """Capture the names for a flush. Return False if all are saved, not replayed, or it is offline."""
+        """Capture the names for a flush; False if all are saved, or not replayed, or the log is offline."""
         return not self.offline and self.record_states.capture_names()
 
     def capture_delays(self) -> bool:
@@ -703,10 +703,7 @@ class PartitionLog:
             return self.segments.first_of_largest(self.config)
 
     def aborted_in(self, offset: int, region: FileRegion | None) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of aborted transactions in `region`, found for `offset`.
-
-        Raises LogError.
-        """
+        """Return (producer_id, first_offset) of aborts to skip in `region` from `offset`. Raises LogError."""
         if region is None or not self.segments.aborting:
             return []
         self.check_online()

@@ -163,7 +163,7 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
-    """Return which of SEGMENTS_AT_ONCE segments go, and why. Raises StorageFailed, CorruptRecord."""
+    """Return which of the first SEGMENTS_AT_ONCE segments go, why. Raises StorageFailed, CorruptRecord."""
     log.check_online()
     names = log.record_states.names
     if names is not None and not names.is_ready:

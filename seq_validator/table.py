@@ -138,7 +138,7 @@ class ProducerTable:
     def __init__(
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
-        """Begin empty. Remember `retained_batches` of each producer, as `limit` allows (None: all).
+        """Begin empty. Remember `retained_batches` of each of the producers that `limit` allows (None: all).
 
         Raises ValueError when `retained_batches` is below 1.
         """
@@ -237,7 +237,7 @@ class ProducerTable:
             del batches[0]
 
     def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
-        """Add the batch at `base_offset`, already folded in, to a transaction; True when it begins one."""
+        """Add the batch at `base_offset`, already folded in, to its transaction; True when it begins one."""
         entry = self._entries[producer_id]
         if entry.current_transaction_first_offset >= 0:
             return False
@@ -319,7 +319,7 @@ class ProducerTable:
         return len(expired)
 
     def clear(self) -> None:
-        """Forget all producers and give their room back, also when a partition is closed or deleted."""
+        """Forget all and give their room back. Call this also for a partition that is closed or deleted."""
         for entry in self._entries.values():
             self._limit.leave(entry)
         self._entries.clear()

@@ -191,7 +191,7 @@ class Adoptions(Readiness):
         self._order(self._absent)
 
     def joined(self) -> None:
-        """Serve what is here and still ours, as a member now. Open what the start would have opened."""
+        """Serve what is here and still ours, now as a member. Open what the start would have opened."""
         self.has_joined = True
         partitions = self._services.partitions
         directory, topics = partitions.log_directory, self._services.topics.metadata_log.image.topics_by_name

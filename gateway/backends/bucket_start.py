@@ -406,7 +406,7 @@ class StartChecks:
         self._address = address
 
     def check_directory(self) -> None:
-        """Check that the directory is empty or the bucket's. Raises StartFailed, and disk errors."""
+        """Check that `path` is empty or the bucket's. Raises StartFailed, OSError, IncompatibleFormat."""
         local = read_local_session(self._storage, str(self._path))
         if local is None:
             try:

@@ -41,7 +41,7 @@ _PROTOCOLS: Final = list(SecurityProtocol)
 
 
 def heartbeat_s(config: Config) -> float:
-    """Return when an idle gateway writes an empty object. Raises StartFailed if its lease ends before."""
+    """Return after how long an idle gateway writes an object. Raises StartFailed if its lease ends before."""
     lease_ms, beat_ms = config.int("seqgate.cluster.lease.ms"), config["seqgate.cluster.heartbeat.ms"]
     if not isinstance(beat_ms, int):
         return lease_ms / 1000 / BEATS_PER_LEASE

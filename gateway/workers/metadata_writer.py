@@ -82,7 +82,7 @@ class MetadataWriter:
         """Called with each topic that a durable change removes, before `when_changed`."""
 
     def keep_facts_in(self, files: str) -> None:
-        """Keep this log's recovery point and damage by themselves. Raises OSError, IncompatibleFormat."""
+        """Keep the recovery point and damage in `files` from now on. Raises OSError, IncompatibleFormat."""
         self._files = files
         self._environment.damage.load(self._storage, self._environment.durability, self._root, files)
         self.checkpoint()

@@ -187,7 +187,7 @@ class SharedDirectory:
         hand_on(self._storage, LocalDurability(self._storage), str(self._root), keys, source, target)
 
     def close(self) -> None:
-        """Make the directory whole again, and release it. Raises LogError, IncompatibleFormat, OSError."""
+        """Once no worker runs, make all whole, and unlock. Raises LogError, IncompatibleFormat, OSError."""
         try:
             self.metadata.close()
             make_whole(self._storage, self._root, self._now_ms)

@@ -61,7 +61,10 @@ class Supervisor:
         self._is_announced = False
 
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
-        """Run the workers until a signal; `announce` when all serve. Raises WorkersFailed and disk errors."""
+        """Run the workers until SIGTERM or SIGINT; call `announce` once all serve.
+
+        Raises WorkersFailed, LogError, OSError.
+        """
         self._unstarted.extend(self._charge.begin(self._workers))
         with Signals() as signals:
             try:
@@ -315,7 +318,7 @@ def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> i
 
 
 class Signals:
-    """Takes SIGTERM, SIGINT and SIGCHLD in a `with` block. Then the process, which ends, ignores two."""
+    """Takes SIGTERM, SIGINT, SIGCHLD in a `with` block. The process then ends, and ignores the first two."""
 
     def __init__(self) -> None:
         self.is_stopping = False

@@ -682,7 +682,7 @@ class OffsetMap:
     __slots__ = ("_hash", "_memory", "_slots", "capacity", "latest_offset", "size")
 
     def __init__(self, memory_bytes: int, *, load_factor: float = 0.9, salt: bytes = b"") -> None:
-        """Reserve `memory_bytes`; use `load_factor` of the slots. Raises ValueError without a slot."""
+        """Reserve `memory_bytes` at most; use `load_factor` of the slots. Raises ValueError without any."""
         self._slots = memory_bytes // ENTRY_BYTES
         self.capacity = min(int(self._slots * load_factor), self._slots - 1)
         if self.capacity < 1:

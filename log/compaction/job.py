@@ -37,7 +37,7 @@ class JobSegment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobLimits(msgspec.Struct, frozen=True):
-    """The limits of a cleaning: bytes of the offset map, bytes per read, disk bytes per second (0: none)."""
+    """Limits of a cleaning: bytes of the offset map, bytes per read, disk bytes per second (0: no limit)."""
 
     map_bytes: int
     map_load_factor: float

@@ -32,7 +32,7 @@ FEW_DELETED: Final = 1000
 
 
 class RecoveryPoints:
-    """Gathers the recovery points of all logs, and writes changed ones. Only `write` may run in a thread."""
+    """Gathers all logs' recovery points, and writes changed ones. Only `write` may run in any thread."""
 
     def __init__(self, environment: LogEnvironment, root: str, files: str | None = None) -> None:
         """Take the data directory, and the checkpoint's directory if that is another one."""

@@ -119,7 +119,7 @@ def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
 
 
 def stopped_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
-    """Return the same, and whether the last stop was clean. Raises IncompatibleFormat, OSError."""
+    """Return the stored logs, and whether the stop was clean. Raises IncompatibleFormat, OSError."""
     is_clean = _read(storage, f"{root}/{CLEAN_SHUTDOWN}") is not None
     return peek_stored_logs(storage, root), is_clean
 

@@ -1,4 +1,4 @@
-"""Makes files durable: the port `Durability`, and that of the local disk. No other module calls an fsync.
+"""Makes files durable: the port `Durability`, and its implementations. No other module calls an fsync.
 
 A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no
 ticket carries, because no log runs yet or another process made it, goes through `DurableFiles`.
@@ -59,10 +59,7 @@ class Durability(DurableFiles, Protocol):
         """Note the segment files that this process has just written whole, from a place that keeps them."""
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
-        """Return one flush for all that is written below `path`; None where each file is flushed.
-
-        Raises OSError.
-        """
+        """Return a flush of all written below `path` until it runs; None: flush each file. Raises OSError."""
 
 
 class LocalDurability:

@@ -190,7 +190,7 @@ class SystemDisk:
 
     @staticmethod
     def punch(descriptor: int, position: int, size_bytes: int) -> None:
-        """Make a hole by Linux's fallocate. Raises OSError (EOPNOTSUPP) where there are none."""
+        """Make a hole by Linux's fallocate. Raises OSError (EOPNOTSUPP) on systems or disks without holes."""
         fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
         if fallocate is None:
             raise OSError(errno.EOPNOTSUPP, "this system can't punch holes into files")

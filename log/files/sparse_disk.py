@@ -374,7 +374,7 @@ class SparseDisk:
                 self.fetch(file, number)
 
     def fetch(self, file: SparseFile, number: int) -> None:
-        """Fetch an absent block, and fill it in. Raises OSError, NotCached (see `without_fetching`)."""
+        """Fetch an absent block; wait for the source. Raises OSError, NotCached (`without_fetching`)."""
         if self.source is None or file.key is None or file.path is None:
             raise OSError(
                 errno.EIO, f"block {number} is not on the local disk, and no bucket has it", file.path

@@ -92,7 +92,7 @@ class Storage:
         self.descriptors.create(file)
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
-        """Write the buffers in order with one system call. Return the bytes written, perhaps fewer."""
+        """Write the buffers at `position` in one system call. Return the bytes written, perhaps fewer."""
         descriptor = file.descriptor
         if descriptor < 0:
             descriptor = self.descriptors.open(file)

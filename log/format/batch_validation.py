@@ -228,7 +228,7 @@ def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
 def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
     """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
 
-    Raises InvalidRecord, UnsupportedCompressionType. InvalidRecord also tells of a batch that is too long.
+    Raises UnsupportedCompressionType; InvalidRecord, also for a batch that would take too long to decode.
     """
     limit_bytes = config.max_decompressed_bytes
     if config.examines_timestamps:

@@ -35,7 +35,7 @@ _KEY_AND_VALUE: Final = (0, 1)
 _ALIKE: Final = 8
 """After this many records with the same layout, one regular expression matches the following records."""
 _LAYOUTS_OF_A_BATCH: Final = 8
-"""Patterns compiled for one batch; further records are decoded one by one, at no compilation each."""
+"""Patterns compiled for one batch, so that not every record costs one; others are decoded one by one."""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
 """The largest size of one record's headers that are kept for the next batch or compiled into a pattern;
 larger headers are decoded each time.

@@ -78,7 +78,7 @@ class BatchHeader:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether a stored batch can have this header: magic, size, offsets. The CRC proves the rest."""
+        """Whether the header is possible: magic 2, its size, ascending offsets. The CRC proves the rest."""
         return self.magic == MAGIC and self.size_bytes >= HEADER_BYTES and self.last_offset_delta >= 0
 
     @property

@@ -275,7 +275,7 @@ class _Loader:
         self.segments[-1].aborts.hold()
 
     def _not_borne_out(self) -> set[int]:
-        """Return the segments with wrong aborts. Raises NeedsRecovery where a check needs a bucket."""
+        """Return segments whose aborts contradict the log. Raises NeedsRecovery if a check needs a bucket."""
         if self._may_fetch:
             return not_borne_out(self.segments)
         try:

@@ -46,7 +46,7 @@ class DamagedRange(NamedTuple):
     """Whether size and offsets are sound, so that a client that checks the CRC stops here alone."""
     reason: str
     is_state_unknown: bool = False
-    """Whether a replay of producers passed this range, so that the lost batches' ones are unknown."""
+    """Whether a replay of producers passed this range, so that its batches' producers are unknown."""
     undecided_from: int = NO_TRANSACTION
     """The first offset of the earliest transaction whose marker may be in this range; -1 without one."""
 

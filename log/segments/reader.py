@@ -386,7 +386,7 @@ class SegmentList:
         return found
 
     def aborted_in(self, offset: int, region: FileRegion, log_end_offset: int) -> list[tuple[int, int]]:
-        """Return the aborted transactions in `region`, which was found for `offset`. Raises OSError.
+        """Return the aborts that a reader of `region`, found for `offset`, must skip. Raises OSError.
 
         Some may lie beyond, as in Kafka: only the next index entry tells the region's last offset.
         """

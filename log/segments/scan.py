@@ -81,7 +81,7 @@ class SegmentScan:
         """The offset that the next batch must have; after the scan, the end offset of the segment."""
 
     def __iter__(self) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
-        """Yield (position, header) of sound batches, damage between. Raises OSError, IncompatibleFormat."""
+        """Yield (position, header) of each sound batch, and damage. Raises OSError, IncompatibleFormat."""
         while self.position < self.end:
             yield from self._run()
             if self.position == self.end:

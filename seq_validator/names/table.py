@@ -155,7 +155,7 @@ class TopicNames:
         return f"{counted}, and too few names of the topic have been idle for {budget.min_idle_ms} ms"
 
     def _surplus(self, newcomers: Collection[bytes]) -> tuple[int, int]:
-        """Return how many names are too many with `newcomers`: in the topic, and in all partitions."""
+        """Return how many names are too many with `newcomers`: in the topic, and summed over partitions."""
         in_topic = sum(name not in self._names for name in newcomers)
         surplus = len(self._names) + in_topic - self.max_names if in_topic else 0
         return max(0, surplus), max(0, self.budget.in_all + len(newcomers) - self.budget.max_in_all)

@@ -112,7 +112,7 @@ class Collection:
         await all_of([asyncio.create_task(some()) for _ in range(DELETED_AT_ONCE)])
 
     async def move_boundary(self, key: str, boundary: int) -> int:
-        """Raise the boundary at this key conditionally; return the last one. Waits, raises as `collect`."""
+        """Raise this boundary by a conditional write; return the one before. Waits, raises as `collect`."""
         first = None
         conflicts = self._reads.conflicts()
         while True:

@@ -63,7 +63,7 @@ MOST_PARTS: Final = 16
 INLINE_BYTES: Final = 4 << 10
 """The largest side file that is in the manifest itself."""
 LAST_ABORTS_BYTES: Final = 64 << 10
-"""The largest such index of the newest segment. Beyond it, the leader alone serves committed records."""
+"""The newest segment's largest transaction index; beyond it, the leader alone serves committed records."""
 
 
 class ClosedFile(NamedTuple):
@@ -180,7 +180,7 @@ class PartitionUploads:
     async def _segment(
         self, upload: _Upload, seen: SegmentView, end_offset: int, *, is_last: bool
     ) -> SegmentRef:
-        """Upload what is missing of a segment; return all its parts. Raises OSError, LogError, Refused."""
+        """Upload the segment up to `end_offset`; return all its parts. Raises OSError, LogError, Refused."""
         descriptors = self._ports.storage.descriptors
         descriptors.pin(seen.file)
         try:

@@ -159,7 +159,7 @@ class Uploads:
         return await self._learn_earlier()
 
     async def _learn_earlier(self) -> bool:
-        """Learn once which of our partitions have records in ended logs; return whether any has."""
+        """Learn once which partitions of ours need a manifest for ended logs; return whether any does."""
         if self._has_asked:
             return False
         self._has_asked = True
@@ -168,7 +168,7 @@ class Uploads:
         return bool(uncovered)
 
     def adopted(self, partitions: Iterable[PartitionKey]) -> None:
-        """Upload adopted partitions within ADOPTED_AFTER_S, so that their ended logs can be collected."""
+        """Upload adopted partitions within ADOPTED_AFTER_S, so that earlier leaders' logs are collected."""
         wanting = list(partitions)
         if wanting:
             self._coverage.begin(wanting)
@@ -191,7 +191,7 @@ class Uploads:
             await self.sweep()
 
     def rewritten(self, log: PartitionLog) -> None:
-        """Upload a log, whose segments were replaced, in the next round, even if it never was before."""
+        """In the next round, upload a log whose segments were replaced, even if this session never did."""
         self._coverage.begin([PartitionKey(log.topic_id, log.partition)])
 
     def progress(self) -> UploadProgress:

@@ -163,7 +163,7 @@ class StoredSessions:
 
 
 FIRST_LOOKS: Final = 4
-"""Objects that are first requested together; the number doubles while none is missing."""
+"""Objects requested together at first, as most logs are short; the number doubles while none is missing."""
 MOST_LOOKS: Final = 64
 SEALED_AT_ONCE: Final = 8
 
@@ -332,7 +332,7 @@ END_BYTES: Final = 64 << 10
 
 
 class Collected(Exception):
-    """Objects of an ended log were deleted meanwhile, as manifests had their rows: read these again."""
+    """Objects of an ended log were deleted, as manifests had their rows: read the manifests again."""
 
 
 class RowAt(NamedTuple):

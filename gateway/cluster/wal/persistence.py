@@ -71,7 +71,7 @@ _DOUBLINGS: Final = 10
 
 
 class Backoff:
-    """Delays that double from FIRST_S to MOST_S, each shortened by chance, so that gateways spread calls."""
+    """Delays that double from FIRST_S to MOST_S, each cut at random, at most to half, to spread the calls."""
 
     def __init__(self, chance: random.Random | None = None) -> None:
         self._chance = chance or random.Random()

@@ -367,7 +367,7 @@ class SessionWal:
         return found
 
     def _failed(self, pending: _Pending, error: Exception) -> None:
-        """Note a failed call. The state of the store is unknown then."""
+        """Note a failed call, which is made again: whatever the error, the state of the store is unknown."""
         if not isinstance(error, _EXPECTED):
             logger.error("the store failed in an unexpected way at %s", pending.key, exc_info=error)
         waiting = f"{len(self._pending)} objects with {self.unconfirmed_bytes} bytes wait to become durable"

@@ -246,7 +246,7 @@ async def register_next(
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:
-    """Return all sessions in order. Raises IncompatibleFormat, CorruptRegistration, Refused."""
+    """Return all sessions, in order. Waits. Raises IncompatibleFormat, CorruptRegistration, Refused."""
     return (await read_shared_log(objects, chance=chance)).sessions
 
 
