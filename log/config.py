@@ -41,8 +41,7 @@ class LogConfig:
     examines_timestamps: bool = False
     """Whether to decode every record's timestamp. If False, only those in the batch header are checked."""
     deep_validation: bool = False
-    """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked.
-    """
+    """Whether to decode every record of a produced batch, or check only the header and the CRC."""
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     """The most bytes to which a batch may decompress that must be decoded; larger ones are refused."""
     max_decoded_records: int = 200_000

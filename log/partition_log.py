@@ -425,10 +425,7 @@ class PartitionLog:
     def batches(
         self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool = False
     ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch from that of `offset` to the log end, `end_offset`, with its bytes.
-
-        Raises CorruptRecord, OSError.
-        """
+        """Yield each whole batch from that of `offset` to the log's end. Raises CorruptRecord, OSError."""
         return self.segments.batches(offset, end_offset, chunk_bytes, skips_damage=skips_damage)
 
     def replay_records(self, offset: int) -> Iterator[Record]:
@@ -661,10 +658,7 @@ class PartitionLog:
         return reached, left, False
 
     def offset_with_bytes_left(self, max_bytes: int) -> int:
-        """Return the lowest base offset with at most `max_bytes` from it on, or the log end offset.
-
-        Raises LogError.
-        """
+        """Return the lowest base offset with `max_bytes` or less behind it, or the end. Raises LogError."""
         self.check_online()
         after = 0
         with self.reading():

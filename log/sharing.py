@@ -120,10 +120,7 @@ def release(storage: Storage, root: str) -> None:
 
 
 def ensure_topic_id(storage: Storage, durability: Durability, directory: str, topic_id: uuid.UUID) -> None:
-    """Write the topic id of a log whose creation a crash ended: a start of one process would set it aside.
-
-    Raises OSError.
-    """
+    """Write the topic id that a crash kept from a log; a start would set the log aside. Raises OSError."""
     path = f"{directory}/{PARTITION_METADATA}"
     if not storage.exists(path) or not storage.read_file(path):
         durability.replace(path, encode_partition_metadata(topic_id))

@@ -366,9 +366,7 @@ def _grown(files: Mapping[str, int], cut: LogCut) -> dict[str, int]:
 
 
 def _directory_of(storage: Storage, root: str, cut: LogCut) -> str | None:
-    """Return the directory of a log, also after its topic was deleted or another one has the name; None
-    without one. Raises OSError.
-    """
+    """Return a log's directory, also after its topic's deletion; None without one. Raises OSError."""
     path = f"{root}/{cut.topic}-{cut.partition}"
     if cut.topic_id is None:
         return path if storage.exists(path) else None

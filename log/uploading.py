@@ -76,8 +76,7 @@ class LogView(NamedTuple):
     stable_offset: int
     """The offset below which every record is decided and durable."""
     last_aborts: bytes | None
-    """The transaction index of the last segment, which may not be in a file yet; None if it is not in memory.
-    """
+    """The last segment's transaction index, maybe in no file yet; None if it is not in memory."""
 
 
 class SoundBatches(NamedTuple):

@@ -88,9 +88,7 @@ class Backend:
         return Flusher(loop, machine=self._machine, durability=durability)
 
     async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
-        """Read the metadata, and what others have changed since. Raises LogError, IncompatibleFormat,
-        OSError, ValueError.
-        """
+        """Read the metadata and later changes. Raises LogError, IncompatibleFormat, OSError, ValueError."""
         return await open_metadata(directory, lambda log: self.journal(log, flusher))
 
     def journal(self, log: PartitionLog, flusher: LogFlusher) -> MetadataJournal:

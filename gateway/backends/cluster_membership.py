@@ -1,6 +1,4 @@
-"""The membership of a gateway in its cluster: it registers, watches others and takes them over, moves
-partitions, and resigns.
-"""
+"""A gateway's membership in its cluster: it registers, takes over others, moves partitions, and resigns."""
 
 from __future__ import annotations
 

@@ -113,9 +113,7 @@ class MetadataSnapshots:
             await self._shorten()
 
     def _is_due(self) -> bool:
-        """Return whether the log has grown enough: since the newest snapshot for who writes them, since the
-        last listing for others.
-        """
+        """Return whether the log grew enough since the newest snapshot (its writer) or listing (others)."""
         if self._looked_at is None:
             return True
         begin = max(self._known_s, default=0) if self._is_our_turn() else self._looked_at

@@ -1,3 +1,1 @@
-"""A cluster whose data is durable in a bucket: the objects, the write-ahead logs of sessions, and the
-rebuilding of a data directory.
-"""
+"""A cluster with its data in a bucket: objects, write-ahead logs of sessions, rebuilt data directories."""

@@ -1,3 +1,1 @@
-"""Several workers over one data directory: processes that are brokers of one cluster, under one process that
-supervises them.
-"""
+"""Several workers over one data directory: brokers of one cluster, under a process that supervises them."""

@@ -1,6 +1,4 @@
-"""One worker as its supervisor sees it: the process, the stream to it, and when it gave the last sign of
-life.
-"""
+"""A worker as its supervisor sees it: the process, the stream to it, and when it last gave a sign of life."""
 
 from __future__ import annotations
 

@@ -285,10 +285,7 @@ def _cut_before_the_next(
 def _contents_of(
     environment: LogEnvironment, directory: str, base_offset: int, path: str, before: int | None = None
 ) -> _Contents:
-    """Return the sound batches at the front of a segment file, up to one that ends at `before` or later.
-
-    Raises OSError.
-    """
+    """Return a segment file's sound batches up to one that ends at `before` or later. Raises OSError."""
     storage = environment.storage
     size_bytes = storage.list_files(directory)[path.rpartition("/")[2]]
     file = DataFile(path)

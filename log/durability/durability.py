@@ -50,10 +50,7 @@ class Durability(DurableFiles, Protocol):
         """
 
     def settle(self, file: DataFile) -> None:
-        """Persist the bytes of an open data file, so that a check that reads them finds what is durable.
-
-        Raises OSError.
-        """
+        """Persist an open data file's bytes, so that a check reads what is durable. Raises OSError."""
 
     def rebuilt(self, paths: Iterable[str]) -> None:
         """Note the segment files that this process has just written whole, from a place that keeps them."""

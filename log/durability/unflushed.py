@@ -498,10 +498,7 @@ class LogStart:
         self._file = SideFile(durable_offset)
 
     def advance(self, offset: int, files: DurableFiles) -> None:
-        """Persist the offset unless a later one is durable or this is closed. Any thread may call.
-
-        Raises OSError.
-        """
+        """Persist the offset unless a later one is durable or this is closed. Thread-safe. Raises OSError."""
         self._file.write(offset, lambda: files.replace(self._path, self.content(offset)))
 
     def content(self, offset: int) -> bytes:

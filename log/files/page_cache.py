@@ -64,9 +64,9 @@ class Refusing(threading.local):
 
 @contextmanager
 def without_fetching(storage: Storage) -> Iterator[None]:
-    """Let this thread's reads of absent bytes raise NotCached in the block. Reads of the disk wait.
+    """Let this thread's reads of absent bytes raise NotCached in the block, which must not await.
 
-    The block must not await.
+    Reads of the local disk wait as ever.
     """
     if storage.sparse is None:
         yield
@@ -111,10 +111,7 @@ def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
 
 
 def read(descriptor: int, buffer: memoryview, position: int) -> int:
-    """Read into the buffer from `position` on; return the number of bytes, -1 if the read would wait.
-
-    Raises Untold, OSError.
-    """
+    """Read into the buffer at `position`; return the bytes, -1 if it would wait. Raises Untold, OSError."""
     try:
         count = os.preadv(descriptor, (buffer,), position, os.RWF_NOWAIT)
     except BlockingIOError:
@@ -149,10 +146,7 @@ def bring_in(descriptor: int, position: int, size_bytes: int) -> int:
 
 
 def drop(descriptor: int, position: int, size_bytes: int) -> None:
-    """Drop the bytes' whole, flushed pages from the page cache. Does nothing on systems that can't.
-
-    Raises OSError.
-    """
+    """Drop the bytes' whole, flushed pages from the page cache, on systems that can. Raises OSError."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, position, size_bytes, os.POSIX_FADV_DONTNEED)
 

@@ -41,8 +41,7 @@ NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _READ_WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
-"""Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten.
-"""
+"""Paths remembered as in the page cache, directory entry and inode included; the oldest is forgotten."""
 _OPEN_APART: Final = 16
 """Data files that a storage of another thread keeps open."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC

@@ -70,8 +70,7 @@ _NAMED_RECORDS: Final = 10_000
 batch, only the timestamps in the header are reported.
 """
 _NAMED_BYTES: Final = 8 << 20
-"""The most decompressed bytes of a refused batch that are decoded to list the records with a wrong timestamp.
-"""
+"""The most decompressed bytes of a refused batch that are decoded to list records with wrong timestamps."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call

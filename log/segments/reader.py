@@ -399,10 +399,7 @@ class SegmentList:
         return self.aborted_between(offset, upper_bound)
 
     def aborted_from(self, marker_offset: int, before_offset: int) -> list[AbortedTransaction]:
-        """Return the transactions from below `before_offset` that markers from `marker_offset` on abort.
-
-        Raises OSError.
-        """
+        """Return transactions from below `before_offset` aborted from `marker_offset` on. Raises OSError."""
         found: list[AbortedTransaction] = []
         for base_offset in self.aborting[bisect_left(self.aborting, marker_offset) :]:
             index = self.segments[bisect_left(self.bases, base_offset)].aborts.index()

@@ -169,10 +169,7 @@ class SegmentScan:
         return after is None or not self.next_offset < after.base_offset <= batch.last_offset
 
     def _check_magic(self, highest: int) -> None:
-        """Refuse a batch of a later release, of a magic up to `highest`: neither cut it off nor mark it.
-
-        Raises IncompatibleFormat.
-        """
+        """Refuse a later release's batch (magic up to `highest`): no damage. Raises IncompatibleFormat."""
         head = self._bytes(self.position, HEADER_BYTES)
         if head is None:
             return

@@ -577,8 +577,7 @@ class Segment:
 
 
 SMALL_BYTES: Final = 64 * 1024
-"""The size of a segment up to which rebuilding its indexes takes no longer than reading them from two files.
-"""
+"""The size of a segment up to which rebuilding its indexes takes no longer than reading two files."""
 
 
 def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:

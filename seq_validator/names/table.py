@@ -212,8 +212,7 @@ class NameTable:
         self._entries: OrderedDict[bytes, NameEntry] = OrderedDict()
         self._open: dict[int, dict[NameEntry, None]] = {}
         self._forgotten: dict[bytes, int] = {}
-        """The names that were forgotten since the last durable snapshot, with the captures made before that.
-        """
+        """Names forgotten since the last durable snapshot, with the captures made before that."""
         self._raised: dict[bytes, int] = {}
         """The names whose epoch is in no stored record or durable snapshot, with the captures before it."""
         self._times_captured = 0

@@ -1,6 +1,4 @@
-"""The caches of several workers of one bucket: directories in the data directory, and a file with their
-number.
-"""
+"""The caches of a bucket's workers: directories in the data directory, and a file with their number."""
 
 from __future__ import annotations
 

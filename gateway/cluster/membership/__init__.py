@@ -1,3 +1,1 @@
-"""Leases, and the conviction of gateways that are gone: both follow from the write-ahead logs of the
-sessions.
-"""
+"""Leases, and the conviction of gateways that are gone: both follow from the sessions' write-ahead logs."""

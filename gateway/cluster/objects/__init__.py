@@ -1,3 +1,1 @@
-"""The object store that makes a cluster durable: the port, its implementations, and the check of a store at
-the start.
-"""
+"""The object store that makes a cluster durable: port, implementations, and the check of a store at start."""

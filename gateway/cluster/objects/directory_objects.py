@@ -43,8 +43,7 @@ T = TypeVar("T")
 
 
 TIMEOUT_S: Final = 60.0
-"""The time after which a call has failed: a disk of the network may hang. The call continues in its thread.
-"""
+"""The time after which a call has failed: a network disk may hang. The call goes on in its thread."""
 THREADS: Final = 8
 TEMPORARY: Final = ".temporary"
 LOCK: Final = ".lock"

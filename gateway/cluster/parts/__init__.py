@@ -1,3 +1,1 @@
-"""The history of partitions in the bucket: parts of segment files, and the manifest of each partition that
-names its parts.
-"""
+"""The history of partitions in the bucket: parts of segment files, and each partition's manifest of them."""

@@ -346,9 +346,7 @@ class Partitions:
     all: Callable[[], Iterable[PartitionKey]]
     """Returns all partitions that this gateway leads."""
     open_log: Callable[[PartitionKey], Awaitable[PartitionLog | None]]
-    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError,
-    LogError, IncompatibleFormat.
-    """
+    """Returns a log, opened if need be; None without one. Raises OSError, LogError, IncompatibleFormat."""
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
     exists: Callable[[PartitionKey], bool]
@@ -364,5 +362,4 @@ class UploadLimits:
     wal_max_bytes: int
     """The bytes in the session's write-ahead log since the last round that begin the next one at once."""
     orphan_age_s: float
-    """The age from which an object that no manifest names is an orphan, and the seconds between two searches.
-    """
+    """The age at which an object without a manifest is an orphan, and the seconds between two searches."""

@@ -87,8 +87,7 @@ class Uploads:
         self._unsure: set[PartitionKey] = set()
         """The partitions that may get a newer manifest: an upload has begun, and has not ended well."""
         self._stored: list[Uploaded] = []
-        """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one.
-        """
+        """The uploads whose manifests do not count yet. A round that ends early leaves them to the next."""
         self._searched_s = seconds()
         self._restored = {} if restored is None else restored
         self._manifests = Manifests(objects, restored=restored)

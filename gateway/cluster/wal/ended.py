@@ -325,8 +325,7 @@ class _Taker:
 READ_AT_ONCE: Final = 8
 """Objects whose rows are read at the same time. The rows that are wanted of as many are in memory at most."""
 INDEXES_AT_ONCE: Final = 64
-"""Objects whose ends are read at the same time: a log of ten minutes may have thousands, and most are small.
-"""
+"""Objects whose ends are read at once: a log of ten minutes may have thousands, and most are small."""
 END_BYTES: Final = 64 << 10
 """The bytes at the end of an object that are read first. A longer index needs a second call."""
 
