@@ -39,10 +39,9 @@ def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
 def cleanable(
     log: PartitionLog, clean_end_offset: int | None, durable_end_offset: int, now_ms: int
 ) -> Cleanable:
-    """Return the part of the log that compaction may clean, from the end of the last cleaning on.
-
-    Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet.
-    Raises StorageFailed, CorruptRecord.
+    """Return the part of the log that compaction may clean, from the end of the last cleaning on. Only
+    durable records are cleaned, and no records whose producer names are in no durable snapshot yet. Raises
+    StorageFailed, CorruptRecord.
     """
     log.check_online()
     config, segments, names = log.config, log.segments, log.record_states.names
@@ -119,9 +118,8 @@ def begin_cleaning(
 
 
 def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
-    """Rename the cleaned files to `*.swap`, and return the next ticket. None when the log has changed.
-
-    Raises StorageFailed; the log is then unchanged.
+    """Rename the cleaned files to `*.swap`, and return the next ticket. None when the log has changed. Raises
+    StorageFailed; the log is then unchanged.
     """
     if cleaning.generation != log.unflushed.generation or log.offline:
         return None
@@ -174,7 +172,6 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
 
 def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
     """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed.
-
     Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
     """
     new, storage = ticket.new, log.environment.storage

@@ -11,9 +11,8 @@ from seqgate.seq_validator import Rejected, RejectionReason, Verdict
 
 
 class LogError(Exception):
-    """A refusal by a partition log. The answer to the client carries `kafka_error_code`.
-
-    `record_errors` lists (number in the batch, what is wrong) for single records that break a rule.
+    """A refusal by a partition log. The answer to the client carries `kafka_error_code`. `record_errors`
+    lists (number in the batch, what is wrong) for single records that break a rule.
     """
 
     kafka_error_code: ClassVar[int] = -1

@@ -434,9 +434,8 @@ class PartitionLog:
             yield from iterate_records(batch)
 
     def replay_batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield all batches from `offset` to the present end, as header and bytes. Raises LogError.
-
-        State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
+        """Yield all batches from `offset` to the present end, as header and bytes. State is replayed from
+        sound batches only: a damaged one ends the replay with CorruptRecord. Raises LogError.
         """
         self.check_online()
         with self.reading():
@@ -512,10 +511,9 @@ class PartitionLog:
         raise StorageFailed(f"{self.place} is offline: {reason}")
 
     def go_offline(self, reason: str, error: BaseException | None = None) -> None:
-        """Take the log offline: it refuses all requests until `reopen`. The first reason stays.
-
-        If only disk space, memory or file handles ran out, as `error` says, the owner may reopen once these
-        are free again: the log is in `lists.short_of_room` until then.
+        """Take the log offline: it refuses all requests until `reopen`. The first reason stays. If only disk
+        space, memory or file handles ran out, as `error` says, the owner may reopen once these are free
+        again: the log is in `lists.short_of_room` until then.
         """
         if self.offline_because is None:
             self.offline_because = reason
@@ -557,7 +555,6 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Use another configuration. Raises StorageFailed when the log can't be replayed for it, NotCached.
-
         Takes the log offline when its side files can't be read or written.
         """
         before, self.config = self.config, config
@@ -603,7 +600,6 @@ class PartitionLog:
 
     def newest_timestamp_at(self, offset: int) -> int | None:
         """Return the largest timestamp in the first batch ending at `offset` or later; -1 if it has none.
-
         Returns None when no batch ends there. Raises LogError.
         """
         self.check_online()
@@ -724,9 +720,8 @@ class PartitionLog:
     # --- closing, in two steps around a flush
 
     def prepare_close(self, *, may_omit: bool = False) -> FlushTicket | None:
-        """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`.
-
-        With `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
+        """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`. With
+        `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
         """
         if self.unflushed.tickets_out:
             _logger.warning("%s is closed while a flush is in flight", self.place)
@@ -745,9 +740,8 @@ class PartitionLog:
     def finish_close(
         self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
     ) -> CleanStop | None:
-        """Release the files after the ticket of `prepare_close` ran, or failed with `error`.
-
-        Returns what the next start may trust; None for an offline or unclean log, to be recovered.
+        """Release the files after the ticket of `prepare_close` ran, or failed with `error`. Returns what the
+        next start may trust; None for an offline or unclean log, to be recovered.
         """
         if ticket is not None and error is None:
             self.complete_flush(ticket)
@@ -782,9 +776,8 @@ class PartitionLog:
     # --- coming back after an outage, in three steps
 
     def begin_recovery(self, now_ms: int) -> Recovery:
-        """Close the files of an offline log. Run the recovery in any thread, then give it to `end`.
-
-        Until then no other log may have the name of this one (`LogLists.recovering`).
+        """Close the files of an offline log. Run the recovery in any thread, then give it to `end`. Until
+        then no other log may have the name of this one (`LogLists.recovering`).
         """
         self.let_go()
         self.lists.recovering[self] = None
@@ -805,7 +798,6 @@ class PartitionLog:
 
     def end_recovery(self, recovery: Recovery, now_ms: int) -> None:
         """Load what the recovery found. The log stays offline if that failed, or it was closed meanwhile.
-
         Raises OSError, LogError; the log is then still offline.
         """
         self.lists.recovering.pop(self, None)

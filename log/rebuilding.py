@@ -103,9 +103,8 @@ class StagedPartitions:
     def write(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, position: int, data: Buffer
     ) -> None:
-        """Write bytes of a segment file at their position.
-
-        Raises OSError, and CorruptRecord if bytes before the position are missing, which would be a hole.
+        """Write bytes of a segment file at their position. Raises OSError, and CorruptRecord if bytes before
+        the position are missing, which would be a hole.
         """
         path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
         file = self._files.get(path)

@@ -36,9 +36,8 @@ _ALL_BYTES: Final = 1 << 62
 
 
 class SegmentFacts(NamedTuple):
-    """The facts about one segment that the decision needs; `end_offset` is exclusive.
-
-    `largest_timestamp` is that of the records in ms, or else the file's modification time.
+    """The facts about one segment that the decision needs; `end_offset` is exclusive. `largest_timestamp` is
+    that of the records in ms, or else the file's modification time.
     """
 
     base_offset: int
@@ -67,7 +66,6 @@ class DeletedSegment(NamedTuple):
 
 class RetentionDecision(NamedTuple):
     """The oldest segments to remove, each with the rule, and why the next stays although a rule applies.
-
     `kept_because` is empty when no rule applies to the next segment.
     """
 
@@ -150,7 +148,6 @@ def note_quiet(log: PartitionLog, now_ms: int) -> None:
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
     """Roll the active segment if it has been open for segment.ms without an append. Return whether it was.
-
     The new files' names are durable after the next flush. Raises StorageFailed.
     """
     log.check_online()
@@ -185,9 +182,8 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
 
 
 def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
-    """Yield the facts of each segment, oldest first.
-
-    A closed segment's timestamp may need the disk, so the facts are made only when asked for.
+    """Yield the facts of each segment, oldest first. A closed segment's timestamp may need the disk, so the
+    facts are made only when asked for.
     """
     segments, by_time = log.segments, log.config.retention_ms >= 0
     for number, segment in enumerate(segments.segments):
@@ -208,9 +204,8 @@ def _log_why_kept(log: PartitionLog, decision: RetentionDecision) -> None:
 
 
 def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:
-    """Return the ticket that must run before retention may remove segments; None when no segment is due.
-
-    Give each ticket back once, to `complete_removal` or `fail_removal`. Raises StorageFailed, CorruptRecord.
+    """Return the ticket that must run before retention may remove segments; None when no segment is due. Give
+    each ticket back once, to `complete_removal` or `fail_removal`. Raises StorageFailed, CorruptRecord.
     """
     doomed = decide_retention(log, now_ms).doomed
     if not doomed:
@@ -264,9 +259,8 @@ def _prepare(
 
 
 def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
-    """Finish a removal: move the log start offset, and remove segments below it. Return those.
-
-    This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
+    """Finish a removal: move the log start offset, and remove segments below it. Return those. This call
+    removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """
     log.complete_flush(ticket.flush)
     if ticket.flush.generation == log.unflushed.generation:  # a closed log must not be listed again

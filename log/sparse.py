@@ -69,9 +69,8 @@ def save_residency(durable: DurableFiles, sparse: SparseDisk, root: str) -> None
 
 
 def restore_residency(storage: Storage, sparse: SparseDisk, root: str) -> bool:
-    """Read the residency of the data directory `root`, before a file of it is opened. Raises OSError.
-
-    Return False, with the holes unknown, if the file is missing or damaged or a size differs.
+    """Read the residency of the data directory `root`, before a file of it is opened. Return False, with the
+    holes unknown, if the file is missing or damaged or a size differs. Raises OSError.
     """
     try:
         content = msgspec.json.decode(storage.read_file(f"{root}/{RESIDENCY}"), type=_Content)

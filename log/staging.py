@@ -101,10 +101,9 @@ _MAX_TRIES: Final = 100
 
 
 class LogCut(NamedTuple):
-    """Where a log ended at `capture`. The active segment's bytes beyond `active_size_bytes` came later.
-
-    The topic id, the end and the active segment of a log that is not open are None where no clean stop
-    recorded them, and its start is.
+    """Where a log ended at `capture`. The active segment's bytes beyond `active_size_bytes` came later. The
+    topic id, the end and the active segment of a log that is not open are None where no clean stop recorded
+    them, and its start is.
     """
 
     topic: str
@@ -121,7 +120,6 @@ class LogCut(NamedTuple):
 
 class Staged(msgspec.Struct, frozen=True):
     """What was staged: the state's time (ms), the partitions, and the bytes of files that may have grown.
-
     `sizes` has paths below the data directory.
     """
 
@@ -160,7 +158,6 @@ def stage(
     storage: Storage, root: str, cuts: Iterable[LogCut], taken_ms: int, other_files: Collection[str]
 ) -> Staged:
     """Link the files of all logs as of `capture`; return what was staged. A thread needs its own storage.
-
     `other_files` are other files of the data directory. Raises OSError, StorageFailed, IncompatibleFormat.
     """
     data = _begin(storage, root)
@@ -189,7 +186,6 @@ def stage(
 
 def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Collection[str]) -> Staged:
     """Link all files of a directory that no gateway has open, locked by the caller; return what was staged.
-
     Raises OSError, IncompatibleFormat: the release is later, or several workers had it last and were killed.
     """
     check_is_whole(storage, root)
@@ -413,9 +409,8 @@ class Content(NamedTuple):
 
 
 def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> Content:
-    """Copy the first `size_bytes` of a file, or all of it, not durably; return what was copied.
-
-    The copy gets the modification time of the source, which tells a start a segment's age. Raises OSError.
+    """Copy the first `size_bytes` of a file, or all of it, not durably; return what was copied. The copy gets
+    the modification time of the source, which tells a start a segment's age. Raises OSError.
     """
     file = DataFile(target)
     storage.create(file)

@@ -84,9 +84,8 @@ class LeakKind(StrEnum):
 
 
 class FileLeak(NamedTuple):
-    """An orphaned file. `path` is relative to the data directory.
-
-    A file that is not `removable` may hold records, so a person must decide about it.
+    """An orphaned file. `path` is relative to the data directory. A file that is not `removable` may hold
+    records, so a person must decide about it.
     """
 
     kind: LeakKind

@@ -119,7 +119,6 @@ def read_sound(
     storage: Storage, file: DataFile, position: int, max_bytes: int, first_offset: int, end_offset: int
 ) -> SoundBatches:
     """Read whole batches from a pinned file, of records from `first_offset` on and below `end_offset`.
-
     Returns at most `max_bytes`, but for one larger batch. Any thread may call. Raises OSError, CorruptRecord
     where the CRC of a batch does not fit, or its offsets do not follow on those before.
     """
@@ -140,9 +139,8 @@ def read_sound(
 
 
 def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
-    """Return a partition's files but for segments, indexes and log start. Raises OSError.
-
-    Any thread may call. A file that is replaced meanwhile comes as it was before or after.
+    """Return a partition's files but for segments, indexes and log start. Any thread may call. A file that is
+    replaced meanwhile comes as it was before or after. Raises OSError.
     """
     files: dict[str, bytes] = {}
     for name in storage.list_directory(directory):
@@ -172,9 +170,8 @@ def is_index(name: str) -> bool:
 
 
 def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
-    """Return a closed segment's index files by name; None if one is missing. Raises OSError. Thread-safe.
-
-    The files are those of the segment only if `seen.file` is not retired after the call.
+    """Return a closed segment's index files by name; None if one is missing. Raises OSError. Thread-safe. The
+    files are those of the segment only if `seen.file` is not retired after the call.
     """
     directory, _, name = seen.file.path.rpartition("/")
     suffixes = INDEX_SUFFIXES if seen.has_aborts else INDEX_SUFFIXES[:2]

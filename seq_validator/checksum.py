@@ -83,9 +83,8 @@ class Envelope(NamedTuple):
             )
 
     def newer_version(self, data: bytes) -> int | None:
-        """Return the version of a later release's snapshot; None for any other or damaged one.
-
-        Every version begins with magic and version number, and ends with the CRC-32C of all before.
+        """Return the version of a later release's snapshot; None for any other or damaged one. Every version
+        begins with magic and version number, and ends with the CRC-32C of all before.
         """
         if len(data) < _PREFIX.size + CRC_BYTES:
             return None

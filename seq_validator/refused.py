@@ -77,9 +77,8 @@ class _Refused:
 
 
 class RefusedBatches:
-    """The refused batches of one connection that their producers send again, by partition and producer.
-
-    A partition is named by any hashable value, the same one in all calls.
+    """The refused batches of one connection that their producers send again, by partition and producer. A
+    partition is named by any hashable value, the same one in all calls.
     """
 
     __slots__ = ("_is_closed", "_limit", "_refused")
@@ -153,9 +152,8 @@ class RefusedBatches:
             self._drop(key)
 
     def forget(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Forget the refused batch of the producer of `batch`: the partition knows the producer now.
-
-        If a batch of the partition could not be read, this was it: also forget what its header seemed to say.
+        """Forget the refused batch of the producer of `batch`: the partition knows the producer now. If a
+        batch of the partition could not be read, this was it: also forget what its header seemed to say.
         """
         key = partition, batch.producer_id
         if self.has_unreadable(partition):

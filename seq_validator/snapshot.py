@@ -67,9 +67,8 @@ def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
 
 
 def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int]:
-    """Return the entries in `data`, each with its newest `retained_batches`, and the log end offset.
-
-    Raises CorruptSnapshot when the bytes are cut, damaged, or of a later version.
+    """Return the entries in `data`, each with its newest `retained_batches`, and the log end offset. Raises
+    CorruptSnapshot when the bytes are cut, damaged, or of a later version.
     """
     _ENVELOPE.check(data)
     _, version, log_end_offset, count = _HEADER.unpack_from(data)

@@ -139,7 +139,6 @@ class ProducerTable:
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
         """Begin empty. Remember `retained_batches` of each of the producers that `limit` allows (None: all).
-
         Raises ValueError when `retained_batches` is below 1.
         """
         if retained_batches < 1:
@@ -366,9 +365,8 @@ class ProducerTable:
         retained_batches: int = DEFAULT_RETAINED_BATCHES,
         limit: ProducerLimit | None = None,
     ) -> tuple[ProducerTable, int]:
-        """Return the table in `data`, the bytes of a snapshot, and the snapshot's log end offset.
-
-        The table keeps the newest `retained_batches` of each producer. Raises CorruptSnapshot.
+        """Return the table in `data`, the bytes of a snapshot, and the snapshot's log end offset. The table
+        keeps the newest `retained_batches` of each producer. Raises CorruptSnapshot.
         """
         entries, log_end_offset = snapshot.decode(data, retained_batches)
         table = cls(retained_batches=retained_batches, limit=limit)

@@ -61,9 +61,8 @@ class Supervisor:
         self._is_announced = False
 
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
-        """Run the workers until SIGTERM or SIGINT; call `announce` once all serve.
-
-        Raises WorkersFailed, LogError, OSError.
+        """Run the workers until SIGTERM or SIGINT; call `announce` once all serve. Raises WorkersFailed,
+        LogError, OSError.
         """
         self._unstarted.extend(self._charge.begin(self._workers))
         with Signals() as signals:
@@ -280,11 +279,9 @@ def _how(worker: WorkerProcess, code: int) -> str:
 def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> int:
     """Return the pid of a new process that calls `run`, and exits with what it returns. This process must
     have one thread. The new one closes what it has `inherited`: a worker learns of its supervisor's death by
-    the end of a stream that nobody else has.
-
-    SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process
-    first, which would lose a signal, and then none, so that a signal would kill it. Raises OSError when the
-    system has no room for a process.
+    the end of a stream that nobody else has. SIGTERM and SIGINT wait in the new process until `run` unblocks
+    them: it has the handlers of this process first, which would lose a signal, and then none, so that a
+    signal would kill it. Raises OSError when the system has no room for a process.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -120,7 +120,6 @@ class LogCleaner:
 
     def run(self) -> CleaningFinished:
         """Clean the log. `*.cleaned` files that were written and not reported stay behind after an error.
-
         Raises CorruptRecord, InvalidRecord, UnsupportedCompressionType if the log can't be cleaned; OSError.
         """
         job = self.job
@@ -407,7 +406,6 @@ def grouped_segments(
     segments: Sequence[JobSegment], index_bytes_of: Mapping[int, int], *, max_bytes: int, max_index_bytes: int
 ) -> list[list[JobSegment]]:
     """Return groups of neighbours, each small enough for one segment even if the cleaning drops no records.
-
     `index_bytes_of` are the sizes of the larger index of each segment, by base offset.
     """
     groups: list[list[JobSegment]] = []
@@ -508,9 +506,8 @@ class Throttle:
 class CleanedTransactions:
     """The transactions at one place of a log, while its batches are read in order from the log's start: the
     transactions that are open at this place, and the aborted ones that are announced for later batches.
-
-    Aborted records are dropped, and a marker stays while it has records left.
-    Source: Kafka's `CleanedTransactionMetadata` (KIP-98).
+    Aborted records are dropped, and a marker stays while it has records left. Source: Kafka's
+    `CleanedTransactionMetadata` (KIP-98).
     """
 
     __slots__ = ("_aborted", "_announced", "_committed", "_seen")
@@ -591,9 +588,8 @@ class KeptRecords:
     keyless_records: int = 0
 
     def of_batch(self, header: BatchHeader, batch: memoryview) -> bytes | memoryview | None:
-        """Return `batch` itself if all of it stays, a smaller batch, or None if nothing stays.
-
-        Raises InvalidRecord, UnsupportedCompressionType.
+        """Return `batch` itself if all of it stays, a smaller batch, or None if nothing stays. Raises
+        InvalidRecord, UnsupportedCompressionType.
         """
         self.records_read += header.record_count
         horizon_ms = delete_horizon_ms(header)
@@ -674,9 +670,8 @@ _FREE: Final = bytes(8)
 
 
 class OffsetMap:
-    """At most `capacity` keys with their newest offsets. It accounts for offsets up to `latest_offset`.
-
-    The kernel allocates the memory as it is written to.
+    """At most `capacity` keys with their newest offsets. It accounts for offsets up to `latest_offset`. The
+    kernel allocates the memory as it is written to.
     """
 
     __slots__ = ("_hash", "_memory", "_slots", "capacity", "latest_offset", "size")

@@ -97,9 +97,8 @@ class CleanedSegment(msgspec.Struct, frozen=True, tag="segment"):
 
 
 class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
-    """The cleaning is done, and all segments are reported. The log is clean up to `clean_end_offset`.
-
-    A full offset map may have limited that offset.
+    """The cleaning is done, and all segments are reported. The log is clean up to `clean_end_offset`. A full
+    offset map may have limited that offset.
     """
 
     clean_end_offset: int
@@ -112,9 +111,8 @@ class CleaningFinished(msgspec.Struct, frozen=True, tag="finished"):
 
 
 class CleaningFailed(msgspec.Struct, frozen=True, tag="failed"):
-    """The cleaning failed. If the log itself can't be cleaned (`is_corrupt`), a retry fails again.
-
-    If the disk failed (`is_of_disk`), because it is full for example, a later retry may succeed.
+    """The cleaning failed. If the log itself can't be cleaned (`is_corrupt`), a retry fails again. If the
+    disk failed (`is_of_disk`), because it is full for example, a later retry may succeed.
     """
 
     reason: str

@@ -248,9 +248,8 @@ def _has_batch_that_ends_with(storage: Storage, file: DataFile, contents: _Conte
 
 
 def _cleaned_contents(storage: Storage, directory: str, name: str, names: Collection[str]) -> list[bytes]:
-    """Return what cleanings wrote for the file `name`, under its `.swap` or its `.cleaned` names.
-
-    The file was renamed before its log, but that rename may not have reached the disk.
+    """Return what cleanings wrote for the file `name`, under its `.swap` or its `.cleaned` names. The file
+    was renamed before its log, but that rename may not have reached the disk.
     """
     if name + SWAP_SUFFIX in names:
         return [storage.read_file(f"{directory}/{name}{SWAP_SUFFIX}")]

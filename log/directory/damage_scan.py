@@ -64,9 +64,8 @@ def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
 
 
 def durable_ends(storage: Storage, root: str) -> dict[str, int]:
-    """Return the durable end offsets by directory. Raises OSError, IncompatibleFormat.
-
-    Where two workers have a point for a name, nobody knows whose is right: the lower one is sure.
+    """Return the durable end offsets by directory. Where two workers have a point for a name, nobody knows
+    whose is right: the lower one is sure. Raises OSError, IncompatibleFormat.
     """
     ends: dict[str, int] = {}
     for files in _places(storage, root):
@@ -144,9 +143,8 @@ def _log_start(storage: Storage, directory: str, files: dict[str, int]) -> int:
 
 
 def stored_batches(storage: Storage, directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a partition, in order, up to the first torn one.
-
-    Raises CorruptRecord for a damaged batch, LogError, IncompatibleFormat, OSError.
+    """Yield the batches of a partition, in order, up to the first torn one. Raises CorruptRecord for a
+    damaged batch, LogError, IncompatibleFormat, OSError.
     """
     durable_end = durable_ends(storage, str(directory.parent)).get(directory.name, 0)
     next_offset = 0

@@ -42,9 +42,8 @@ class Identity(NamedTuple):
 
 
 def check_ownership(storage: Storage, root: str) -> None:
-    """Check that the directory is missing, empty, or a gateway's. Raises IncompatibleFormat, OSError.
-
-    A sweep would take the files of others for orphaned ones.
+    """Check that the directory is missing, empty, or a gateway's. A sweep would take the files of others for
+    orphaned ones. Raises IncompatibleFormat, OSError.
     """
     if not storage.exists(root) or storage.exists(f"{root}/{META}"):
         return
@@ -66,9 +65,8 @@ def check_empty(storage: Storage, root: str) -> None:
 
 
 def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
-    """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
-
-    Raises IncompatibleFormat, before changing any file, if it belongs to another node or release.
+    """Return the identity of a data directory, a fresh one for a new directory. Raises OSError, and,
+    before changing any file, IncompatibleFormat if it belongs to another node or release.
     """
     path = f"{root}/{META}"
     if not storage.exists(path):

@@ -208,9 +208,8 @@ class LogDirectory:
         return log
 
     def _metadata_of(self, key: tuple[str, int], *, is_mended: bool = True) -> bytes | None:
-        """Return the sound `partition.metadata`; None without one. Raises OSError, IncompatibleFormat.
-
-        With `is_mended` the topic id of the clean stop before this start replaces a damaged one.
+        """Return the sound `partition.metadata`; None without one. With `is_mended` the topic id of the clean
+        stop before this start replaces a damaged one. Raises OSError, IncompatibleFormat.
         """
         known = self._stored[key].topic_id if self.was_clean and is_mended else None
         path = f"{self._directory_of(key)}/{PARTITION_METADATA}"
@@ -266,9 +265,8 @@ class LogDirectory:
         return str(self.path / f"{key[0]}-{key[1]}")
 
     def _take_away(self, directory: str) -> None:
-        """Remove a directory without a topic id, or set it aside if it holds records. Raises OSError.
-
-        The topic id is durable before any record is acknowledged: these never were, or somebody changed it.
+        """Remove a directory without a topic id, or set it aside if it holds records. The topic id is durable
+        before any record is acknowledged: these never were, or somebody changed it. Raises OSError.
         """
         files = self._storage.list_files(directory)
         if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
@@ -283,10 +281,9 @@ class LogDirectory:
             self._remove(directory, 0)
 
     def _remove(self, directory: str, due_ms: int) -> None:
-        """Rename a partition's directory to `*-delete`, and queue its deletion. Raises OSError.
-
-        The new name is not durable yet: the deletion of the files persists the name first. Source: Kafka's
-        `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`.
+        """Rename a partition's directory to `*-delete`, and queue its deletion. The new name is not durable
+        yet: the deletion of the files persists the name first. Source: Kafka's `LogManager.asyncDelete`,
+        `UnifiedLog.logDeleteDirName`. Raises OSError.
         """
         target = rename_away(self._storage, directory, DELETE_SUFFIX)
         self.environment.deletions.add(target, due_ms, is_directory=True)
@@ -299,7 +296,6 @@ class LogDirectory:
 
     def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
         """Return the recovery of a stored log, for a thread and then `end_recovery`; None for other logs.
-
         Until `end_recovery` no other log may have the same name. Raises OSError, IncompatibleFormat.
         """
         if key not in self._stored or key in self._recovering:
@@ -326,10 +322,9 @@ class LogDirectory:
     # --- partitions
 
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
-        """Return the log of a partition, and open the log if necessary; None without one.
-
-        Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run
-        first. With `is_mended` the topic id of the last clean stop replaces a damaged one.
+        """Return the log of a partition, and open the log if necessary; None without one. Raises OSError,
+        IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run first. With
+        `is_mended` the topic id of the last clean stop replaces a damaged one.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -361,9 +356,8 @@ class LogDirectory:
         return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
-        """Create an empty log, durable with its first flush. Raises OSError, ValueError if it exists.
-
-        Raises StorageFailed if `is_name_taken`.
+        """Create an empty log, durable with its first flush. Raises OSError, ValueError if it exists,
+        StorageFailed if `is_name_taken`.
         """
         key = topic, partition
         if key in self._logs or key in self._stored:
@@ -405,9 +399,8 @@ class LogDirectory:
         return self._set_aside(self._directory_of((topic, partition)))
 
     def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
-        """Take a partition's directory in place of what is here; it must be recovered as after a crash.
-
-        For a cache only: the name is not durable. Raises OSError, StorageFailed while the log is recovered.
+        """Take a partition's directory in place of what is here; it must be recovered as after a crash. For a
+        cache only: the name is not durable. Raises OSError, StorageFailed while the log is recovered.
         """
         key, directory = (topic, partition), self._directory_of((topic, partition))
         if self._is_recovering(key):
@@ -511,7 +504,6 @@ class LogDirectory:
 
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and release the lock. If every log closed cleanly, write `.kafka_cleanshutdown`.
-
         Never raises OSError: without that file the next start checks the logs.
         """
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}

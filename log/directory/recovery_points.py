@@ -112,10 +112,9 @@ class RecoveryPoints:
         return self._written.get((topic, partition), 0)
 
     def has(self, key: Key) -> bool:
-        """Return whether a checkpoint must be written before another log may have the name.
-
-        The checkpoint has a point of the log that had the name, or will have it with the next `write`; or the
-        directory of that log was set aside, and a crash could lose the name under which it is kept.
+        """Return whether a checkpoint must be written before another log may have the name. The checkpoint
+        has a point of the log that had the name, or will have it with the next `write`; or the directory of
+        that log was set aside, and a crash could lose the name under which it is kept.
         """
         return self._is_in_checkpoint(key) or key in self._set_aside
 
@@ -130,9 +129,8 @@ class RecoveryPoints:
         return not names <= set(logs)
 
     def write(self) -> None:
-        """Write the points gathered last, and persist the names of directories set aside. Raises OSError.
-
-        The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
+        """Write the points gathered last, and persist the names of directories set aside. The file has the
+        points of closed logs too, so that a damaged `stored-logs` loses no recovery point. Raises OSError.
         """
         with self._lock:
             aside = list(self._set_aside)
@@ -150,10 +148,9 @@ class RecoveryPoints:
             self._written_of = gathered
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
-        """Write the recovery points of all logs, also closed ones, at a stop. Raises OSError.
-
-        Keeps the points of logs that are missing, but were not deleted: a start that is refused for a missing
-        log writes this, too, and must leave the evidence.
+        """Write the recovery points of all logs, also closed ones, at a stop. Keeps the points of logs that
+        are missing, but were not deleted: a start that is refused for a missing log writes this, too, and
+        must leave the evidence. Raises OSError.
         """
         missing = {
             key: point

@@ -68,7 +68,6 @@ class _ContentOfVersion1(msgspec.Struct):
 
 class StoredLog(NamedTuple):
     """A partition log that is not open. `topic_id` and `stop` are None if no clean stop recorded the log.
-
     `is_recovered`: a recovery of this process made the stop, and wrote anew what it could.
     """
 
@@ -96,10 +95,8 @@ class StoredLog(NamedTuple):
 
 def read_stored_logs(storage: Storage, durable: DurableFiles, root: str) -> tuple[dict[str, StoredLog], bool]:
     """Return the stored logs of the last clean stop, by partition directory, and whether the last stop was
-    clean.
-
-    Removes the file of the clean stop, so that only the next clean stop vouches for the logs again. Raises
-    IncompatibleFormat for a file of a later release, OSError.
+    clean. Removes the file of the clean stop, so that only the next clean stop vouches for the logs again.
+    Raises IncompatibleFormat for a file of a later release, OSError.
     """
     marker, kept = f"{root}/{CLEAN_SHUTDOWN}", f"{root}/{STORED_LOGS}"
     found = _read(storage, marker)

@@ -44,9 +44,8 @@ class Durability(DurableFiles, Protocol):
         """The batches kept in memory until a round takes them; None where rounds need no bytes."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
-        """Make each ticket durable, all or nothing; return the error of each, None for success.
-
-        A ticket that failed is never committed again: nobody knows what reached the disk.
+        """Make each ticket durable, all or nothing; return the error of each, None for success. A ticket that
+        failed is never committed again: nobody knows what reached the disk.
         """
 
     def settle(self, file: DataFile) -> None:
@@ -118,9 +117,8 @@ class LocalDurability:
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
     def ensure(self, path: str, content: bytes) -> None:
-        """Fsync the file, read it back from the disk, and write it again if it differs. Raises OSError.
-
-        After a failed flush the page cache shows what the disk never got, and another flush reports success.
+        """Fsync the file, read it back from the disk, and write it again if it differs. After a failed flush
+        the page cache shows what the disk never got, and another flush reports success. Raises OSError.
         """
         storage = self._storage
         storage.fsync_path(path)

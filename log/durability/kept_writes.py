@@ -35,9 +35,8 @@ class KeptBatch(NamedTuple):
 
 
 class KeptWrites:
-    """The batches that are kept, by file and ascending by position. Any thread may call.
-
-    At the limit, the batches of the file that has had some longest are dropped, and read from it instead.
+    """The batches that are kept, by file and ascending by position. Any thread may call. At the limit, the
+    batches of the file that has had some longest are dropped, and read from it instead.
     """
 
     def __init__(self, *, least_bytes: int, max_bytes: int) -> None:

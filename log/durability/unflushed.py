@@ -465,9 +465,8 @@ class SideFile:
                 write()
 
     def close(self) -> None:
-        """Ignore all further writes, also those of flushes in flight.
-
-        Otherwise a write could reach a new log in a directory of the same name.
+        """Ignore all further writes, also those of flushes in flight. Otherwise a write could reach a new log
+        in a directory of the same name.
         """
         with self._lock:
             self._closed = True
@@ -506,9 +505,8 @@ class LogStart:
         return encode_offsets({self._key: offset})
 
     def close(self) -> None:
-        """Ignore all further writes, also those of removals in flight.
-
-        Otherwise a write could reach a new log in a directory of the same name.
+        """Ignore all further writes, also those of removals in flight. Otherwise a write could reach a new
+        log in a directory of the same name.
         """
         self._file.close()
 

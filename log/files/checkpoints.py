@@ -64,7 +64,6 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
 
 def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = False) -> bytes:
     """Return `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka ignores.
-
     `names_from_start`: producer names are tracked from offset 0 on, as the topic deduplicated then.
     """
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

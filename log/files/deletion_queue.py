@@ -100,9 +100,8 @@ class DeletionTicket:
 
 
 class DeletionQueue:
-    """The paths to delete, each with a time (ms) before which it stays. Use it in the logs' thread only.
-
-    The queue has one entry per file of a removed segment and per directory of a removed partition.
+    """The paths to delete, each with a time (ms) before which it stays. Use it in the logs' thread only. The
+    queue has one entry per file of a removed segment and per directory of a removed partition.
     """
 
     def __init__(self) -> None:

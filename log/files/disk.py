@@ -32,9 +32,8 @@ _PUNCH_HOLE: Final = 0x03
 
 
 class FileEntry(NamedTuple):
-    """An entry of a directory. The size is 0 if the entry is a directory itself.
-
-    Inode and time in ns tell whether this is the file that had the name before; 0 where unknown.
+    """An entry of a directory. The size is 0 if the entry is a directory itself. Inode and time in ns tell
+    whether this is the file that had the name before; 0 where unknown.
     """
 
     name: str
@@ -85,9 +84,8 @@ class Disk(Protocol):
         """Return the size of the open file in bytes."""
 
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Send bytes of the file to a socket. Return how many bytes the socket took.
-
-        Raises BlockingIOError when the socket is full.
+        """Send bytes of the file to a socket. Return how many bytes the socket took. Raises BlockingIOError
+        when the socket is full.
         """
 
     def lock(self, descriptor: int, /) -> None:

@@ -64,9 +64,8 @@ class Refusing(threading.local):
 
 @contextmanager
 def without_fetching(storage: Storage) -> Iterator[None]:
-    """Let this thread's reads of absent bytes raise NotCached in the block, which must not await.
-
-    Reads of the local disk wait as ever.
+    """Let this thread's reads of absent bytes raise NotCached in the block, which must not await. Reads of
+    the local disk wait as ever.
     """
     if storage.sparse is None:
         yield

@@ -302,9 +302,8 @@ class SparseDisk:
                 file.touch(number * BLOCK_BYTES, 1, self._reads)
 
     def evict(self, file: SparseFile, pairs: Sequence[int]) -> int:
-        """Punch pairs of blocks, by their first numbers, out of the file, and return the bytes freed.
-
-        That is 0 if the file is in use or the only copy. Raises OSError: the blocks are absent then, too.
+        """Punch pairs of blocks, by their first numbers, out of the file, and return the bytes freed. That is
+        0 if the file is in use or the only copy. Raises OSError: the blocks are absent then, too.
         """
         freed = 0
         with file.changing:
@@ -325,9 +324,8 @@ class SparseDisk:
     def coldest(
         self, size_bytes: int, spares: Callable[[str], bool] = lambda _: False
     ) -> Iterator[tuple[SparseFile, list[int]]]:
-        """Yield the least recently read pairs of blocks, of about `size_bytes`, file by file.
-
-        Leaves out files whose path `spares` returns True for.
+        """Yield the least recently read pairs of blocks, of about `size_bytes`, file by file. Leaves out
+        files whose path `spares` returns True for.
         """
         found: list[tuple[int, int, SparseFile]] = []
         for file in self.files:

@@ -54,9 +54,8 @@ class Storage:
     """Files of one data directory."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Keep at most `max_open_files` data files open; pinned files may exceed this limit.
-
-        Without `disk` use the operating system's calls.
+        """Keep at most `max_open_files` data files open; pinned files may exceed this limit. Without `disk`
+        use the operating system's calls.
         """
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
@@ -200,9 +199,8 @@ class Storage:
             self.waits = waits
 
     def check_brought_in(self, paths: Iterable[str]) -> None:
-        """Raise NotCached, unless it `waits`, if a file was not read into the page cache lately.
-
-        Meant for files that are seldom read, and then as a whole.
+        """Raise NotCached, unless it `waits`, if a file was not read into the page cache lately. Meant for
+        files that are seldom read, and then as a whole.
         """
         if self.waits or not self.tells_cached:
             return
@@ -218,9 +216,8 @@ class Storage:
             del self._brought_in[next(iter(self._brought_in))]
 
     def bring_in(self, place: Place) -> int:
-        """Read a place into the page cache. Return how many bytes of the place exist.
-
-        Also finds a cleaned segment whose swap is not over, and a removed one before its deletion.
+        """Read a place into the page cache. Return how many bytes of the place exist. Also finds a cleaned
+        segment whose swap is not over, and a removed one before its deletion.
         """
         disk = self._disk
         descriptor = self._open_any(place.path, place.path + SWAP_SUFFIX, place.path + DELETED_SUFFIX)

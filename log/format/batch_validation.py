@@ -167,7 +167,6 @@ def _check_frame_magic(codec: int, records: memoryview) -> None:
 
 def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
     """Compare the timestamps of all records with the limits, and correct a wrong max_timestamp in the header.
-
     The header's are only the producer's word. Source: Kafka's `LogValidator`, `DefaultRecordBatch`.
     """
     if batch.attributes & TIMESTAMP_TYPE_FLAG:
@@ -225,9 +224,8 @@ def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
 
 
 def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
-    """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
-
-    Raises UnsupportedCompressionType; InvalidRecord, also for a batch that would take too long to decode.
+    """Yield the timestamps of the records; headers of records, which may be millions, are not decoded. Raises
+    UnsupportedCompressionType; InvalidRecord, also for a batch that would take too long to decode.
     """
     limit_bytes = config.max_decompressed_bytes
     if config.examines_timestamps:
@@ -347,7 +345,6 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
 
 def _refuse_keyless(deltas: list[int]) -> None:
     """Refuse records without a key. Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`.
-
     Kafka's answer names every such record; this one names the first _RECORD_ERRORS.
     """
     record_errors = tuple(
@@ -442,7 +439,6 @@ def rewritten_batch(
     header: BatchHeader, plain: bytes, kept: Sequence[StoredRecord], *, new_horizon_ms: int | None = None
 ) -> bytes:
     """Return the batch with only the records `kept`, in order; without records `empty_batch`.
-
     `new_horizon_ms` becomes the delete horizon. max_timestamp is the largest, except under LogAppendTime.
     """
     if not kept:

@@ -54,10 +54,9 @@ class Compression(NamedTuple):
 
 
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
-    """Return the plain bytes of `data`.
-
-    Raises InvalidRecord when `data` is damaged, DecompressionLimitReached when the plain bytes would exceed
-    `limit_bytes`, and UnsupportedCompressionType for an id above 4.
+    """Return the plain bytes of `data`. Raises InvalidRecord when `data` is damaged,
+    DecompressionLimitReached when the plain bytes would exceed `limit_bytes`, and UnsupportedCompressionType
+    for an id above 4.
     """
     if codec == NONE:
         return data
@@ -136,9 +135,8 @@ def _decompressor(codec: int) -> Callable[[memoryview, bytearray], int]:
 def _bounded(
     decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit_bytes: int
 ) -> memoryview:
-    """Decompress into a buffer of fixed size, and retry with a larger buffer up to `limit_bytes`.
-
-    A decompression bomb so meets the limit before it fills the memory.
+    """Decompress into a buffer of fixed size, and retry with a larger buffer up to `limit_bytes`. A
+    decompression bomb so meets the limit before it fills the memory.
     """
     size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
     while True:

@@ -38,9 +38,7 @@ _LAYOUTS_OF_A_BATCH: Final = 8
 """Patterns compiled for one batch, so that not every record costs one; others are decoded one by one."""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
 """The largest size of one record's headers that are kept for the next batch or compiled into a pattern;
-larger headers are decoded each time.
-
-Keeping and compiling cost memory and time per byte.
+larger headers are decoded each time. Keeping and compiling cost memory and time per byte.
 """
 _new_tuple = tuple.__new__
 
@@ -58,9 +56,8 @@ class _Tail(NamedTuple):
 
 
 class NameHeaders:
-    """The names of the record headers that carry a topic's producer names.
-
-    `tail` holds the last decoded record's headers, if they are small: the next batch may repeat them.
+    """The names of the record headers that carry a topic's producer names. `tail` holds the last decoded
+    record's headers, if they are small: the next batch may repeat them.
     """
 
     __slots__ = ("epoch", "max_name_bytes", "name", "sequence", "tail")
@@ -218,9 +215,8 @@ def _after_varint(data: bytes, position: int) -> int:
 def _read_following(
     layout: RecordLayout, data: bytes, position: int, limit: int, last_delta: int, tail: _Tail
 ) -> tuple[list[NamedRecord], int]:
-    """Return the following records of the same layout, and the position after them.
-
-    Returns none where offsets have a gap or a sequence id is too large: decode those one by one.
+    """Return the following records of the same layout, and the position after them. Returns none where
+    offsets have a gap or a sequence id is too large: decode those one by one.
     """
     texts, offset_delta, end = read_alike(layout, data, position, limit)
     if not texts or _varint(offset_delta, 0)[0] != last_delta + len(texts):
@@ -253,9 +249,8 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def _read_tail(data: bytes, start: int, end: int, headers: NameHeaders, is_strict: bool) -> _Tail | None:
-    """Return the headers of a record, from their count at `start` to the record's end.
-
-    None for a record with neither name nor sequence id, and, unless `is_strict`, for one with invalid values.
+    """Return the headers of a record, from their count at `start` to the record's end. None for a record with
+    neither name nor sequence id, and, unless `is_strict`, for one with invalid values.
     """
     values = _wanted_values(data, start, end, headers)
     name, sequence, epoch = (values.get(wanted) for wanted in (headers.name, headers.sequence, headers.epoch))
@@ -336,9 +331,8 @@ _VARINT: Final = b"[\x80-\xff]{%d}[\x00-\x7f]"
 
 
 class RecordLayout(NamedTuple):
-    """The layout of a record from its length to its end.
-
-    Two records of a layout differ only in the deltas, the bytes of key and value, and the digits.
+    """The layout of a record from its length to its end. Two records of a layout differ only in the deltas,
+    the bytes of key and value, and the digits.
     """
 
     size: bytes

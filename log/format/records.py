@@ -89,10 +89,9 @@ def build_batch(
     is_control: bool = False,
     is_log_append_time: bool = False,
 ) -> bytes:
-    """Return a record batch of magic 2 with these records at consecutive offsets, CRC included.
-
-    `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp
-    the largest. Raises ValueError without records or with an unknown codec.
+    """Return a record batch of magic 2 with these records at consecutive offsets, CRC included. `codec` is
+    none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp the
+    largest. Raises ValueError without records or with an unknown codec.
     """
     listed = records if isinstance(records, list) else list(records)
     if not listed:
@@ -145,9 +144,8 @@ def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BY
 
 
 def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Iterator[Record]:
-    """Yield the records of a batch from its header and the bytes after the header.
-
-    Raises InvalidRecord on damage and for too many headers, UnsupportedCompressionType.
+    """Yield the records of a batch from its header and the bytes after the header. Raises InvalidRecord on
+    damage and for too many headers, UnsupportedCompressionType.
     """
     data = compression.decompress(header.compression, body, limit_bytes)
     position = 0
@@ -216,17 +214,15 @@ def _read_bytes(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int32, and the position after it. Raises InvalidRecord.
-
-    Bits above the 32nd are dropped, as in Kafka's `ByteUtils.readVarint`.
+    """Return the zigzag varint of an int32, and the position after it. Bits above the 32nd are dropped, as in
+    Kafka's `ByteUtils.readVarint`. Raises InvalidRecord.
     """
     return _read_zigzag(data, position, _VARINT_MAX_BYTES, _INT32_MASK)
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Return the zigzag varint of an int64, and the position after it. Raises InvalidRecord.
-
-    Bits above the 64th are dropped, as in Kafka's `ByteUtils.readVarlong`.
+    """Return the zigzag varint of an int64, and the position after it. Bits above the 64th are dropped, as in
+    Kafka's `ByteUtils.readVarlong`. Raises InvalidRecord.
     """
     return _read_zigzag(data, position, _VARLONG_MAX_BYTES, _INT64_MASK)
 

@@ -183,9 +183,8 @@ class Checking:
         segment.damage = tuple(noted)
 
     def _register(self) -> None:
-        """Persist the damaged ranges before batches are written after them.
-
-        Otherwise a later check could not tell that bytes are missing at the end of a segment.
+        """Persist the damaged ranges before batches are written after them. Otherwise a later check could not
+        tell that bytes are missing at the end of a segment.
         """
         listing = self._listing
         damage = [found for segment in listing.segments for found in segment.damage]

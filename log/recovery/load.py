@@ -373,9 +373,8 @@ class Listing:
             self.segments.append(segment)
 
     def _drop_removed_segments(self) -> None:
-        """Remove segments below the log start: a crash may have brought some back, with gaps between.
-
-        Keep a segment that no producer snapshot covers: never removed, it alone knows its producers.
+        """Remove segments below the log start: a crash may have brought some back, with gaps between. Keep a
+        segment that no producer snapshot covers: never removed, it alone knows its producers.
         """
         if len(self.segments) < 2 or self.segments[1].base_offset > self.log_start_offset:
             return
@@ -429,7 +428,6 @@ class Listing:
 
 def check_partition(storage: Storage, directory: str, names: Collection[str]) -> None:
     """Check that this release reads the versions of a partition's files, `names`, without changing any.
-
     Damaged and unreadable files pass: their loaders handle both. Raises IncompatibleFormat, OSError.
     """
     for name in (LEADER_EPOCHS, LOG_START_OFFSET, DEDUPLICATION_START):

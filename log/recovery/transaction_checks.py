@@ -46,9 +46,8 @@ _NEVER: Final = 2**63 - 1
 
 
 def not_borne_out(segments: Sequence[Segment]) -> set[int]:
-    """Return the base offsets of the segments whose transaction index contradicts the log. Raises OSError.
-
-    `segments` are all segments of the log, each with a plausible transaction index or none.
+    """Return the base offsets of the segments whose transaction index contradicts the log. `segments` are all
+    segments of the log, each with a plausible transaction index or none. Raises OSError.
     """
     found: set[int] = set()
     begun: dict[int, int] = {}
@@ -209,7 +208,6 @@ class _Follower:
         self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
     ) -> None:
         """Follow the transactions in a segment from `start` on. Add its aborts to the index if `is_noted`.
-
         `known` are the aborts whose markers are damaged; None when they are unknown.
         """
         try:

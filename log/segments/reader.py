@@ -149,9 +149,8 @@ class SegmentList:
         return self.segments[self.number_of(offset) :]
 
     def write_indexes(self, *, may_omit: bool = False) -> list[str]:
-        """Write all indexes of the active segment; return their paths, not durable yet. Raises OSError.
-
-        With `may_omit`, a small segment that has no offset and time index yet stays without.
+        """Write all indexes of the active segment; return their paths, not durable yet. With `may_omit`, a
+        small segment that has no offset and time index yet stays without. Raises OSError.
         """
         return [*self.active.write_indexes(may_omit=may_omit), *self.active.aborts.write()]
 
@@ -289,9 +288,8 @@ class SegmentList:
     def _damaged_region(
         self, segment: Segment, damaged: DamagedRange, max_bytes: int, upper_bound: int, min_one_batch: bool
     ) -> FileRegion | None:
-        """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage.
-
-        Raises CorruptRecord where a client could not recognize the damage.
+        """Return the bytes of a damaged batch, alone, so that the client's CRC check finds the damage. Raises
+        CorruptRecord where a client could not recognize the damage.
         """
         if not damaged.is_framed:
             raise CorruptRecord(f"{segment.file.path} is damaged: {damaged}")
@@ -386,9 +384,8 @@ class SegmentList:
         return found
 
     def aborted_in(self, offset: int, region: FileRegion, log_end_offset: int) -> list[tuple[int, int]]:
-        """Return the aborts that a reader of `region`, found for `offset`, must skip. Raises OSError.
-
-        Some may lie beyond, as in Kafka: only the next index entry tells the region's last offset.
+        """Return the aborts that a reader of `region`, found for `offset`, must skip. Some may lie beyond, as
+        in Kafka: only the next index entry tells the region's last offset. Raises OSError.
         """
         number = bisect_left(self.bases, region.segment_base_offset)
         relative_offset = self.segments[number].offset_after(region.end_position)
@@ -452,9 +449,8 @@ class SegmentList:
 
 
 def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) -> None:
-    """Raise one NotCached for many segments whose largest timestamps are not in memory.
-
-    Stops at the first segment whose timestamp is `wanted_ms` or later, as no later segment is needed.
+    """Raise one NotCached for many segments whose largest timestamps are not in memory. Stops at the first
+    segment whose timestamp is `wanted_ms` or later, as no later segment is needed.
     """
     missing: list[Place] = []
     for segment in segments:
@@ -478,7 +474,6 @@ def _first_of_largest_in_batch(
     config: LogConfig, segment: Segment, position: int, batch: BatchHeader
 ) -> TimestampAndOffset | None:
     """Return the batch's first record with the largest timestamp; None when compaction has emptied it.
-
     Decodes the records, because without deep validation the header's max_timestamp may be wrong.
     """
     leader_epoch = batch.partition_leader_epoch

@@ -118,9 +118,8 @@ class SegmentScan:
     # --- sound batches
 
     def _run(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the sound batches without gaps that are in memory: nearly all of a log, so in one loop.
-
-        The run ends at the first batch that needs a closer look.
+        """Yield the sound batches without gaps that are in memory: nearly all of a log, so in one loop. The
+        run ends at the first batch that needs a closer look.
         """
         data, data_from, limit = self._data, self._data_from, self._limit
         at, next_offset = self.position - data_from, self.next_offset
@@ -416,7 +415,6 @@ class FileRegion:
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
         """Send all or `size_bytes` bytes from `start` on to a socket by sendfile. Return how many it took.
-
         Raises BlockingIOError when the socket is full, OSError.
         """
         wanted = self.size_bytes - start if size_bytes is None else size_bytes

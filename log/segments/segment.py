@@ -54,9 +54,8 @@ SCAN_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Segment:
-    """A log file with its indexes. Positions and sizes in bytes, timestamps in ms.
-
-    A closed segment reads `max_timestamp` and `offset_of_max_timestamp` from the time index on first use.
+    """A log file with its indexes. Positions and sizes in bytes, timestamps in ms. A closed segment reads
+    `max_timestamp` and `offset_of_max_timestamp` from the time index on first use.
     """
 
     __slots__ = (
@@ -107,9 +106,8 @@ class Segment:
     # --- writing
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
-        """Return whether the batch needs a new segment: by size, time, full index, or distant offsets.
-
-        Raises CorruptRecord, OSError when a needed timestamp can't be read.
+        """Return whether the batch needs a new segment: by size, time, full index, or distant offsets. Raises
+        CorruptRecord, OSError when a needed timestamp can't be read.
         """
         if self._max_timestamp is None:
             self._load_max_timestamp()  # Read the index before the write, because the read may fail.
@@ -206,9 +204,8 @@ class Segment:
 
     def remove(self, due_ms: int) -> None:
         """Rename the files to `*.deleted`, and queue them for deletion from `due_ms` on, as Kafka's
-        `LocalLog.deleteSegmentFiles` does. Raises OSError.
-
-        A crash may leave such files behind; loading the log deletes them.
+        `LocalLog.deleteSegmentFiles` does. A crash may leave such files behind; loading the log deletes them.
+        Raises OSError.
         """
         environment = self._environment
         environment.storage.descriptors.retire(self.file, for_readers=True)
@@ -263,9 +260,8 @@ class Segment:
         return self._offset_of_max_timestamp
 
     def indexes(self) -> SegmentIndexes:
-        """Return both indexes: from memory or disk, or rebuilt when files are missing or damaged.
-
-        Raises CorruptRecord, OSError, NotCached (see `Storage`).
+        """Return both indexes: from memory or disk, or rebuilt when files are missing or damaged. Raises
+        CorruptRecord, OSError, NotCached (see `Storage`).
         """
         known = self._known_indexes()
         if known is not None:
@@ -296,7 +292,6 @@ class Segment:
 
     def rebuild_indexes(self) -> SegmentIndexes:
         """Rebuild both indexes from the batch headers. `RebuiltIndexes` writes them later, in a thread.
-
         Raises CorruptRecord, OSError, NotCached; the indexes are then read again when needed.
         """
         end = self.size_bytes
@@ -327,9 +322,8 @@ class Segment:
             raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
 
     def mend_indexes(self) -> None:
-        """Rebuild indexes that contradict the batches. Raises CorruptRecord, OSError, NotCached.
-
-        If rebuilding fails, the segment keeps the indexes that it had.
+        """Rebuild indexes that contradict the batches. If rebuilding fails, the segment keeps the indexes
+        that it had. Raises CorruptRecord, OSError, NotCached.
         """
         _logger.warning("%s: an index contradicts the batches, both indexes are rebuilt", self.file.path)
         held = self._indexes, self._max_timestamp, self._offset_of_max_timestamp, self._first_timestamp
@@ -364,9 +358,8 @@ class Segment:
     def batches(
         self, position: int, end: int, chunk_bytes: int = SCAN_CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch starting in [position, end), skipping known damage.
-
-        Raises CorruptRecord at a header that can't be right, OSError.
+        """Yield (position, header) of each batch starting in [position, end), skipping known damage. Raises
+        CorruptRecord at a header that can't be right, OSError.
         """
         storage, file, base_offset = self._environment.storage, self.file, self.base_offset
         if self.damage:
@@ -434,9 +427,8 @@ class Segment:
     def _checked_entry(
         self, find: Callable[[SegmentIndexes], tuple[int, int] | None]
     ) -> tuple[int, int] | None:
-        """Return the checked index entry that `find` selects. Raises OSError, NotCached, CorruptRecord.
-
-        Returns None also when the batches are damaged: earlier ones can be read from the segment's start.
+        """Return the checked index entry that `find` selects. Returns None also when the batches are damaged:
+        earlier ones can be read from the segment's start. Raises OSError, NotCached, CorruptRecord.
         """
         entry = find(self.indexes())
         if entry is None or self._bears_out(*entry):
@@ -449,7 +441,6 @@ class Segment:
 
     def start_for_time(self, timestamp_ms: int) -> int:
         """Return the relative offset from which on to search for a timestamp later than `timestamp_ms`.
-
         Raises OSError, NotCached, CorruptRecord.
         """
         timestamp, relative_offset = self.indexes().time_entry_for(timestamp_ms)
@@ -543,10 +534,9 @@ class Segment:
 
     def examine(self, end_offset: int) -> bool:
         """Check all batches of a durable segment that ends at `end_offset`: the start did not check them,
-        because the last stop was clean. Return whether the check found new damage.
-
-        The check waits for the disk, once per damaged segment: starting over after each part that is not
-        cached would take longer. Raises OSError, IncompatibleFormat.
+        because the last stop was clean. Return whether the check found new damage. The check waits for the
+        disk, once per damaged segment: starting over after each part that is not cached would take longer.
+        Raises OSError, IncompatibleFormat.
         """
         scan = SegmentScan(
             self.read_at,
@@ -581,9 +571,8 @@ SMALL_BYTES: Final = 64 * 1024
 
 
 def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
-    """Return whether index files must be written: the segment is large, or a path has a file, maybe older.
-
-    A segment that may have holes always needs them: a rebuild would fetch its bytes from the bucket.
+    """Return whether index files must be written: the segment is large, or a path has a file, maybe older. A
+    segment that may have holes always needs them: a rebuild would fetch its bytes from the bucket.
     """
     if segment_bytes > SMALL_BYTES or storage.sparse is not None:
         return True
@@ -595,9 +584,8 @@ def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
 
 
 class SegmentAborts:
-    """The transactions that markers in one segment aborted.
-
-    `has_any` is True when there are some; a segment without aborts has no transaction index.
+    """The transactions that markers in one segment aborted. `has_any` is True when there are some; a segment
+    without aborts has no transaction index.
     """
 
     __slots__ = ("_environment", "_held", "_log_path", "has_any")

@@ -74,7 +74,6 @@ def due_values(
     batch: BatchHeader, view: memoryview, name: bytes, limit_bytes: int
 ) -> list[tuple[int, bytes | None]]:
     """Return (offset_delta, value of the header) of each record of the batch that has the header `name`.
-
     Others cost next to nothing. Raises InvalidRecord for damage, UnsupportedCompressionType.
     """
     plain = compression.decompress(batch.compression, view[HEADER_BYTES : batch.size_bytes], limit_bytes)
@@ -188,9 +187,8 @@ class Delays:
     # --- judging a batch before it is written
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int) -> DueTimes:
-        """Return which records of a batch are due later.
-
-        Raises DelayedLimitReached, InvalidRecord, UnsupportedCompressionType.
+        """Return which records of a batch are due later. Raises DelayedLimitReached, InvalidRecord,
+        UnsupportedCompressionType.
         """
         if batch.is_control:
             return NOTHING_DUE_LATER

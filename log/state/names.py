@@ -78,9 +78,8 @@ REPLAYED_RECORD_BYTES: Final = 100
 
 
 class Names:
-    """The producer names of one log of a topic that deduplicates.
-
-    Calls `on_due(True)` when the log needs a replay or a snapshot, and `on_due(False)` when it does not.
+    """The producer names of one log of a topic that deduplicates. Calls `on_due(True)` when the log needs a
+    replay or a snapshot, and `on_due(False)` when it does not.
     """
 
     @property
@@ -98,9 +97,8 @@ class Names:
         on_due: Callable[[bool], None],
         decided_start: int | None = None,
     ) -> None:
-        """Begin without names. `file` guards the writes of the log's snapshots.
-
-        `decided_start` is the offset from which names are tracked, if no flush has persisted that offset yet.
+        """Begin without names. `file` guards the writes of the log's snapshots. `decided_start` is the offset
+        from which names are tracked, if no flush has persisted that offset yet.
         """
         self.table = NameTable(topic_names)
         self.topic_names = topic_names
@@ -194,7 +192,6 @@ class Names:
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
         """Fold in a batch read from the log. The names of a batch that can't be decoded are not remembered.
-
         Raises CorruptRecord for a damaged batch. Its names are unknown, so the log accepts no named records
         until `seqgate repair` removes the batch.
         """
@@ -348,9 +345,8 @@ class Names:
         return self.is_ready and expiration_ms >= 0 and self.table.has_idle(now_ms, expiration_ms)
 
     def expire(self, now_ms: int) -> int:
-        """Forget names that are idle in all open partitions of the topic. Return the number of names.
-
-        A name is idle message.deduplication.expiration.ms after its last record.
+        """Forget names that are idle in all open partitions of the topic. Return the number of names. A name
+        is idle message.deduplication.expiration.ms after its last record.
         """
         if not self.has_idle(now_ms):
             return 0
@@ -360,9 +356,8 @@ class Names:
     # --- snapshots
 
     def unsaved_below(self, offset: int) -> bool:
-        """Return whether a record before `offset` may have a name that is in no durable snapshot.
-
-        A start does not read records before the log start, so it would forget such a name.
+        """Return whether a record before `offset` may have a name that is in no durable snapshot. A start
+        does not read records before the log start, so it would forget such a name.
         """
         if self.unsaved_from is not None and self.unsaved_from < offset:
             return True
@@ -404,9 +399,8 @@ class Names:
 
     @property
     def is_start_safe(self) -> bool:
-        """Whether the next start finds the offset from which names are tracked, also after a crash.
-
-        Otherwise no named record may be written before a flush: a crash could lose only the offset.
+        """Whether the next start finds the offset from which names are tracked, also after a crash. Otherwise
+        no named record may be written before a flush: a crash could lose only the offset.
         """
         return self.unsaved_start is None or self._start_is_implied
 
@@ -462,9 +456,8 @@ class NamesCapture:
         self.number = file.next_number()
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the snapshot, all records of which are durable, and delete old ones. Raises OSError.
-
-        Two captures at one offset share a file name, so an older one must not overwrite a newer one.
+        """Persist the snapshot, all records of which are durable, and delete old ones. Two captures at one
+        offset share a file name, so an older one must not overwrite a newer one. Raises OSError.
         """
         self._file.write(self.number, lambda: self._replace(files))
 
@@ -490,9 +483,8 @@ class ReadNames(NamedTuple):
 
 
 def newest_names(storage: Storage, directory: str, log_end_offset: int) -> ReadNames | None:
-    """Return the newest sound snapshot of a log that ends at `log_end_offset`; None without one.
-
-    A damaged snapshot is ignored: an older snapshot and a longer replay give the same names. Raises OSError.
+    """Return the newest sound snapshot of a log that ends at `log_end_offset`; None without one. A damaged
+    snapshot is ignored: an older snapshot and a longer replay give the same names. Raises OSError.
     """
     offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
     for offset in reversed(offsets):
@@ -511,9 +503,8 @@ def newest_names(storage: Storage, directory: str, log_end_offset: int) -> ReadN
 
 
 def read_start(storage: Storage, directory: str) -> int | None:
-    """Return the offset from which names are tracked; None if the log never tracked names. Raises OSError.
-
-    Returns 0 for a damaged file: a replay of too many records does less harm than one of too few.
+    """Return the offset from which names are tracked; None if the log never tracked names. Returns 0 for a
+    damaged file: a replay of too many records does less harm than one of too few. Raises OSError.
     """
     path = f"{directory}/{DEDUPLICATION_START}"
     if not storage.exists(path):
@@ -568,9 +559,8 @@ class DerivedState(Protocol):
         """Return whether state from records before `offset` is in no durable side file."""
 
     def capture(self, covered_offset: int, log_end_offset: int) -> Capture | None:
-        """Return the capture for the next ticket; None when nothing changed, or replay is not over.
-
-        All records below `covered_offset` are decided, and durable when the ticket writes the capture.
+        """Return the capture for the next ticket; None when nothing changed, or replay is not over. All
+        records below `covered_offset` are decided, and durable when the ticket writes the capture.
         """
 
     def discard_below(self, log_start_offset: int) -> None:

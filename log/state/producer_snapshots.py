@@ -39,9 +39,8 @@ def write_snapshot(
     log_end_offset: int,
     recovery_point: int,
 ) -> str:
-    """Write the snapshot and delete old ones. Return the path, not durable yet. Raises OSError.
-
-    The newest KEPT_SNAPSHOTS of durable data stay, and all later ones, which a crash may take away.
+    """Write the snapshot and delete old ones. Return the path, not durable yet. The newest KEPT_SNAPSHOTS of
+    durable data stay, and all later ones, which a crash may take away. Raises OSError.
     """
     storage = environment.storage
     name = offset_name(log_end_offset, SNAPSHOT_SUFFIX)

@@ -356,9 +356,8 @@ class RecordStates:
             listed.pop(self._log, None)
 
     def replay_names(self, max_bytes: int, now_ms: int) -> bool:
-        """Replay about `max_bytes` more, at least a batch. Return whether the log is fully replayed.
-
-        A record counts REPLAYED_RECORD_BYTES at least. Raises StorageFailed.
+        """Replay about `max_bytes` more, at least a batch. Return whether the log is fully replayed. A record
+        counts REPLAYED_RECORD_BYTES at least. Raises StorageFailed.
         """
         names, log = self.names, self._log
         if names is None or names.replay_offset is None:
@@ -404,9 +403,8 @@ class RecordStates:
         self._capture_delays(self._log.transactions.first_open_offset(self._log.log_end_offset))
 
     def capture_below(self, offset: int) -> None:
-        """Capture unsaved names of records before `offset` for the next ticket. Raises OSError.
-
-        Captures again even if a capture is in flight: the new ticket must not complete before it.
+        """Capture unsaved names of records before `offset` for the next ticket. Captures again even if a
+        capture is in flight: the new ticket must not complete before it. Raises OSError.
         """
         if self.names is not None and self.names.unsaved_below(offset):
             self.names.changed = True
@@ -456,9 +454,8 @@ class RecordRules:
         self.delays = delays
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
-        """Return the findings about a batch: duplicates by producer name, and records due later.
-
-        Raises InvalidRecord, UnsupportedCompressionType, DelayedLimitReached.
+        """Return the findings about a batch: duplicates by producer name, and records due later. Raises
+        InvalidRecord, UnsupportedCompressionType, DelayedLimitReached.
         """
         found = self._judge_names(batch, view, now_ms, high_watermark)
         is_stored = not (found.is_dropped or found.raises_epochs or found.wants_replay or found.refused)

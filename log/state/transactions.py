@@ -55,7 +55,6 @@ class Transactions:
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the offset below which every record is decided (exclusive); never above the high watermark.
-
         An open transaction whose first records were deleted counts from the log start offset.
         """
         first_unstable = self.ongoing.first_unstable_offset(high_watermark)
@@ -116,9 +115,8 @@ class Transactions:
 
 
 class OngoingTransactions:
-    """Transactions by first offset, which is unique and ascends.
-
-    Holds at most one open transaction per producer, and the markers from the high watermark on.
+    """Transactions by first offset, which is unique and ascends. Holds at most one open transaction per
+    producer, and the markers from the high watermark on.
     """
 
     __slots__ = ("_ended", "_open", "held", "undecided")
@@ -131,9 +129,8 @@ class OngoingTransactions:
         self.held: list[tuple[int, int]] = []
 
     def hold(self, first_offset: int, until_log_start: int) -> None:
-        """Treat records from `first_offset` on as undecided until the log starts at `until_log_start`.
-
-        This is for transactions that were open at a damaged batch: their markers may have been in that batch.
+        """Treat records from `first_offset` on as undecided until the log starts at `until_log_start`. This
+        is for transactions that were open at a damaged batch: their markers may have been in that batch.
         """
         self.held.append((first_offset, until_log_start))
 

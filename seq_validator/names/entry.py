@@ -70,9 +70,8 @@ class Activity:
         self.last_active_ms = last_active_ms
 
     def idle_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since it was active. A last activity in the future counts as now.
-
-        The last activity lies in the future after the clock was set back.
+        """Return the milliseconds since it was active. A last activity in the future counts as now. The last
+        activity lies in the future after the clock was set back.
         """
         self.last_active_ms = min(self.last_active_ms, now_ms)
         return now_ms - self.last_active_ms
@@ -122,9 +121,8 @@ class NameEntry(Activity):
         self.sequence_id, self.offset = sequence_id, offset
 
     def persisted_sequence(self, high_watermark: int) -> int:
-        """Return the highest sequence id that is known to be persisted.
-
-        The result lags behind the pushed sequence id while records wait for their flush, and then reaches it.
+        """Return the highest sequence id that is known to be persisted. The result lags behind the pushed
+        sequence id while records wait for their flush, and then reaches it.
         """
         if self.offset < high_watermark:
             return self.sequence_id
@@ -162,10 +160,9 @@ class NameEntry(Activity):
 
 
 class NameAdvance(NamedTuple):
-    """The change that a batch makes to one name.
-
-    `sequence_id` is the highest new sequence id of the name, `position` the offset_delta of that record,
-    `epoch` the name epoch, and `duplicates` the number of the name's records that are duplicates.
+    """The change that a batch makes to one name. `sequence_id` is the highest new sequence id of the name,
+    `position` the offset_delta of that record, `epoch` the name epoch, and `duplicates` the number of the
+    name's records that are duplicates.
     """
 
     name: bytes
@@ -240,9 +237,8 @@ def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
 
 
 def decode(data: bytes) -> tuple[list[WrittenName], int]:
-    """Return the names in `data` and the snapshot's log end offset.
-
-    Raises CorruptNames when the bytes are cut, damaged, or of a later version.
+    """Return the names in `data` and the snapshot's log end offset. Raises CorruptNames when the bytes are
+    cut, damaged, or of a later version.
     """
     _ENVELOPE.check(data)
     _, _, log_end_offset, count = _HEADER.unpack_from(data)

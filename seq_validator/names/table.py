@@ -77,9 +77,8 @@ class TopicNames:
         self.budget = budget
         self.max_names = max_names
         self.is_whole = True
-        """True when all partitions of the topic that may remember names are loaded.
-
-        Otherwise an eviction could hit a name that is active in a partition that is not loaded.
+        """True when all partitions of the topic that may remember names are loaded. Otherwise an eviction
+        could hit a name that is active in a partition that is not loaded.
         """
         self._names: OrderedDict[bytes, _TopicName] = OrderedDict()
         self._is_sorted = True
@@ -90,7 +89,6 @@ class TopicNames:
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
         """Count `names`, those of a batch, as active, and evict the longest idle when there are too many.
-
         `newcomers` are the names of the batch that the partition does not remember.
         """
         for name in names:
@@ -188,9 +186,8 @@ class TopicNames:
 NO_PRODUCER = -1
 """The `transaction_of` of a batch outside of transactions."""
 WrittenName = tuple[bytes, int, int, int, int, tuple[tuple[int, int], ...]]
-"""The fields of a name in a snapshot.
-
-(name, sequence_id, epoch, offset, last_active_ms, ((producer_id, sequence_id) of open transactions, …))
+"""A name in a snapshot: (name, sequence_id, epoch, offset, last_active_ms, ((producer_id, sequence_id) of
+open transactions, …)).
 """
 
 
@@ -228,9 +225,8 @@ class NameTable:
         high_watermark: int,
         transaction_of: int = NO_PRODUCER,
     ) -> NamesVerdict:
-        """Decide which records of a batch are new. Changes no name's state.
-
-        `records` are in the order of the batch; `transaction_of` is the producer id of a transactional batch.
+        """Decide which records of a batch are new. Changes no name's state. `records` are in the order of the
+        batch; `transaction_of` is the producer id of a transactional batch.
         """
         duplicates: list[int] = []
         judged: dict[bytes, JudgedName] = {}
@@ -443,9 +439,8 @@ class NameTable:
         self._raised = {name: before for name, before in self._raised.items() if before >= times}
 
     def written(self) -> tuple[list[WrittenName], int]:
-        """Return all names for a capture, with their pushed sequence ids, and the number of the capture.
-
-        The snapshot is written after the log is flushed, so the pushed sequence ids are persisted by then.
+        """Return all names for a capture, with their pushed sequence ids, and the number of the capture. The
+        snapshot is written after the log is flushed, so the pushed sequence ids are persisted by then.
         """
         self._times_captured += 1
         names = [
