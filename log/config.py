@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 
 class LogPlace(NamedTuple):
-    """The directory of a partition log, its topic, partition and topic id."""
-
     directory: str
     topic: str
     partition: int

@@ -48,8 +48,6 @@ class SegmentFacts(NamedTuple):
 
 
 class DeletionReason(StrEnum):
-    """The rule by which a segment is removed."""
-
     LOG_START_OFFSET = "log start offset"
     RETENTION_BYTES = "retention.bytes"
     RETENTION_MS = "retention.ms"

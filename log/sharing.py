@@ -288,7 +288,6 @@ def _write(storage: Storage, durability: Durability, root: str, files: str, cont
 
 
 def _remove(storage: Storage, directory: str) -> None:
-    """Delete a directory of workers with the files in it, if there is one."""
     if not storage.exists(directory):
         return
     for name in storage.list_directory(directory):

@@ -72,8 +72,6 @@ _OF_THE_SYSTEM: Final = "lost+found"
 
 
 class LeakKind(StrEnum):
-    """The kind of an orphaned file."""
-
     PARTITION = "partition without a topic"
     SEGMENT = "segment without a partition"
     INDEX = "index without a segment"

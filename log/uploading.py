@@ -188,5 +188,4 @@ def log_start_in(content: bytes) -> int:
 
 
 def log_start_content(topic: str, partition: int, offset: int) -> bytes:
-    """Return the content of the file of the log start offset."""
     return encode_offsets({(topic, partition): offset})

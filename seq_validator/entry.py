@@ -115,7 +115,6 @@ class ProducerEntry:
 
     @property
     def has_open_transaction(self) -> bool:
-        """True when records of the producer wait for their marker."""
         return self.current_transaction_first_offset != NO_TRANSACTION
 
     def __repr__(self) -> str:

@@ -57,8 +57,6 @@ class Duplicate:
 
 
 class RejectionReason(enum.Enum):
-    """The reason why a batch may not be appended."""
-
     OUT_OF_ORDER_SEQUENCE = "out of order sequence"
     EARLIER_BATCHES_UNKNOWN = "earlier batches unknown"
     INVALID_PRODUCER_EPOCH = "invalid producer epoch"

@@ -299,7 +299,6 @@ class Adoptions(Readiness):
     async def _finish(
         self, key: PartitionKey, order: int, staged: StagedPartitions, restored: Restored
     ) -> None:
-        """Take in one partition, if it is still wanted."""
         failure = restored.failures.get(key)
         if failure is not None:
             self._complain(key, failure)

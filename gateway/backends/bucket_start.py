@@ -82,7 +82,6 @@ STARTING_MS: Final = 60_000
 class Started(NamedTuple):
     session: Session
     shared: SharedLog
-    """The shared metadata log behind what the directory has of it."""
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
     restored: Mapping[PartitionKey, int] | None

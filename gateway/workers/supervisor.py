@@ -91,7 +91,6 @@ class Supervisor:
     # --- one turn
 
     def _turn(self, signals: Signals) -> None:
-        """Wait for something to happen, and do what follows from it."""
         for key, events in self._selector.select(TICK_S):
             worker: WorkerProcess | None = key.data
             if worker is None:

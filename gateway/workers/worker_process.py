@@ -190,7 +190,6 @@ class BucketCharge(Charge):
     """
 
     def __init__(self, root: Path, configs: Mapping[int, Config], run_gateway: RunGateway) -> None:
-        """Take the data directory, and the settings of each worker by its number."""
         self._root = root
         self._configs = configs
         self._run_gateway = run_gateway

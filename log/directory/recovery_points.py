@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 Key = tuple[str, int]
-"""The topic and the partition of a log."""
 
 
 GATHERED_AT_ONCE: Final = 64

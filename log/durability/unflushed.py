@@ -491,7 +491,6 @@ class LogStart:
     __slots__ = ("_file", "_key", "_path")
 
     def __init__(self, directory: str, topic: str, partition: int, durable_offset: int) -> None:
-        """Begin with the offset that the file holds."""
         self._path = f"{directory}/{LOG_START_OFFSET}"
         self._key = topic, partition
         self._file = SideFile(durable_offset)

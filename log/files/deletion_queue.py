@@ -113,7 +113,6 @@ class DeletionQueue:
         return len(self.paths)
 
     def __contains__(self, path: str) -> bool:
-        """Return whether the path is queued or being deleted."""
         return path in self.paths
 
     def add(self, path: str, due_ms: int, *, is_directory: bool = False) -> None:

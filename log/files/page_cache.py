@@ -254,7 +254,6 @@ class SparseFile:
             yield max(used[first : first + BLOCKS_EVICTED], default=0), first
 
     def resident_bytes(self, first: int) -> int:
-        """Return the resident bytes of a pair of blocks."""
         pair = range(first, first + BLOCKS_EVICTED)
         return sum(self.block_bytes(number) for number in pair if not self.absent >> number & 1)
 
@@ -266,7 +265,6 @@ class SparseFiles:
         self._by_directory: dict[str, dict[str, SparseFile]] = {}
 
     def of(self, path: str) -> SparseFile | None:
-        """Return the file at the path; None for an unknown one."""
         directory, _, name = path.rpartition("/")
         files = self._by_directory.get(directory)
         return None if files is None else files.get(name)

@@ -231,7 +231,6 @@ class SparseDisk:
         return self._opened.get(descriptor)
 
     def lacks_from(self, path: str, position: int) -> bool:
-        """Return whether a byte of the file at or after `position` is absent."""
         file = self.files.of(path)
         return file is not None and file.lacks_from(position)
 

@@ -381,7 +381,6 @@ class Storage:
                 self.delete(f"{path}/{entry.name}")
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory with everything in it."""
         self.empty(path)
         self.delete_directory(path)
 
@@ -411,7 +410,6 @@ class Storage:
         self._disk.set_modified_ms(path, modified_ms)
 
     def free_bytes(self, path: str) -> int:
-        """Return the free space of the file system of `path`, in bytes."""
         return self._disk.free_bytes(path)
 
     def exists(self, path: str) -> bool:

@@ -303,8 +303,6 @@ def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 class EndMarker(NamedTuple):
-    """The content of a marker."""
-
     is_commit: bool
     coordinator_epoch: int
 

@@ -168,8 +168,6 @@ def load_log(
 
 
 class _Loader:
-    """The steps of loading one partition."""
-
     def __init__(self, listing: Listing, *, may_mend: bool, may_fetch: bool) -> None:
         self.listing = listing
         self._may_mend = may_mend

@@ -196,11 +196,9 @@ class RebuiltIndexes:
         self._waiting_bytes = 0
 
     def __len__(self) -> int:
-        """Return the number of segments whose indexes wait to be written."""
         return len(self._waiting)
 
     def add(self, segment_path: str, files: Mapping[str, bytes]) -> None:
-        """Add the index files of a segment, by path, to the next `write`."""
         self.drop(segment_path)
         size_bytes = sum(map(len, files.values()))
         with self._lock:

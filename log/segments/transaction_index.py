@@ -40,7 +40,6 @@ class TransactionIndex:
         self.entries = bytearray(entries)
 
     def __len__(self) -> int:
-        """Return the number of transactions that markers in the segment aborted."""
         return len(self.entries) // ENTRY.size
 
     @property

@@ -286,7 +286,6 @@ class Delays:
         return self.records.next_due_ms if len(self.records) else NEVER_DUE
 
     def discard_below(self, log_start_offset: int) -> None:
-        """Forget the records before the new log start."""
         self._log_start_offset = log_start_offset
         self.records.discard_below(log_start_offset)
 
@@ -507,7 +506,6 @@ class DelayedRecords:
         self._holds.append(Hold(offset, until_ms))
 
     def discard_below(self, offset: int) -> None:
-        """Forget the records below `offset`, which were deleted."""
         self._limit.in_all -= self._offsets.discard_below(offset)
         self._forget_stale()
         self._forget_decided()

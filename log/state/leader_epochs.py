@@ -21,7 +21,6 @@ class LeaderEpochs:
             self.assign(leader_epoch, start_offset)
 
     def entries(self) -> list[tuple[int, int]]:
-        """Return all pairs, the oldest first."""
         return list(self._entries)
 
     def assign(self, leader_epoch: int, start_offset: int) -> bool:

@@ -414,7 +414,6 @@ class Names:
 
 
 def configured_headers(config: LogConfig) -> NameHeaders:
-    """Return the record headers that carry the topic's producer names."""
     return NameHeaders(
         config.deduplication_name_header.encode(),
         config.deduplication_sequence_header.encode(),

@@ -131,7 +131,6 @@ class RecordStates:
         return any(state.unsaved_below(offset) for state in self.all)
 
     def discard_below(self, log_start_offset: int) -> None:
-        """Forget the state of records before the new log start offset."""
         for state in self.all:
             state.discard_below(log_start_offset)
 

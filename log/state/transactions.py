@@ -42,7 +42,6 @@ class Transactions:
     __slots__ = ("_producers", "ongoing")
 
     def __init__(self, producers: ProducerTable) -> None:
-        """Begin with the open transactions of the producers in the table."""
         self._producers = producers
         self.ongoing = OngoingTransactions(
             (entry.current_transaction_first_offset, entry.producer_id)
@@ -194,7 +193,6 @@ class OffsetRanges:
 
     @property
     def first(self) -> int | None:
-        """The lowest offset; None for an empty set."""
         return self._firsts[0] if self._firsts else None
 
     def append(self, offset: int) -> None:

@@ -188,8 +188,6 @@ class NamesAccepted:
 
 
 class NameRejectionReason(enum.Enum):
-    """The reason why a batch may not be appended."""
-
     FENCED = "fenced"
     UNDECIDED = "undecided"
     LIMIT_REACHED = "limit reached"

@@ -84,7 +84,6 @@ class TopicNames:
         self._is_sorted = True
 
     def __len__(self) -> int:
-        """Return the number of different names."""
         return len(self._names)
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
@@ -359,7 +358,6 @@ class NameTable:
         return entry is not None and bool(entry.open_sequences)
 
     def state(self, name: bytes, high_watermark: int) -> NameState | None:
-        """Return the state of a name; None when the name is not remembered."""
         entry = self._entries.get(name)
         return None if entry is None else entry.state(high_watermark)
 

@@ -82,7 +82,6 @@ class History:
         wanted: Collection[PartitionKey],
         run_files: RunFiles = at_once,
     ) -> None:
-        """Take the partitions to restore, and where to write their files."""
         self._reads = PersistentReads(objects, "the gateway waits to read the history of the cluster")
         self._staged = staged
         self._wanted = wanted

@@ -100,7 +100,6 @@ class UploadPorts:
 class _Upload(NamedTuple):
     key: PartitionKey
     before: Manifest | None
-    """The manifest that the upload replaces."""
     created: list[str]
     closed: list[ClosedFile]
 

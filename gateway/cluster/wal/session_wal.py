@@ -185,7 +185,6 @@ class _Pending:
     size_bytes: int
     confirmed: Callable[[], None]
     sent_s: float = NEVER_S
-    """When its first create was sent."""
 
 
 class SessionWal:

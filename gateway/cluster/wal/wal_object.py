@@ -414,7 +414,6 @@ WAL_PREFIX: Final = "wal/"
 
 
 def object_key(node_id: int, session: int, seq: int) -> str:
-    """Return the key of object `seq` of the session's write-ahead log."""
     return f"{WAL_PREFIX}{node_id}/{session}/{seq:020}"
 
 
