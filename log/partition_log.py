@@ -264,8 +264,7 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self._write_leader_epoch(leader_epoch, base_offset)
         except (MemoryError, RecursionError) as error:
-            # The state may hold only a part of the batch, and the file holds all of it. So the log must be
-            # recovered.
+            # The state may hold only a part of the batch that the file holds. So the log must be recovered.
             self.fail("the memory did not suffice to add a written batch to the state of the log", error)
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
@@ -481,9 +480,8 @@ class PartitionLog:
         self.unflushed.take_back(ticket)
         self.unflushed.failed(ticket, has_records=has_records)
         if ticket.generation == self.unflushed.generation:
-            # A ticket that could not open its files has flushed nothing, and one without room for a side file
-            # has flushed the data. After any other failure nobody knows what reached the disk, so a ticket is
-            # never retried.
+            # A ticket that could not open its files flushed nothing; one without room for a side file flushed
+            # the data. After others nobody knows what reached the disk, so no ticket is retried.
             is_known = error.errno in NO_DESCRIPTORS or isinstance(error, NoRoom)
             self.go_offline(f"a flush failed: {error}", error if is_known else None)
 
@@ -614,8 +612,7 @@ class PartitionLog:
         """Return the end, at most `upper_bound`, of the batches from `offset` on older than `before_ms`.
 
         Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only
-        together with an old batch near it. MAX_LOOK_BYTES may end the search before the first young batch.
-        Raises LogError.
+        together with an old batch near it. MAX_LOOK_BYTES may end the search early. Raises LogError.
         """
         self.check_online()
         segments = self.segments

@@ -246,8 +246,7 @@ def _prepare(
         or log.segments.number_of(new_start) > 0
         or states.unsaved_below(new_start)
     )
-    # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket
-    # carries it too.
+    # A flush in flight may carry the only producer snapshot to outlive the segments: carry it here too.
     flush = log.prepare_flush(counts_out=True) if must_flush else None
     log.check_online()
     if flush is None:

@@ -295,8 +295,7 @@ def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
         wanted |= {name: name for name in files if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX))}
     for base_offset in cut.base_offsets or ():
         if offset_name(base_offset, LOG_SUFFIX) not in files:
-            # Retention removed the segment after `capture`. A start needs the segment, to learn of its
-            # producers.
+            # Retention removed the segment after `capture`. A start needs it to learn of its producers.
             for suffix in SEGMENT_SUFFIXES:
                 name = offset_name(base_offset, suffix)
                 if name + DELETED_SUFFIX in files and (
@@ -316,8 +315,7 @@ def _is_of_cut(name: str, files: Mapping[str, int], cut: LogCut) -> bool:
     if suffix in SEGMENT_SUFFIXES:
         if active is None or offset < active:
             return True
-        # Indexes of the active segment, written when it was closed, may lead beyond the cut. A start builds
-        # them anew.
+        # Indexes of the active segment from its closing may lead beyond the cut. A start rebuilds them.
         return offset == active and (suffix == LOG_SUFFIX or _is_unchanged(files, cut))
     is_snapshot = suffix in {SNAPSHOT_SUFFIX, NAMES_SUFFIX}
     return is_snapshot and (cut.log_end_offset is None or offset <= cut.log_end_offset)
@@ -388,8 +386,7 @@ def _has_id(storage: Storage, directory: str, topic_id: uuid.UUID, *, otherwise:
         return otherwise
 
 
-# Copies files with their checksums, makes the copies durable, and deletes them. The copies leave the page
-# cache again.
+# Copies files with their checksums, persists the copies, and deletes them. The copies leave the page cache.
 
 CHUNK_BYTES: Final = 1 << 20
 """Bytes that are read, added to the checksum and written at once."""

@@ -66,8 +66,7 @@ class Adoptions(Readiness):
         has_joined: bool = True,
     ) -> None:
         """`restored` are the manifests from which local files were made, and are kept up to date here.
-        `began_with` returns whether the start has restored a partition, and nobody else has led it until this
-        leader epoch.
+        `began_with` returns whether the start has restored a partition that nobody else led until this epoch.
         """
         self._restored = restored
         self._began_with = began_with

@@ -1,5 +1,4 @@
-"""A backend in a bucket: records are durable in the write-ahead log of the gateway's session, and the local
-disk is a cache.
+"""A backend in a bucket: records are durable in the session's write-ahead log; the local disk is a cache.
 
 A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge
 anything any more (`BucketStart`). Then the data directory is rebuilt from the bucket, unless the last session

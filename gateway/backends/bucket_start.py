@@ -1,5 +1,4 @@
-"""The start of a gateway over a bucket: it gets its node id and its session, ends its earlier ones, and makes
-its data directory.
+"""A gateway's start over a bucket: it gets node id and session, ends earlier ones, makes its data directory.
 
 A gateway seals the earlier sessions of its own node id, and those that the metadata shows as ended. Sessions
 of other live gateways stay. The directory gets the metadata, and the partitions that this gateway leads;
@@ -123,8 +122,7 @@ class BucketStart:
         self._local = read_local_session(self._machine.storage, str(self._path))
         self._known = known = await read_metadata(self._objects)
         self._checks.check_bucket(known)
-        # Registered before it seals: of two starts of a node at the same time, the later one seals the
-        # earlier.
+        # Registered before it seals: of two simultaneous starts of a node, the later one seals the earlier.
         session, replaces = await self._register()
         sealed = await self._seal(session, reads)
         copied = await self._copied(session)
@@ -212,8 +210,7 @@ class BucketStart:
         """End this node's earlier sessions, find the ends of ended ones, and read the metadata of then."""
         sealed = await self._seal_own(session)
         asked: set[int] = set()
-        # A session that ends meanwhile may leave its partitions to this node, whose earlier session still
-        # counts as live.
+        # A session may end meanwhile and leave partitions to this node, whose earlier session still lives.
         while True:
             more = self._ended(session) - asked
             others = [known for known in self._known.sessions if known.session in more]
@@ -325,8 +322,7 @@ async def rebuild_directory(
     shared_log: Callable[[int, int], SharedLog],
     wanted: Collection[PartitionKey] | None = None,
 ) -> tuple[Rebuilt, SharedLog]:
-    """Make the directory anew; return what was read, and the shared metadata log behind what the directory
-    has of it.
+    """Make the directory anew; return what was read, and the shared metadata log behind that.
 
     `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended.
     `shared_log` returns the shared log from an object and an offset on.

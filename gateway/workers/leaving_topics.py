@@ -1,5 +1,4 @@
-"""The removed topics whose directories a worker may still use. Until all have left, no new topic may have the
-name.
+"""Removed topics whose directories a worker may still use. No new topic gets the name before all left.
 
 A partition's directory has the name of its topic, and a worker that learns late of the deletion works by that
 name: it appends, begins segments, and renames the directory. So the name is free only when each worker that

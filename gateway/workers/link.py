@@ -107,8 +107,7 @@ class SupervisorLink(asyncio.Protocol):
             verdict.set_result(refused)
 
 
-# The metadata journal of a worker: the process that supervises it has the log, and tells every worker each
-# durable change.
+# The metadata journal of a worker: its supervisor has the log, and tells every worker each durable change.
 
 
 class WorkerJournal:
@@ -154,8 +153,7 @@ class WorkerJournal:
         return refused is None
 
 
-# The messages between a worker and its supervisor, on one stream each way. A frame is a length (uint32, big-
-# endian) and msgpack.
+# The messages of a worker and its supervisor, a stream each way. Frame: length (uint32, big-endian), msgpack.
 
 LENGTH_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 1 << 30

@@ -1,5 +1,4 @@
-"""The one writer of the metadata log of a data directory that several workers share: the process that
-supervises them.
+"""The one writer of the metadata log of a data directory that workers share: their supervisor.
 
 A worker asks for a change, and every worker is told each change that is durable, in the order of the log. So
 the log needs no lock, and no worker can leave a torn batch in it. Everything here waits for the disk.
@@ -123,9 +122,8 @@ class MetadataWriter:
         self._fold_in(list(records))
 
     def catch_up(self) -> None:
-        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError. After a
-        failed flush nobody knows whether the records are in the log. A decision on the image without them may
-        contradict them.
+        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError. Nobody
+        knows then whether the records are in the log. A decision without them may contradict them.
         """
         if self.log.offline:
             self.log.reopen(self._now_ms())

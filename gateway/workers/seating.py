@@ -1,5 +1,4 @@
-"""Decisions about the workers of a data directory: which brokers they are, and who leads which partition. No
-worker runs meanwhile.
+"""Decides which brokers the workers of a data directory are, and who leads what, while no worker runs.
 
 A partition changes its leader only here, and in `moves`. A worker that dies is started again, and leads what
 it led before, in the next leader epoch.

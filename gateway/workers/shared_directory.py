@@ -1,5 +1,4 @@
-"""A data directory under several workers: the process that supervises them shares it out, and makes it one
-again.
+"""A data directory under several workers: their supervisor shares it out, and makes it one again.
 
 Both happen while no worker runs, under the lock of the directory. The workers inherit the lock, so that
 nobody else opens the directory while any of them lives.

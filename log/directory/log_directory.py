@@ -239,8 +239,7 @@ class LogDirectory:
         if not is_as_stored:
             self._durability.replace(path, metadata)
         elif stop is None:
-            # The file may not be durable: the crash may have come before the first flush, or that flush may
-            # have failed.
+            # The file may not be durable: the crash may precede the first flush, or that flush failed.
             self._durability.ensure(path, metadata)
         return PartitionLog(
             self.environment,
@@ -532,8 +531,7 @@ class LogDirectory:
             self._storage.unlock(f"{self.files}/{LOCK}")
 
 
-# Closes the logs of a data directory: one by one, in parallel, or with one flush for all, depending on their
-# number.
+# Closes the logs of a data directory: one by one, in parallel, or with one flush for all, by their number.
 
 FEW: Final = 16
 """The number of logs below which logs are closed one by one."""

@@ -258,8 +258,7 @@ _LONGEST_NAME_KEPT: Final = 180
 
 def rename_away(storage: Storage, directory: str, suffix: str) -> str:
     """Rename a partition's directory uniquely, with this suffix; return the new path. Raises OSError."""
-    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too
-    # long.
+    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut to keep the name short.
     parent, _, name = directory.rpartition("/")
     target = f"{parent}/{name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}"
     storage.rename(directory, target)

@@ -92,8 +92,7 @@ class LocalDurability:
             # The whole partition may have been deleted meanwhile. Then its files were released.
             if not all(file.closing for file in ticket.data):
                 raise
-        # The captures of a deleted partition write nothing, because its log was closed before. So any missing
-        # file is an error.
+        # A deleted partition's captures write nothing: its log is closed. So a missing file is an error.
         for capture in ticket.captures:
             capture.write(self)
         if ticket.last is not None:

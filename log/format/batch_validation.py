@@ -196,8 +196,7 @@ def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig,
     except (InvalidRecord, UnsupportedCompressionType):
         if config.examines_timestamps:
             raise
-        # The records can't be decoded. The header's timestamp is out of bounds, and that alone refuses any
-        # batch.
+        # The records can't be decoded. The header's timestamp is out of bounds, which alone refuses a batch.
         suspect = max(batch.base_timestamp, batch.max_timestamp)
         raise InvalidTimestamp(_complaint(suspect, config, now_ms)) from None
     if record_errors:

@@ -54,9 +54,8 @@ class Compression(NamedTuple):
 
 
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
-    """Return the plain bytes of `data`. Raises InvalidRecord when `data` is damaged,
-    DecompressionLimitReached when the plain bytes would exceed `limit_bytes`, and UnsupportedCompressionType
-    for an id above 4.
+    """Return the plain bytes of `data`. Raises InvalidRecord for damage, DecompressionLimitReached above
+    `limit_bytes` of plain bytes, UnsupportedCompressionType for an id above 4.
     """
     if codec == NONE:
         return data

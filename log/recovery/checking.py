@@ -60,8 +60,7 @@ class Checking:
         bases = [segment.base_offset for segment in segments]
         # A segment that ends at the recovery point is checked too, because its indexes were written later.
         first = max(0, bisect_left(bases, self._recovery_point) - 1)
-        # A segment without its index may lack the index of aborted transactions, too, which nobody would
-        # miss.
+        # A segment without its index may lack that of aborted transactions, too, which nobody would miss.
         first = next(
             (number for number, base in enumerate(bases[:first]) if not self._has_index(base)), first
         )

@@ -56,8 +56,7 @@ def load_producers(
     start = from_offset or 0
     try:
         if from_offset is not None and not is_snapshot_durable:
-            # The snapshot may be in the page cache only, and soon be the only copy of the producers of
-            # deleted segments.
+            # The snapshot may be only in the page cache, yet be the only copy of deleted segments' producers.
             path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
             durability.ensure(path, storage.read_file(path))
             durability.sync(directories=[directory])

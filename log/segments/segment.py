@@ -204,8 +204,7 @@ class Segment:
 
     def remove(self, due_ms: int) -> None:
         """Rename the files to `*.deleted`, and queue them for deletion from `due_ms` on, as Kafka's
-        `LocalLog.deleteSegmentFiles` does. A crash may leave such files behind; loading the log deletes them.
-        Raises OSError.
+        `LocalLog.deleteSegmentFiles` does. A load deletes those that a crash leaves behind. Raises OSError.
         """
         environment = self._environment
         environment.storage.descriptors.retire(self.file, for_readers=True)
@@ -579,8 +578,7 @@ def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
     return any(map(storage.exists, paths))
 
 
-# Keeps the transaction index of one segment: in memory while batches are appended, otherwise in the cache or
-# on the disk.
+# Keeps a segment's transaction index: in memory while batches are appended, then in the cache or on disk.
 
 
 class SegmentAborts:

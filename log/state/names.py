@@ -361,8 +361,7 @@ class Names:
         """
         if self.unsaved_from is not None and self.unsaved_from < offset:
             return True
-        # After a gap a start can't know whether a later marker ends a transaction from the snapshot or a
-        # newer one.
+        # After a gap nobody knows whether a later marker ends a transaction of the snapshot or a newer one.
         return self._saved_end < offset and bool(self.table.open_transactions())
 
     def capture(self, covered_offset: int, log_end_offset: int) -> NamesCapture | None:  # noqa: ARG002

@@ -81,8 +81,7 @@ class RecordStates:
         self._unflushed = unflushed
         self._lists = lists
         # A strong reference would close a cycle. Only the garbage collector frees a cycle, and the gateway
-        # hides the objects of open partitions from it, so the memory of deleted partitions would never be
-        # freed.
+        # hides open partitions' objects from it, so deleted partitions would never be freed.
         self._log_reference = weakref.ref(log)
         self._loaded_at_ms = 0
         self._names_file = SideFile()

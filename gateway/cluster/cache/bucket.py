@@ -1,5 +1,4 @@
-"""The bytes of segments from their parts in the bucket, for readers on the event loop and for threads that
-wait.
+"""The bytes of segments from their parts in the bucket, for the event loop and for threads that wait.
 
 A reader gets stretches of parts, not whole parts, and each stretch is checked by its CRC (`PartReader`).
 

@@ -6,8 +6,7 @@ is never more than the time that really passed.
 
 Pure: knows no asyncio, no clock and no store.
 
-Watches the next gateways in the ring, and takes over those that are gone: seals the session, then ends it in
-the metadata.
+Watches the next gateways in the ring; seals the sessions of those gone, then ends them in the metadata.
 
 Two takers at once come to the same end: the first seal counts, and the metadata ends a session once.
 
@@ -276,8 +275,7 @@ async def end_earlier(
     lease_s: float,
     may_serve: Callable[[int], bool],
 ) -> list[tuple[RegisteredSession, SealedWal]]:
-    """Seal the earlier sessions of the node, and wait until none of them serves; return them as `seal_all`
-    does.
+    """Seal the earlier sessions of the node, and wait until none serves; return them as `seal_all`.
 
     `may_serve` says for the number of a session whether its process may still answer clients: not if the
     metadata shows its end, and not if the lock of this data directory proves that the process is dead. Waits

@@ -1,5 +1,4 @@
-"""Encodes one change of the metadata, an object of `meta/`: one record batch of `__cluster_metadata` at its
-place in that log.
+"""Encodes one change of the metadata, an object of `meta/`: a batch of `__cluster_metadata` in its place.
 
     magic "SQMC" | CRC-32C of everything behind it, uint32 | version int16 | kind int16 | node_id int32
     | session int64 | seq int64 | nonce 16 bytes | base_offset int64 | batch_bytes int32

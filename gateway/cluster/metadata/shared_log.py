@@ -5,18 +5,15 @@ one order, and each was decided on all changes before it: its gateway had read t
 taken. A creation that failed is settled by reading the place, and tried again with the same bytes, so a
 change is there once, or never.
 
-Old objects are deleted once snapshots have what they say, so a place may be empty again. A boundary moves
-above such places first, and who has created an object reads the boundary afterwards: below it, the object
-counts for nothing.
+Old objects are deleted once snapshots have them, so a place may be empty again. A boundary moves above such
+places first, and whoever creates an object reads the boundary afterwards: below it, the object is void.
 
-Copies a whole metadata log into a bucket that has none: at an import, and at the first start of this release
-on an older bucket.
+Copies a metadata log into a bucket without one: at an import, or a first start on an older bucket.
 
 The copy consists of pieces, and all but the last say that more follow. So a copy that ended early is known,
 and goes on where it ended.
 
-Reads the shared metadata from the bucket: the newest snapshot that is sound, and the objects of `meta/`
-behind it.
+Reads the shared metadata from the bucket: the newest sound snapshot, and the objects of `meta/` behind it.
 
 Without a snapshot the log is read from its beginning. A snapshot that is damaged, or that a later release has
 written, is passed over.
@@ -263,8 +260,7 @@ async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = 
         try:
             await read_on(reads, content)
         except LogShortened:
-            # Meanwhile a newer snapshot was written, and what is before it is deleted; or there is none that
-            # can be read.
+            # Meanwhile a newer snapshot was written, and what is before it is deleted; or none can be read.
             if begin == tried:
                 raise
             tried = begin

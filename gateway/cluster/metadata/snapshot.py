@@ -1,5 +1,4 @@
-"""Encodes a snapshot of the metadata, an object of `meta/snapshot/`: the image before one object of `meta/`,
-as record batches.
+"""Encodes a metadata snapshot in `meta/snapshot/`: the image before one object of `meta/`, as batches.
 
     magic "SQMS" | CRC-32C of everything behind it, uint32 | version int16 | head_bytes int32 | head | record
     batches, magic 2

@@ -1,5 +1,4 @@
-"""Objects as files below one directory: for tests, for a disk that several machines share, and for a bucket
-that is mounted.
+"""Objects as files below one directory: for tests, for a disk that machines share, and for a mounted bucket.
 
 A creation writes a temporary file, flushes it, links it to its name (link(2) fails when the name exists) and
 flushes the directory. A replacement compares and renames under an exclusive lock of one file, which deletions

@@ -5,8 +5,7 @@ and `-_.=`, and begins with no dot. No key is the folder of another key. An obje
 at all. Who reads after a change that succeeded sees the change; a listing may lack the newest changes.
 
 The store never tries a call again by itself. A caller who gets `StoreFailed` from `create` or `replace` reads
-the object to learn whether the store carried the call out; even after that answer, the call may still take
-effect later.
+the object to learn whether the store carried the call out; even after that, the call may still take effect.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ class ObjectStore(Protocol):
         """
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return `size_bytes` of the content from byte `first` on, fewer at its end; by default all of the
-        content.
+        """Return `size_bytes` of the content from byte `first` on, fewer at its end; by default all of it.
 
         Raises:
             Missing: no object has the key.
@@ -82,8 +80,7 @@ class ObjectStore(Protocol):
         """Return the content and its version. The same content may have the same version. Raises Missing."""
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version of the object, or create the object when `version` is None, and return the new
-        version.
+        """Replace this version, or create the object when `version` is None; return the new version.
 
         Raises:
             Changed: the object is another version, is missing, or, when `version` is None, is there.

@@ -166,8 +166,7 @@ class ObstoreObjects:
                 obstore.put_async(self._store, key, content or b"", mode=mode, use_multipart=False)
             )
         except (AlreadyExistsError, PreconditionError) as error:
-            # obstore also reports a conflict (409) and, for a replacement, every 404 as a condition that does
-            # not hold.
+            # obstore also reports a conflict (409) and, for a replacement, every 404 as a failed condition.
             answer = answer_in(str(error))
             if answer.status == _CONFLICT or (answer.status == 404 and answer.code != NO_SUCH_KEY):
                 raise self._failure(key, error) from None

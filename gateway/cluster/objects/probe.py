@@ -35,11 +35,9 @@ _logger = logging.getLogger(__name__)
 
 
 async def probe(objects: ObjectStore, name: str) -> None:
-    """Check the store with the keys `probe/{name}-…`, which are deleted afterwards. `name` is fresh for each
-    probe.
+    """Check the store with the keys `probe/{name}-…`, deleted afterwards. Each probe has a fresh `name`.
 
-    A call that fails tells nothing about the store. When too many fail, the check is made anew with other
-    keys.
+    A call that fails tells nothing about the store. When too many fail, the check begins again with new keys.
 
     Raises:
         Refused: the store must not be used, or its certificate is not trusted; the message says why.

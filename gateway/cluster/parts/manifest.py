@@ -1,5 +1,4 @@
-"""The manifest of a partition: which parts hold its segments, its side files, and up to where in the log both
-reach.
+"""A partition's manifest: the parts of its segments, its side files, and up to where in the log both reach.
 
 It is JSON: `version`, `crc32c` and `manifest`, where the checksum is that of the bytes of `manifest`. Each
 replacement has the next generation, so no two versions have the same content.
@@ -265,8 +264,7 @@ class Manifests:
     async def load(self, partition: PartitionKey) -> Manifest | None:
         """Return the manifest, and read it at first; None without one. Waits until the store answers.
 
-        Returns the parts and files of the restored manifest where an ended session has replaced that one
-        since.
+        Returns the parts and files of the restored manifest where an ended session has replaced it since.
 
         Raises CorruptPart, IncompatibleFormat, Refused.
         """
@@ -295,8 +293,7 @@ class Manifests:
                     manifest_key(partition), encode_manifest(stored), known.version
                 )
             except (Changed, StoreFailed) as error:
-                # An earlier attempt of this call may have replaced the manifest. So the manifest is read
-                # again.
+                # An earlier attempt of this call may have replaced the manifest, so it is read again.
                 if isinstance(error, StoreFailed):
                     await self._reads.failed(error)
                 known = await self._read(partition)

@@ -1,5 +1,4 @@
-"""Encodes a part: consecutive bytes of a segment file, whole record batches, as one object that never
-changes.
+"""Encodes a part: consecutive bytes of a segment file, whole record batches, as one immutable object.
 
     head    magic "SQPT" | version int16
     data    the bytes
@@ -9,8 +8,7 @@ changes.
             | segment_base int64 | position int64 | length int64 | first_offset int64 | end_offset int64
             | CRC-32C of the index, uint32 | version int16 | magic "SQPT"
 
-With the position and the length a reader knows where the index begins, so it gets any block with two reads of
-ranges.
+By position and length a reader knows where the index begins, so it gets any block with two ranged reads.
 
 Computes the CRC-32C of bytes from the CRC-32Cs of their pieces, without reading the bytes again.
 

@@ -324,8 +324,7 @@ class BucketReads:
         try:
             await self._blocks.load(known.key, part, block)
         except Missing:
-            # A compaction, retention or a merge of small parts has replaced the part. A newer manifest names
-            # others.
+            # A compaction, retention or a merge replaced the part. A newer manifest has others.
             if known.contents is not contents:
                 return
             if known.has_missed:
@@ -559,8 +558,7 @@ class Known:
         return max(places, default=0)
 
 
-# The contents of a partition in the bucket, by one manifest: its parts, the end of its records, and its
-# aborted transactions.
+# The contents of a partition in the bucket, by a manifest: parts, end of the records, aborted transactions.
 
 MOST_ABORTS_BYTES: Final = 8 << 20
 """The most bytes of a partition's transaction indexes. Beyond, the leader alone serves committed records."""

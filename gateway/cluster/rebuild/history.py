@@ -1,6 +1,5 @@
 """Restores partitions from the bucket: what their manifests name, and what rows of ended write-ahead logs
-have since. A start restores all partitions that the gateway leads (`rebuild`), and later those that it
-adopts.
+have since. A start restores all partitions that the gateway leads (`rebuild`), and later adopted ones.
 
 **The order of the reads** makes this safe. The sessions that led the partitions are sealed before (the caller
 has seen to that), so a manifest on which a session relied is read here. Then the boundaries of their logs are
@@ -187,8 +186,7 @@ class History:
         manifest = self._manifests[partition]
         if not isinstance(row, DataRow) or manifest is None:
             return True
-        # A later leader had all records of the leaders before it. What an earlier one has beyond was never
-        # acknowledged.
+        # A later leader had all records before it. What an earlier one has beyond was never acknowledged.
         return row.end_offset > manifest.end_offset and row.leader_epoch >= manifest.leader_epoch
 
     async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:

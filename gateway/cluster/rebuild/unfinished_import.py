@@ -1,5 +1,4 @@
-"""The object that says that a data directory is being imported into the bucket, so that no gateway starts
-from half of it.
+"""The object that marks an unfinished import of a data directory, so that no gateway starts from half of it.
 
 The import creates the object before all others and deletes it when everything is there. It is JSON:
 `version`, `cluster_id` and `directory_id` of the data directory, and `path` and `host` for people.

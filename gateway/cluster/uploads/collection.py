@@ -207,8 +207,7 @@ class EndedLogs:
                 for collected in self.when_collected:
                     collected(session)
         if self._done:
-            # In this order: a session that ends between the two calls is in both answers, and with the other
-            # order in none.
+            # In this order a session that ends between the calls is in both answers; otherwise in none.
             running = await self._sessions.first_running()
             left = [each.session for each in await self._sessions.ended() if each.session not in self._done]
             first = min((*left, running))
@@ -320,8 +319,7 @@ async def find_orphans(
     created_before_ms: int,
 ) -> Orphans:
     """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed,
-    StorageFailed, Refused. `counted` returns the manifest of a partition if this session wrote it and it
-    counts.
+    StorageFailed, Refused. `counted` returns a partition's manifest if this session wrote it and it counts.
     """
     old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
     # Whoever created an object knew its topic. So the metadata has the topic after this, or it is deleted.

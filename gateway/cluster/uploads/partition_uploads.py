@@ -136,8 +136,7 @@ class PartitionUploads:
         upload = _Upload(key, await ports.manifests.load(key), [], [])
         seen = view(log)
         seq, leader_epoch = ports.next_seq(), max(0, log.epochs.latest)
-        # A start would have the later one of both. So the manifest has it, too; otherwise its object would be
-        # needed for ever.
+        # A start would take the later one. So the manifest has it; otherwise its object must stay for ever.
         log_start_offset = max(seen.log_start_offset, min(ports.log_start(key), seen.end_offset))
         try:
             ends = [*(each.base_offset for each in seen.segments[1:]), seen.end_offset]
@@ -225,8 +224,7 @@ class PartitionUploads:
         known = self._files.get(key, {}).get(seen.base_offset)
         if known is seen.file or (before is not None and self._is_from_bucket(seen.file, before.generation)):
             return kept.parts
-        # Another file than at the last upload: a compaction replaced it, or the log was offline and was
-        # loaded again.
+        # Another file than at the last upload: a compaction replaced it, or the offline log was reloaded.
         for part in kept.parts[-1:] if known is None else kept.parts:
             content = await asyncio.to_thread(
                 self._ports.storage.read_pinned, seen.file, part.length, part.position
@@ -325,8 +323,7 @@ def _last_aborts(seen: LogView) -> bytes | None:
 
 def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
     """Return the offset below which the indexes tell of all aborted transactions; UNKNOWN if one is missing.
-    A compaction may have replaced a segment during the upload. Then the manifest names the bytes before, and
-    no index of them.
+    A compaction may replace a segment meanwhile. Then the manifest names the old bytes and no index.
     """
     names = {file.name for file in indexes}
     known = all(

@@ -1,5 +1,4 @@
-"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the
-bucket needs no more.
+"""The rounds in which a session uploads its partitions' history, and deletes what the bucket can spare.
 
 A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has
 changed. Then it passes the session's barrier: after it the new manifests count, because a gateway that takes
@@ -146,8 +145,7 @@ class Uploads:
 
     async def _is_due(self, waited_s: float) -> bool:
         """Return whether a round must begin, so long after the one before. Raises as `EndedLogs.collect`."""
-        # What the last round could not upload, say of a partition that is offline, would begin one round
-        # after the other.
+        # What the last round could not upload, say of an offline partition, would begin round after round.
         grown_bytes = self._coverage.size_bytes - self._held_bytes
         if waited_s >= self._limits.interval_s or grown_bytes >= self._limits.wal_max_bytes:
             return True

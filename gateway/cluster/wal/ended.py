@@ -5,8 +5,7 @@ The end of a session's write-ahead log, made by another gateway: the taker.
 The taker reads the boundary, finds the first missing object from there on, and creates the seal in its place,
 only if the place is still empty. Then no create of that object by the session can succeed any more, however
 long the session's process was stopped and wherever its call waits. An object is acknowledged only when all
-before it are in the store, so the session acknowledges nothing at or behind the seal, and the taker has seen
-all before it.
+before it are in the store, so the session acknowledges nothing from the seal on; the taker saw the rest.
 
 Then the taker reads the boundary again. If the boundary is above the seal, the session used that place and
 its object was deleted since; the seal ends nothing, and the taker begins anew. The first sealed place counts,

@@ -87,8 +87,7 @@ class Backoff:
         self.failures = 0
 
 
-# Log lines about a store that does not answer: one when it is away, one each half minute, and one when it is
-# back.
+# Log lines about a silent store: one when it is away, one each half minute, one when it is back.
 
 AWAY_AFTER_S: Final = 1.0
 """A store whose calls have failed for less than this is not reported."""

@@ -1,17 +1,14 @@
-"""The write-ahead log of the session that this process runs: creates its objects in the store, and confirms
-them in order.
+"""The write-ahead log of the session that this process runs: creates its objects and confirms them in order.
 
 `put` returns at once. A task for each object calls the store until the object is known to be ours or the
 session is fenced; `confirmations.py` has the rules. A call is repeated for ever, always with the same bytes,
 because repeating is safe: the object can only be created once, and its bytes tell whose it is.
 
-The rules of a session's write-ahead log: which objects are created next, what a failed call means, what is
-confirmed.
+The rules of a session's write-ahead log: what is created next, what a failure means, what is confirmed.
 
 An object is confirmed once this object and all before it are known to be in the store and to be the session's
 own. A create that failed says nothing about the store: the store may have carried the call out, may carry it
-out later, or may have refused it because an earlier attempt came through. So the object is looked up, and its
-bytes decide:
+out later, or may have refused it because an earlier attempt came through. So a read of the object decides:
 
     call                              next
     create: done                      the object is ours
@@ -262,8 +259,7 @@ class SessionWal:
     def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Create the next object of the log, and return without waiting.
 
-        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session
-        wrote them.
+        Calls `confirmed` when the bucket is known to hold this object and all earlier ones of this session.
 
         The caller must not change the data before that. A fenced session takes the object and never confirms
         it. Raises ValueError for rows that no reader would accept.

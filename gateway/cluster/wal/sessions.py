@@ -10,8 +10,7 @@ is unique for ever without an allocator. A registration is JSON:
     node_id, nonce   whose session it is; the nonce is in each object of its write-ahead log
     registered_ms, host, release   for people
 
-The boundary of a session's write-ahead log: objects with a lower seq may be deleted, because no start needs
-them any more.
+The boundary of a session's write-ahead log: objects with a lower seq may be deleted, as no start needs them.
 
 Whoever deletes objects moves the boundary first, by a conditional replacement, and never back. So a taker
 that sealed the log at `seq` and then finds the boundary above `seq` knows that the place was used and
@@ -109,12 +108,10 @@ class Snapshot(NamedTuple):
     """The offset after the last record before `seq`, and after the last one of `batches`."""
     cluster_id: str
     kept_end: int | None
-    """The number behind the first registration of a session that writes cluster version SNAPSHOTS_SINCE; None
-    without one.
+    """The number behind the first registration with cluster version SNAPSHOTS_SINCE; None without one.
 
-    The objects up to there stay for ever, because an earlier release reads `meta/` from the beginning. So it
-    meets that registration, which refuses it with a sentence, and it never creates an object in a place that
-    was emptied.
+    Objects up to there stay for ever, as an earlier release reads `meta/` from the beginning. So it meets
+    that registration, which refuses it with a sentence, and it never creates an object in an emptied place.
     """
     sessions: tuple[RegisteredSession, ...]
     batches: tuple[bytes, ...]
@@ -222,8 +219,7 @@ async def register_next(
     cluster_version: int | None = None,
     chance: random.Random | None = None,
 ) -> Session | None:
-    """Register a new session right behind `known`; None if another object came first, which is then added to
-    `known`.
+    """Register a new session right behind `known`; None if another object came first, which `known` then has.
 
     So the node id may be chosen by all that comes before the registration. `cluster_version` is the version
     of what the session writes, by default the newest; a release that does not know it refuses the bucket.

@@ -1,5 +1,4 @@
-"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal
-that ends the log.
+"""Encodes one object of a session's write-ahead log (WAL): batches of many partitions, or the final seal.
 
     head   magic "SQWL" | version int16 | kind int16
     data   bytes of segment files and whole side files, one span per row, in the order of the rows
