@@ -394,7 +394,7 @@ class PartitionLog:
     def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
-        """Return the place of the batches from that of `offset` on: `max_bytes`, all below `upper_bound`.
+        """Return the place of the batches from `offset`'s on: at most `max_bytes`, all below `upper_bound`.
 
         The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is
         returned whole with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to

@@ -180,9 +180,7 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
 
 
 def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
-    """Yield the facts of each segment, oldest first. A closed segment's timestamp may need the disk, so the
-    facts are made only when asked for.
-    """
+    """Yield each segment's facts, oldest first, only when asked for: a timestamp may need the disk."""
     segments, by_time = log.segments, log.config.retention_ms >= 0
     for number, segment in enumerate(segments.segments):
         is_active = segment is segments.active

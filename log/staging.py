@@ -119,8 +119,8 @@ class LogCut(NamedTuple):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What was staged: the state's time (ms), the partitions, and the bytes of files that may have grown.
-    `sizes` has paths below the data directory.
+    """What was staged: the state's time (ms), the number of partitions, and the bytes (`sizes`) of files that
+    may have grown, by paths below the data directory.
     """
 
     taken_ms: int

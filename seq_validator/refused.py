@@ -3,14 +3,14 @@
 A partition accepts any first sequence of a producer that it does not know (Kafka 4, KIP-360), because that
 producer may have been forgotten. An idempotent producer has up to five requests in flight. So after a refusal
 of its first batch the second one would be stored, and the first one, sent again, would be out of order for
-ever. Apache Kafka has this gap up to 4.4. Seqgate closes it:
+ever. Apache Kafka has this gap up to 4.4. Seqgate closes it, once a batch of the producer and epoch was
+refused on the connection:
 
 | batch of an unknown producer                             | verdict               |
 |----------------------------------------------------------|-----------------------|
 | begins with the refused sequence, or with an earlier one | accepted              |
 | begins with a later sequence                             | OUT_OF_ORDER_SEQUENCE |
 
-The table applies where a batch of the same producer and epoch was refused on the same connection.
 Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is
 called for a batch that the producer gives up, and for a stored one, because from then on the partition knows
 the producer. Whoever connects anew sends its batches in order again. So what is remembered belongs to one

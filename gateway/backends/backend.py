@@ -139,9 +139,7 @@ class DiskBackend(Backend):
 
 
 def check_no_cache(storage: Storage, config: Config) -> None:
-    """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may
-    have newer ones. Raises StartFailed.
-    """
+    """Refuse a bucket's cache: its files are not durable, and may be older. Raises StartFailed."""
     path = config.str("log.dirs")
     try:
         local = read_local_session(storage, path)

@@ -251,7 +251,7 @@ class Eviction:
             self._begin_pass()
 
     async def make_room(self, size_bytes: int) -> None:
-        """Evict until the disk has room for so many bytes. Raises OSError if there is too little to evict."""
+        """Evict until so many bytes are free, whatever the limit. Raises OSError if that is impossible."""
         missing_bytes = size_bytes - self._free_bytes()
         if missing_bytes <= 0:
             return

@@ -465,9 +465,7 @@ class SideFile:
                 write()
 
     def close(self) -> None:
-        """Ignore all further writes, also those of flushes in flight. Otherwise a write could reach a new log
-        in a directory of the same name.
-        """
+        """Ignore further writes, also in flight: they could reach a new log whose directory has the name."""
         with self._lock:
             self._closed = True
 
@@ -504,9 +502,7 @@ class LogStart:
         return encode_offsets({self._key: offset})
 
     def close(self) -> None:
-        """Ignore all further writes, also those of removals in flight. Otherwise a write could reach a new
-        log in a directory of the same name.
-        """
+        """Ignore further writes, also in flight: they could reach a new log whose directory has the name."""
         self._file.close()
 
 

@@ -84,9 +84,7 @@ class Disk(Protocol):
         """Return the size of the open file in bytes."""
 
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Send bytes of the file to a socket. Return how many bytes the socket took. Raises BlockingIOError
-        when the socket is full.
-        """
+        """Send bytes to a socket; return how many it took. Raises BlockingIOError when the socket is full."""
 
     def lock(self, descriptor: int, /) -> None:
         """Lock the file until the descriptor is closed. Raises OSError when another process has the lock."""

@@ -411,7 +411,7 @@ class SparseDisk:
 META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
 DIRECTORY_VERSION: Final = 4
-"""The version that this release writes. 1 and 2 have the same formats; 3 adds names, 4 `damaged-batches`."""
+"""The version that this release writes: 1, 2 have equal formats; 3 adds producer names, 4 damaged-batches."""
 WORKERS_VERSION: Final = 5
 """The version while several workers have the directory: earlier releases do not find their checkpoints."""
 

@@ -1,5 +1,5 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""Reads and writes the files of a data directory, on a `Disk` (log.files.disk) with the system calls.
+"""Reads and writes the files of a data directory, on a `Disk` of system calls (seqgate.log.files.disk).
 
 A `DataFile` is a file name with a descriptor that `Descriptors` opens when needed. Few files are open at a
 time: a file is closed when it was not used lately and too many are open (second chance), unless it is pinned.
@@ -54,9 +54,7 @@ class Storage:
     """Files of one data directory."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Keep at most `max_open_files` data files open; pinned files may exceed this limit. Without `disk`
-        use the operating system's calls.
-        """
+        """Keep `max_open_files` data files open at most, beside pinned ones. By default use the system."""
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
         self.sparse = disk if isinstance(disk, SparseDisk) else None

@@ -68,7 +68,7 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """Return `data` compressed as by Kafka's client. Raises UnsupportedCompressionType above id 4."""
+    """Compress and frame `data` as Kafka's Java client. Raises UnsupportedCompressionType above id 4."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:

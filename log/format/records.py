@@ -42,7 +42,7 @@ _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
 MAX_HEADERS: Final = 100_000
-"""Headers decoded in one batch, plus HEADERS_PER_RECORD for each record; a batch with more is refused."""
+"""Headers decoded in a batch, plus HEADERS_PER_RECORD per earlier record; a batch with more is refused."""
 HEADERS_PER_RECORD: Final = 10
 """Headers by which each decoded record raises the limit of its batch."""
 _VARINT_MAX_BYTES = 5

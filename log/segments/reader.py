@@ -368,7 +368,7 @@ class SegmentList:
         active.aborts.add(aborted)
 
     def aborted_between(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
-        """Return (producer_id, first_offset) of aborted transactions within [first_offset, upper_bound).
+        """Return (producer_id, first_offset) of aborts that reach into [first_offset, upper_bound).
 
         The transactions come in the order of their markers, which may lie beyond. Without aborted
         transactions the call costs nothing. Raises OSError.

@@ -667,7 +667,7 @@ class SegmentAborts:
 
 
 class SegmentEnvironment(Protocol):
-    """The storage, the index caches and the known damage; `log.environment.LogEnvironment` has them."""
+    """The storage, the index caches and the known damage; `LogEnvironment` has them."""
 
     storage: Storage
     index_cache: IndexCache[SegmentIndexes]

@@ -56,7 +56,7 @@ class TransactionIndex:
             yield AbortedTransaction(first_offset, producer_id, last_offset, stable)
 
     def collect(self, offset: int, upper_bound: int, found: list[tuple[int, int]]) -> bool:
-        """Add (producer_id, first_offset) of each transaction within [offset, upper_bound) to `found`.
+        """Add (producer_id, first_offset) of transactions that reach into [offset, upper_bound) to `found`.
 
         Returns whether all are found. If not, a transaction aborted in a later segment may reach there too.
         """

@@ -235,9 +235,7 @@ def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
 
 
 def decode(data: bytes) -> tuple[list[WrittenName], int]:
-    """Return the names in `data` and the snapshot's log end offset. Raises CorruptNames when the bytes are
-    cut, damaged, or of a later version.
-    """
+    """Return the names in `data` and its log end offset. Raises CorruptNames, also for a later version."""
     _ENVELOPE.check(data)
     _, _, log_end_offset, count = _HEADER.unpack_from(data)
     end = len(data) - CRC_BYTES

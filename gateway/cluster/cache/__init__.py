@@ -1,3 +1,1 @@
-"""The local disk as a cache of the segments in the bucket: fetches absent blocks, and evicts the blocks that
-were not read for the longest time.
-"""
+"""The local disk as a cache of the bucket's segments: fetches absent blocks, evicts the longest unread."""

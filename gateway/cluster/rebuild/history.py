@@ -481,8 +481,7 @@ _NOTHING: Final = _End(SegmentPlace(-1, 0), -1, -1)
 
 
 class SegmentEnds:
-    """The ends of all partitions, while manifests and write-ahead logs are put together: the places to which
-    the next records belong.
+    """The ends of all partitions, where the next records belong, while manifests and logs are put together.
 
     A row of a log names the place of its bytes on the disk of the session that wrote it. Nearly always they
     continue what the manifest and the rows before it made. But an ended session can replace a manifest late,
