@@ -1,4 +1,4 @@
-"""Makes the links in `src/seqgate` for an editable installation from a source distribution, which can't hold links."""
+"""Makes the links in `src/seqgate` for an editable installation from an sdist, which can't hold links."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def _copy(
 
 
 def _shares(storage: Storage, before: str, file: _Wanted, path: str) -> bool:
-    """Link a file of the backup before; return False where that is not possible, so that the file is copied."""
+    """Link a file of the backup before; return False where that is not possible, and it is copied."""
     shared = f"{before}/{file.path}"
     try:
         if storage.size_bytes(shared) != file.size_bytes:
