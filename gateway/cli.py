@@ -57,7 +57,7 @@ def serve(
         "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
     ),
     data_dir: Path | None = option(
-        "--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]"
+        "--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]", readable=False
     ),
     cluster: str | None = option(
         "--cluster",

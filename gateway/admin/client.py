@@ -343,20 +343,27 @@ def _why(error: ControlError) -> str:
 
 _SUMMED: Final = ("counters", "waiting_requests", "waiting_bytes")
 _UNITED: Final = ("offline_partitions",)
+_COMMON: Final = ("partitions_elsewhere",)
 
 
 def joined(request: Request[A], found: Sequence[list[A]]) -> A:
-    """Return the pages that each worker gave as one answer, with the counts of all workers."""
+    """Return the pages that each worker gave as one answer, with the counts of all workers: those of the last
+    pages, because a gateway loads what it lists page by page.
+    """
     pages: list[Any] = [page for of_worker in found for page in of_worker]
     if len(pages) == 1 or not isinstance(request, PagedRequest):
         return cast("A", pages[0])
-    first: list[Any] = [of_worker[0] for of_worker in found]
+    last: list[Any] = [of_worker[-1] for of_worker in found]
     fields = set(pages[0].__struct_fields__)
     facts: dict[str, Any] = {
-        name: summed([getattr(page, name) for page in first]) for name in fields.intersection(_SUMMED)
+        name: summed([getattr(page, name) for page in last]) for name in fields.intersection(_SUMMED)
     }
     for name in fields.intersection(_UNITED):
-        facts[name] = sorted({value for page in first for value in getattr(page, name)})
+        facts[name] = sorted({value for page in last for value in getattr(page, name)})
+    for name in fields.intersection(_COMMON):
+        facts[name] = sorted(
+            set(getattr(last[0], name)).intersection(*(getattr(page, name) for page in last))
+        )
     for name in request.rows.split():
         facts[name] = [row for page in pages for row in getattr(page, name)]
     return cast("A", msgspec.structs.replace(pages[0], **facts, **dict.fromkeys(fields & {"complete"}, True)))

@@ -116,7 +116,7 @@ class Command:
                 continue
             name, equals, value = word.partition("=")
             found = named.get(name)
-            if found is None:
+            if found is None or (equals and not name.startswith("--")):
                 return None
             if _kind(found) == (False, bool):
                 if equals:
@@ -172,11 +172,11 @@ def _converted(kind: Any, text: str, facts: Mapping[str, Any]) -> Any:
         return text
     if kind is Path:
         path = Path(text)
+        if facts.get("readable", True) and path.exists() and not os.access(path, os.R_OK):
+            raise ValueError
         if not facts.get("dir_okay", True) and path.exists() and not path.is_file():
             raise ValueError
-        if facts.get("exists") and not (
-            os.access(path, os.R_OK) and path.is_dir() <= facts.get("dir_okay", True)
-        ):
+        if facts.get("exists") and not (path.exists() and path.is_dir() <= facts.get("dir_okay", True)):
             raise ValueError
         if not facts.get("file_okay", True) and not path.is_dir():
             raise ValueError

@@ -122,6 +122,7 @@ def test_other_right_words(words: str) -> None:
         ["configs", "get", "user", "ann"],
         ["groups", "reset", "billing", "--shift-by", "-3"],
         ["pids", "list", "--last", "1.5"],
+        ["logs", "-n=5"],
         ["certify", "--timeout", "5e1"],
         ["faults", "restart", "--control", "h:1", "--after", "burn"],
     ],

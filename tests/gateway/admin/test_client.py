@@ -31,6 +31,7 @@ from seqgate.gateway.admin.request import (
 )
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.transactions.messages import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from seqgate.gateway.config import BY_NAME, load_config
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
@@ -228,7 +229,7 @@ def test_all_refuse_alike() -> None:
 # The answers of several workers, joined.
 
 
-COUNTERS = ProducerCounters(1, 2, 3, 4, 5)
+EARLIER, COUNTERS = ProducerCounters(0, 1, 1, 1, 1), ProducerCounters(1, 2, 3, 4, 5)
 
 
 def row(producer_id: int) -> ProducerRow:
@@ -239,11 +240,16 @@ def test_counters_are_summed_and_rows_are_joined() -> None:
     page = joined(
         ListProducersRequest(),
         [
-            [ProducerPage([row(1)], False, COUNTERS), ProducerPage([row(2)], True, COUNTERS)],
+            [ProducerPage([row(1)], False, EARLIER), ProducerPage([row(2)], True, COUNTERS)],
             [ProducerPage([row(3)], True, COUNTERS)],
         ],
     )
     assert page == ProducerPage([row(1), row(2), row(3)], True, ProducerCounters(2, 4, 6, 8, 10))
+
+
+def test_partitions_elsewhere_are_led_by_no_worker() -> None:
+    found = [[TransactionPage([], True, [], [3, 1, 2])], [TransactionPage([], True, [], [0, 3])]]
+    assert joined(ListTransactionsRequest(), found).partitions_elsewhere == [3]
 
 
 def test_offline_partitions_are_united() -> None:
