@@ -259,7 +259,8 @@ _LONGEST_NAME_KEPT: Final = 180
 def rename_away(storage: Storage, directory: str, suffix: str) -> str:
     """Rename a partition's directory uniquely, with this suffix; return the new path. Raises OSError."""
     # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut to keep the name short.
-    parent, _, name = directory.rpartition("/")
-    target = f"{parent}/{name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}"
+    # The parent is empty, without a slash, where the data directory is the working directory.
+    parent, slash, name = directory.rpartition("/")
+    target = f"{parent}{slash}{name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}"
     storage.rename(directory, target)
     return target

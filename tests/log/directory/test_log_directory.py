@@ -278,6 +278,17 @@ class TestNamesInUse:
         assert not directory.uses("flights", 0)
 
 
+def test_the_data_directory_may_be_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory = created(Path(), 0, 1)
+    directory.delete("flights", 0)
+    directory.close()
+    assert [path.name[:10] for path in tmp_path.glob("*-delete")] == ["flights-0."]
+    assert get(open_directory(Path()), 1).log_end_offset == 10
+
+
 class TestCreate:
     def test_twice(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0)
