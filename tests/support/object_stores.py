@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import obstore
 from obstore.exceptions import BaseError
@@ -129,16 +129,33 @@ class _Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_MOTO: Final = """
+import threading
+from moto.s3.responses import S3Response
+from moto.server import main
+
+def put_object(self, put=S3Response.put_object, one_at_a_time=threading.Lock()):
+    with one_at_a_time:
+        return put(self)
+
+S3Response.put_object = put_object
+main()
+"""
+
+
 class MotoServer(_Server):
-    """moto's server. Its objects are in memory and end with the process."""
+    """moto's server. Its objects are in memory and end with the process.
+
+    moto looks at the condition of a put and stores the object in two steps, in a thread for each request, so
+    that on a busy machine two puts of one condition succeeded. Here it carries out one put at a time.
+    """
 
     def __init__(self, certified: Certified | None = None) -> None:
         super().__init__("moto", certified)
 
     def command(self) -> Sequence[str]:
-        program = "from moto.server import main; main()"
         tls = ("-s", "-c", str(self.certificate), "-k", str(self.key)) if self.is_secure else ()
-        return [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port), *tls]
+        return [sys.executable, "-c", _MOTO, "-H", "127.0.0.1", "-p", str(self.port), *tls]
 
     def create_bucket(self, name: str) -> None:
         # moto checks no signatures, but wants to see one.

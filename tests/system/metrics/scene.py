@@ -115,8 +115,10 @@ def commit(wire: Wire, group: str, topic: str, offset: int) -> None:
         wire.call("find_coordinator", 3, key=group, key_type=0)
 
 
-def leave_a_transaction_open(wire: Wire, transactional_id: str, topic: str, timeout_ms: int = 600_000) -> int:
-    """Begin a transaction with one record; return its producer id."""
+def leave_a_transaction_open(
+    wire: Wire, transactional_id: str, topic: str, timeout_ms: int = 600_000, *, has_record: bool = True
+) -> int:
+    """Begin a transaction, with one record unless its end may come first; return its producer id."""
     deadline_s = time.monotonic() + DEADLINE_S
     wire.call("find_coordinator", 3, key=transactional_id, key_type=1)
     while True:
@@ -142,8 +144,10 @@ def leave_a_transaction_open(wire: Wire, transactional_id: str, topic: str, time
         v3_and_below_topics=[{"name": topic, "partitions": [0]}],
     ).fields
     assert not added["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"]
-    batch = Batch(records(1), attributes=0x10).of(found["producer_id"], found["producer_epoch"], 0)
-    assert produce(wire, topic, batch, transactional_id)["error_code"] == 0
+    if has_record:
+        batch = Batch(records(1), attributes=0x10).of(found["producer_id"], found["producer_epoch"], 0)
+        answer = produce(wire, topic, batch, transactional_id)
+        assert answer["error_code"] == 0, answer
     return int(producer["producer_id"])
 
 

@@ -61,7 +61,7 @@ def do_everything(gateway: GatewayProcess) -> Iterator[Values]:
         yield scraped(port)
         commit(wire, "readers", "plain", 1)
         leave_a_transaction_open(wire, "open", "plain")
-        leave_a_transaction_open(wire, "late", "plain", timeout_ms=1)
+        leave_a_transaction_open(wire, "late", "plain", timeout_ms=1, has_record=False)
         yield scraped(port)
         create(wire, "named", message_deduplication_enable="true")
         for _ in range(2):
