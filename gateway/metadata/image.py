@@ -22,6 +22,7 @@ import msgspec
 
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.brokers import CLUSTER_VERSION_FEATURE, StoredBrokers
+from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
 from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -197,11 +198,13 @@ class MetadataImage:
         if not record.remove:
             self.client_quotas.setdefault(record.entity, {})[record.key] = record.value
             return
-        values = self.client_quotas.get(record.entity)
-        if values is not None:
-            values.pop(record.key, None)
-            if not values:
-                del self.client_quotas[record.entity]
+        values = self.client_quotas.get(record.entity, {})
+        # The other keys move to a new table in the order of the old one, as in Kafka's ClientQuotaDelta.
+        kept = [key for key in in_hash_order(values, string_hash, capacity=1) if key != record.key]
+        if kept:
+            self.client_quotas[record.entity] = {key: values[key] for key in kept}
+        else:
+            self.client_quotas.pop(record.entity, None)
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.first_producer_id >= 0:

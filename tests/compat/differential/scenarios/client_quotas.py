@@ -114,8 +114,8 @@ class _Alone:
         _alter(self._peer, *(_entry(entity, *values.items()) for entity, values in changes.items()))
         for entity, values in changes.items():
             has = self._expected.setdefault(entity, set())
-            has |= values.keys()
-            has -= {key for key, value in values.items() if value is None}
+            has.update(values)
+            has.difference_update(key for key, value in values.items() if value is None)
             if not has:
                 del self._expected[entity]
         self._peer.note("described", order=[(list(entity), keys) for entity, keys in self._settle().items()])
