@@ -166,7 +166,8 @@ class PartitionLog:
         self.segments = SegmentList(self.environment, loaded.segments)
         self.unflushed.reset(self.segments, loaded.log_end_offset)
         self.high_watermark = min(self.unflushed.durable_end_offset, self.log_end_offset)
-        self.segments.high_watermark_moved(self.high_watermark, self.log_end_offset)
+        active = self.segments.active
+        self.segments.flush_end = self.log_end_offset, (active.base_offset, active.size_bytes)
         self.epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self.transactions = Transactions(loaded.producers)
@@ -206,7 +207,7 @@ class PartitionLog:
 
     # --- appending
 
-    def append(  # noqa: C901, PLR0912 - the steps of every append, in their order and in one call
+    def append(  # noqa: C901, PLR0912, PLR0915 - the steps of every append, in their order and in one call
         self,
         records: Buffer,
         *,
@@ -244,12 +245,24 @@ class PartitionLog:
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
+        head, rest, log_append_time_ms = batch.stamp(view, config, now_ms)
         segments = self.segments
-        log_append_time_ms = self._write(batch, view, last_offset, config, now_ms)
         try:
-            segments.active.appended(batch, last_offset, config.index_interval_bytes)
+            if segments.active.must_roll(batch, last_offset, config, now_ms) and not self.roll(now_ms):
+                self._check_can_hold(batch, last_offset)
+            active = segments.active
+            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
+        except (CorruptRecord, OSError) as error:
+            self.fail(f"a write failed: {error}", error)
+        if written != batch.size_bytes:
+            self._fail_for_room(written, batch)
+        kept_writes = self.environment.durability.kept_writes
+        if kept_writes is not None:
+            kept_writes.keep(active.file, active.size_bytes, base_offset, last_offset + 1, (head, rest))
+        try:
+            active.appended(batch, last_offset, config.index_interval_bytes)
             segments.size_bytes += batch.size_bytes
-            if base_offset == segments.active.base_offset or config.retention_bytes >= 0:
+            if base_offset == active.base_offset or config.retention_bytes >= 0:
                 self.lists.retention.changed(self)
             if batch.producer_id >= 0:
                 if batch.attributes & TRANSACTIONAL_FLAG:
@@ -300,38 +313,10 @@ class PartitionLog:
         except OSError as error:
             self.fail(f"the leader epoch could not be written: {error}", error)
 
-    def _write(
-        self, batch: BatchHeader, view: memoryview, last_offset: int, config: LogConfig, now_ms: int
-    ) -> int:
-        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the
-        broker gave it, or −1. Raises StorageFailed; the log is then offline.
-        """
-        if config.message_timestamp_type != "CreateTime" and batch.record_count:
-            # The broker's timestamp replaces the client's, and decides when the segment rolls by time.
-            batch.max_timestamp = now_ms
-        active = self.segments.active
-        try:
-            must_roll = active.must_roll(batch, last_offset, config, now_ms)
-        except (CorruptRecord, OSError) as error:
-            self.fail(f"the active segment can't be read: {error}", error)
-        if must_roll:
-            if not self.roll(now_ms):
-                self._check_can_hold(batch, last_offset)
-            active = self.segments.active
-        head, rest, log_append_time_ms = batch.stamp(view, config, now_ms)
-        try:
-            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
-        except OSError as error:
-            self.fail(f"a write failed: {error}", error)
-        if written != batch.size_bytes:
-            no_room = OSError(errno.ENOSPC, "only a part of the bytes was written")
-            self.fail(
-                f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
-            )
-        kept_writes = self.environment.durability.kept_writes
-        if kept_writes is not None:
-            kept_writes.keep(active.file, active.size_bytes, batch.base_offset, last_offset + 1, (head, rest))
-        return log_append_time_ms
+    def _fail_for_room(self, written: int, batch: BatchHeader) -> NoReturn:
+        """Take the log offline after a write of only a part of a batch. Raises StorageFailed."""
+        no_room = OSError(errno.ENOSPC, "only a part of the bytes was written")
+        self.fail(f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room)
 
     def _check_can_hold(self, batch: BatchHeader, last_offset: int) -> None:
         """Check that the active segment can hold a batch though the log should roll. Raises StorageFailed.
@@ -487,14 +472,11 @@ class PartitionLog:
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let consumers read up to `offset` (exclusive), at most log_end_offset. It never goes back."""
-        if offset <= self.high_watermark or offset > self.log_end_offset:
-            return
-        self.high_watermark = offset
-        self.segments.high_watermark_moved(offset, self.log_end_offset)
+        if self.high_watermark < offset <= self.log_end_offset:
+            self.high_watermark = offset
 
     def advance_high_watermark_to_end(self) -> None:
         """Let consumers read all written records."""
-        # No position need be remembered: the high watermark is at the end of the active segment.
         self.high_watermark = self.log_end_offset
 
     # --- outages

@@ -48,8 +48,6 @@ class SegmentList:
     __slots__ = (
         "_environment",
         "_examined",
-        "_high_watermark",
-        "_high_watermark_position",
         "_known_positions",
         "_storage",
         "aborting",
@@ -80,9 +78,7 @@ class SegmentList:
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
         self.flush_end = -1, _NOWHERE
-        """The end offset and position of the last flush: the high watermark moves there next."""
-        self._high_watermark = -1
-        self._high_watermark_position = _NOWHERE
+        """The end offset and position of the last flush, where the high watermark is after it."""
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -181,19 +177,6 @@ class SegmentList:
             del self._known_positions[offset]
         if self.flush_end[1][0] in gone:
             self.flush_end = -1, _NOWHERE
-        if self._high_watermark_position[0] in gone:
-            self._high_watermark_position = _NOWHERE
-
-    def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
-        """Remember the position where the batches below the high watermark end."""
-        self._high_watermark = offset
-        if offset == log_end_offset:
-            active = self.segments[-1]
-            self._high_watermark_position = (active.base_offset, active.size_bytes)
-        elif offset == self.flush_end[0]:
-            self._high_watermark_position = self.flush_end[1]
-        else:
-            self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
 
     def find(
         self, offset: int, max_bytes: int, upper_bound: int, log_end_offset: int, min_one_batch: bool
@@ -310,8 +293,8 @@ class SegmentList:
         next_base = self.bases[index + 1] if index + 1 < len(self.bases) else log_end_offset
         if upper_bound >= next_base:
             return segment.size_bytes
-        if upper_bound == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
-            return self._high_watermark_position[1]
+        if upper_bound == self.flush_end[0] and self.flush_end[1][0] == segment.base_offset:
+            return self.flush_end[1][1]
         return segment.position_of(upper_bound, segment.size_bytes)
 
     def _start_position(self, segment: Segment, offset: int, end: int) -> int:
@@ -320,8 +303,8 @@ class SegmentList:
         known = self._known_positions.get(offset)
         if known is not None and known[0] == segment.base_offset:
             return known[1]
-        if offset == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
-            return self._high_watermark_position[1]
+        if offset == self.flush_end[0] and self.flush_end[1][0] == segment.base_offset:
+            return self.flush_end[1][1]
         return segment.position_of(offset, end)
 
     # --- batches

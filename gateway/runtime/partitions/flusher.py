@@ -47,9 +47,6 @@ class LogOwner(Protocol):
     def flush_finished(self) -> None:
         """Handle the end of a flush, successful or not."""
 
-    def is_persisted(self, offset: int) -> bool:
-        """Whether the log will keep its records up to `offset`."""
-
 
 class Waiting:
     """A request that waits for the flush which decides about the records of one log up to `offset`."""
@@ -62,23 +59,20 @@ class Waiting:
         self._then = then
 
     def resolve(self) -> None:
-        """Tell the request whether the records are persisted. Call this at the end of the flush: a log that
-        is reopened later may hold other records at `offset`.
+        """Tell the request whether the records are persisted (`Partition.is_persisted`). Call this at the end
+        of the flush: a log that is reopened later may hold other records at `offset`.
         """
-        self._then(self.owner.is_persisted(self.offset))
+        self._then(self.offset < self.owner.log.high_watermark)
 
 
 class Unserved:
-    """The owner of a log without a partition, such as the metadata log: durable records are persisted."""
+    """The owner of a log without a partition, such as the metadata log. Only the owner waits for flushes."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
 
     def flush_finished(self) -> None:
         pass
-
-    def is_persisted(self, offset: int) -> bool:
-        return offset < self.log.recovery_point
 
 
 class LogFlusher(ABC):
@@ -92,6 +86,10 @@ class LogFlusher(ABC):
     """Limit in seconds: a local flush that is expected to take less runs in the event loop; none with 0."""
     unwritten: Unwritten | None = None
     """The bytes waiting for a bucket beyond which producers are refused; None without a bucket."""
+    logs_per_round: int = sys.maxsize
+    """The number of logs up to which a round takes hardly longer than with one log."""
+    is_flushing: bool = False
+    """Whether a round is under way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, machine: Machine | None) -> None:
         self._loop = loop
@@ -119,18 +117,8 @@ class LogFlusher(ABC):
 
     @property
     @abstractmethod
-    def is_flushing(self) -> bool:
-        """Whether a round is under way."""
-
-    @property
-    @abstractmethod
     def is_idle(self) -> bool:
         """Whether nothing is left to flush."""
-
-    @property
-    @abstractmethod
-    def logs_per_round(self) -> int:
-        """Return the number of logs up to which a round takes hardly longer than with one log."""
 
     @abstractmethod
     def start(self) -> None:
@@ -328,6 +316,8 @@ class Flusher(LogFlusher):
         self.durability = durability
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
+        if durability.max_shares > 1:
+            self.logs_per_round = threads * TICKETS_PER_THREAD
         self._workers: Workers[tuple[FlushRound, Sequence[int]]]
         self._lock = threading.Lock()
         self._running: FlushRound | None = None
@@ -350,18 +340,8 @@ class Flusher(LogFlusher):
         return len(self._waiting) + (0 if self._running is None else len(self._running.waiting))
 
     @property
-    def is_flushing(self) -> bool:
-        return self._running is not None
-
-    @property
     def is_idle(self) -> bool:
         return self._running is None and not self._dirty
-
-    @property
-    def logs_per_round(self) -> int:
-        if self.durability.max_shares == 1:
-            return sys.maxsize
-        return self._thread_count * TICKETS_PER_THREAD
 
     def start(self) -> None:
         self._workers = self._machine.workers("flush", self._thread_count, self._do_share)
@@ -417,6 +397,7 @@ class Flusher(LogFlusher):
         current = FlushRound(logs, waiting, self._machine.seconds())
         entries = current.entries
         self._running = current
+        self.is_flushing = True
         self.rounds += 1
         if not entries:
             self._finish_round()
@@ -457,6 +438,7 @@ class Flusher(LogFlusher):
         current = self._running
         assert current is not None
         self._running = None
+        self.is_flushing = False
         self.failures += current.finish(self.after_round, self.after_next_round)
         self.round_times.add(self._machine.seconds() - current.begun_s)
         if self._dirty:

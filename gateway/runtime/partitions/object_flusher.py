@@ -99,18 +99,9 @@ class ObjectFlusher(LogFlusher):
         return len(self._waiting) + sum(len(each.flush.waiting) for each in self._rounds)
 
     @property
-    def is_flushing(self) -> bool:
-        return bool(self._rounds)
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is left to put, and everything is confirmed."""
         return not (self._rounds or self._is_gathering)
-
-    @property
-    def logs_per_round(self) -> int:
-        """Return the number of logs of a round: any number has room in one object."""
-        return sys.maxsize
 
     @property
     def _is_gathering(self) -> bool:
@@ -244,6 +235,7 @@ class ObjectFlusher(LogFlusher):
             self._finish(current)  # The round has no data to put. So it ends at once, before earlier rounds.
             return
         self._rounds.append(current)
+        self.is_flushing = True
         if self._ended_by is None:
             self._reading = current
         else:
@@ -314,7 +306,13 @@ class ObjectFlusher(LogFlusher):
     def _finish_rounds(self) -> None:
         """End the rounds whose objects are all confirmed, in order."""
         while self._rounds and self._rounds[0].is_put and not self._rounds[0].objects_out:
-            self._finish(self._rounds.popleft())
+            self._finish(self._next_round())
+
+    def _next_round(self) -> ObjectRound:
+        """Return the oldest round, which is over."""
+        current = self._rounds.popleft()
+        self.is_flushing = bool(self._rounds)
+        return current
 
     def _finish(self, current: ObjectRound) -> None:
         flush = current.flush
@@ -344,7 +342,7 @@ class ObjectFlusher(LogFlusher):
     def _fail_all(self, reason: str) -> None:
         error = OSError(errno.EIO, reason)
         while self._rounds:
-            current = self._rounds.popleft()
+            current = self._next_round()
             flush = current.flush
             flush.failed_files.clear()
             flush.errors |= dict.fromkeys(flush.tickets.values(), error)

@@ -111,6 +111,5 @@ def high_watermark_goes_back() -> list[Change]:
     def behind(self: PartitionLog, *args: Any) -> None:
         begin_with(self, *args)
         self.high_watermark = max(self.log_start_offset, self.segments.active.base_offset)
-        self.segments.high_watermark_moved(self.high_watermark, self.log_end_offset)
 
     return [(PartitionLog, "_begin_with", behind)]

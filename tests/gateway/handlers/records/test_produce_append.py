@@ -49,6 +49,7 @@ class FakePartition:
     def __init__(self, index: int) -> None:
         self.index = index
         self.high_watermark = 0
+        self.log = self
         self._waiting: list[Waiting] = []
 
     def is_persisted(self, last_offset: int) -> bool:

@@ -65,6 +65,10 @@ class FakeLog:
             return None
         return FakeTicket(self, self.log_end_offset)
 
+    @property
+    def high_watermark(self) -> int:
+        return self.recovery_point
+
     def complete_flush(self, ticket: FakeTicket) -> None:
         self.recovery_point = ticket.end_offset
 
@@ -83,9 +87,6 @@ class Owner:
 
     def flush_finished(self) -> None:
         self.flushes_heard_of += 1
-
-    def is_persisted(self, offset: int) -> bool:
-        return bool(offset < self.log.recovery_point)
 
     def waiting(self, offset: int) -> Waiting:
         return Waiting(self, offset, self.told.append)
