@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from enum import Enum
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -52,12 +53,20 @@ class Cleaner(Protocol):
     async def close(self) -> None: ...
 
 
+class _End(Enum):
+    """The item after which a worker thread ends."""
+
+    END = 0
+
+
 class WorkerThreads(Generic[T]):
     """`count` threads called `name`-0, `name`-1, ... that call `work`, which must not raise."""
 
     def __init__(self, name: str, count: int, work: Callable[[T], None]) -> None:
         self._work = work
-        self._items: SimpleQueue[tuple[T] | None] = SimpleQueue()
+        self._items: SimpleQueue[T | _End] = SimpleQueue()
+        self.put = self._items.put
+        """Queues an item; the threads take items in the order they were put."""
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
             for number in range(count)
@@ -65,19 +74,16 @@ class WorkerThreads(Generic[T]):
         for thread in self._threads:
             thread.start()
 
-    def put(self, item: T) -> None:
-        self._items.put((item,))
-
     def stop(self) -> None:
         for _ in self._threads:
-            self._items.put(None)
+            self._items.put(_End.END)
         for thread in self._threads:
             thread.join()
 
     def _run(self) -> None:
-        while (entry := self._items.get()) is not None:
-            self._work(entry[0])
-            del entry  # Drop the reference, so that the waiting thread does not keep its last item in memory.
+        while (item := self._items.get()) is not _End.END:
+            self._work(item)
+            del item  # Drop the reference, so that the waiting thread does not keep its last item in memory.
 
 
 class FileHandles(NamedTuple):
