@@ -25,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -62,7 +63,7 @@ from seqgate.gateway.protocol.offset_commit_codec import (
     offset_commit_reader,
 )
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
-from seqgate.gateway.runtime.coordinators.shards import Unavailable, error_code_of
+from seqgate.gateway.runtime.coordinators.shards import LoadedShard, Unavailable, error_code_of
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import Services
@@ -340,6 +341,7 @@ class _Target:
         "_topics",
         "changes",
         "committer",
+        "loaded",
         "shape",
     )
 
@@ -355,6 +357,8 @@ class _Target:
         self.changes = changes
         """The number of shapes that the same sender had before."""
         self.committer = committer_of(context.api_version, request)
+        self.loaded: Callable[[], LoadedShard[Any] | None] = lambda: None
+        """Returns the shard of the last commit. A lost shard must not stay in memory for it."""
         self._names = dict.fromkeys(names)
         self._places = [
             (name, entry.partition, entry.metadata)
@@ -461,9 +465,12 @@ class CommitRepeats:
         self.begun += 1
         records = target.records(*numbers, services.node.clock.now_ns() // NS_PER_MS)
         deferred = HoldingBack()
-        services.coordinators.groups.begin_commit(
-            target.committer, records, partial(target.answer, deferred, correlation_id)
+        known = target.loaded()
+        loaded = services.coordinators.groups.begin_commit(
+            target.committer, records, partial(target.answer, deferred, correlation_id), known
         )
+        if loaded is not None and loaded is not known:
+            target.loaded = weakref.ref(loaded)
         return deferred
 
     def learn(

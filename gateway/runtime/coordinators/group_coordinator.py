@@ -256,15 +256,24 @@ class GroupCoordinator:
         return await self.shards.run(loaded, partial(self._commit, loaded, committer, records))
 
     def begin_commit(
-        self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
-    ) -> None:
-        """Commit offsets as `commit` does, without a task: call `answered` with the error once durable."""
+        self,
+        committer: Committer,
+        records: Sequence[OffsetCommitRecord],
+        answered: Answered,
+        known: LoadedShard[GroupShard] | None = None,
+    ) -> LoadedShard[GroupShard] | None:
+        """Commit offsets as `commit` does, without a task: call `answered` with the error once durable.
+
+        Return the shard that holds the group, if any. The next commit of this group may name it as `known`.
+        """
+        group_id = committer.group_id
         try:
-            loaded = self._loaded(committer.group_id)
+            loaded = self._loaded(group_id) if known is None else self.shards.again(known, group_id)
         except Unavailable as error:
             answered(None, error)
-        else:
-            self.shards.ask(loaded, partial(self._commit, loaded, committer, records), answered)
+            return None
+        self.shards.ask(loaded, partial(self._commit, loaded, committer, records), answered)
+        return loaded
 
     def _commit(
         self,

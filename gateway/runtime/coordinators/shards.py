@@ -161,6 +161,7 @@ class CoordinatorShards(Generic[S]):
         self._fresh_state = fresh_state
         self._clock = clock
         self._partitions = partitions
+        self._lease = partitions.lease
         self._internal_topics = internal_topics
         self._on_load = on_load
         self._on_lost = on_lost
@@ -197,12 +198,23 @@ class CoordinatorShards(Generic[S]):
 
     def of(self, owner: str) -> LoadedShard[S]:
         """Return the shard of a group or transactional id. Raises Unavailable, also if others may have it."""
-        if self._partitions.may_be_led_elsewhere:
-            raise Unavailable(ErrorCode.not_coordinator)
+        self._check_leads()
         index = self._internal_topics.index_for(self.topic, owner)
         if index is None:
             raise Unavailable
         return self.at(index)
+
+    def again(self, loaded: LoadedShard[S], owner: str) -> LoadedShard[S]:
+        """Return the shard as `of` does, which returned `loaded` for the owner before. Raises Unavailable."""
+        if not loaded.is_current:
+            return self.of(owner)
+        self._check_leads()
+        return loaded
+
+    def _check_leads(self) -> None:
+        """Check that no other gateway can have these partitions by now. Raises Unavailable."""
+        if self._lease is not None and self._lease.is_over():
+            raise Unavailable(ErrorCode.not_coordinator)
 
     def at(self, index: int) -> LoadedShard[S]:
         """Return the shard of one partition. Raises Unavailable."""
