@@ -140,7 +140,10 @@ class SeqgateBroker(Broker):
         settings: dict[str, str] | None = None,
         protocols: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        *,
+        checkout: Path | None = None,
     ) -> None:
+        """Prepare a gateway of this checkout, or of another one."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.secured = addresses(protocols)
@@ -150,6 +153,9 @@ class SeqgateBroker(Broker):
             also_listen=listeners(self.secured),
             environment=environment,
         )
+        if checkout is not None:
+            self.name = "other"
+            self._gateway.sources = checkout
 
     def start(self) -> None:
         begin = time.monotonic()

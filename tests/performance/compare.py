@@ -110,6 +110,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only-seqgate", action="store_true", help="measure only Seqgate; the table has no ratios"
     )
+    parser.add_argument(
+        "--against", type=Path, help="another checkout, with bytecode, whose Seqgate takes the place of Kafka"
+    )
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     arguments = parser.parse_args(given)
     rows = SECURED_ROWS if arguments.security else ROWS
@@ -131,11 +134,17 @@ def main(given: Sequence[str] | None = None) -> int:
         bench = Bench(load_program(directory), directory, security=security)
         settings = ALIKE | (security.settings() if security else {})
         protocols = (SSL, SASL_SSL) if security else ()
-        starts = {} if arguments.only_seqgate else start_times(directory, 1 if arguments.quick else STARTS)
+        with_kafka = not (arguments.only_seqgate or arguments.against)
+        starts = start_times(directory, 1 if arguments.quick else STARTS) if with_kafka else {}
         brokers: list[Broker] = [
             running.enter_context(SeqgateBroker(directory / "seqgate", settings, protocols))
         ]
-        if not arguments.only_seqgate:
+        if arguments.against:
+            other = SeqgateBroker(
+                directory / "other", settings, protocols, checkout=arguments.against.resolve()
+            )
+            brokers.append(running.enter_context(other))
+        if with_kafka:
             brokers.append(running.enter_context(KafkaBroker(directory / "kafka", settings, protocols)))
         comparison = Comparison(bench, brokers, rounds=arguments.rounds, quick=arguments.quick)
         comparison.warm_up()
@@ -145,6 +154,8 @@ def main(given: Sequence[str] | None = None) -> int:
                     print(f"{row.name}, {durability} …", file=sys.stderr, flush=True)
                     comparison.measure(row, durability)
         run = describe_run(command, bench.program)
+        if arguments.against:
+            run["against"] = f"another checkout, {arguments.against.name}"
         print(markdown(run, starts, comparison.cells))
         if arguments.json is not None:
             arguments.json.write_text(json.dumps(as_json(run, starts, comparison.cells), indent=2) + "\n")

@@ -85,13 +85,14 @@ def _java_version() -> str:
 
 
 def markdown(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> str:
-    what = f"Seqgate {run['seqgate']} (Python {run['python']}) and Apache Kafka {run['kafka']} (Java {run['java']})"
+    other = run.get("against") or f"Apache Kafka {run['kafka']} (Java {run['java']})"
+    what = f"Seqgate {run['seqgate']} (Python {run['python']}) and {other}"
     where = f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}"
     lines = [
         f"{what}, {run['date']}, `{run['command']}`.",
         (
-            f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / Kafka, a "
-            "ratio Seqgate : Kafka."
+            f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / the other, a "
+            "ratio Seqgate : the other."
         ),
         "",
         "| " + " | ".join(HEADINGS) + " |",
