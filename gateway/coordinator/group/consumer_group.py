@@ -29,6 +29,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochGroup,
     EpochMember,
     GroupRows,
+    OffsetChecks,
 )
 from seqgate.gateway.coordinator.places import Place, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import (
@@ -296,6 +297,10 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
     regexes: RegexTopics = field(default_factory=RegexTopics)
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the last target was made."""
+    offset_checks: OffsetChecks[ConsumerMember] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.offset_checks = OffsetChecks(self.members, _may_commit)
 
     def held_by_others(self, member: ConsumerMember) -> frozenset[Place]:
         """Return the partitions that other members have or have not revoked yet."""
@@ -327,12 +332,6 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
         return NOWHERE.union(*self.targets.values()) == places
 
-    def may_commit(
-        self, member: ConsumerMember, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
-    ) -> bool:
-        """Return whether a member may commit these partitions (see `ConsumerMember.may_commit`)."""
-        return member.may_commit(member_epoch, (_place_of(place, topics) for place in places))
-
     # --- records
 
     def take_of_member(self, row: Row, member: ConsumerMember, value: Any) -> None:
@@ -354,6 +353,12 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         EpochGroup.forget(self, member_id)
         if member is not None:
             self.name_instance(member, None)
+
+
+def _may_commit(
+    member: ConsumerMember, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
+) -> bool:
+    return member.may_commit(member_epoch, (_place_of(place, topics) for place in places))
 
 
 def _place_of(place: TopicPartition, topics: Topics) -> Place | None:

@@ -16,7 +16,8 @@ The records of the group's rows change the group when they are replayed. Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
@@ -142,14 +143,14 @@ class EpochMember:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Return whether the member has all of its target of this epoch and nothing else."""
-        raise NotImplementedError
+        return self.member_epoch == assignment_epoch
 
 
 M = TypeVar("M", bound=EpochMember)
 T = TypeVar("T")
 
 
-class EpochGroup(Generic[M, T]):
+class EpochGroup(ABC, Generic[M, T]):
     """The members of a group, their targets, and the epochs."""
 
     __slots__ = ()
@@ -172,12 +173,14 @@ class EpochGroup(Generic[M, T]):
     """The member ids by instance id."""
 
     @property
+    @abstractmethod
     def group_epoch(self) -> int:
-        raise NotImplementedError
+        """The group epoch, by the table above."""
 
     @property
+    @abstractmethod
     def assignor(self) -> str:
-        raise NotImplementedError
+        """The name of the assignor that makes the targets."""
 
     @property
     def assignment_epoch(self) -> int:
@@ -223,45 +226,6 @@ class EpochGroup(Generic[M, T]):
     def clock_was_set(self, by_ms: int) -> None:
         for member in self.members.values():
             member.clock_was_set(by_ms)
-
-    # --- offsets
-
-    def may_commit(
-        self, member: M, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
-    ) -> bool:
-        """Return whether an offset commit at a member epoch may be stored for these partitions (KIP-1251)."""
-        raise NotImplementedError
-
-    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Return an error code, `none` if the member may fetch. Source: Kafka's `validateOffsetFetch`."""
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.member_epoch == member_epoch else member.wrong_epoch
-
-    def check_commit(
-        self,
-        member_id: str,
-        member_epoch: int,
-        places: Iterable[TopicPartition],
-        topics: Topics,
-        *,
-        has_member_epoch: bool,
-    ) -> ErrorCode:
-        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
-
-        `has_member_epoch` is False for a request of the classic protocol. One partition that the member may
-        not commit refuses the whole commit. Source: validateOffsetCommit of Kafka's ConsumerGroup and
-        StreamsGroup.
-        """
-        if member_epoch < 0 and not self.members:
-            return ErrorCode.none
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        if not (has_member_epoch or member.is_classic):
-            return ErrorCode.unsupported_version
-        return ErrorCode.none if self.may_commit(member, member_epoch, places, topics) else member.wrong_epoch
 
     # --- records
 
@@ -314,3 +278,52 @@ class EpochGroup(Generic[M, T]):
         is_target = row is rows.target
         value = self.targets.get(member_id, self.no_target) if is_target else getattr(member, row.attribute)
         return None if value is None else row.of(self.group_id, member_id, value)
+
+
+class OffsetChecks(Generic[M]):
+    """Checks which offsets the members of a consumer or streams group commit and fetch. A share group has no
+    committed offsets.
+
+    `may_commit` takes a member, the member epoch of a commit, its partitions, and the topics; it returns
+    whether the commit may be stored (KIP-1251).
+    """
+
+    __slots__ = ("_may_commit", "_members")
+
+    def __init__(
+        self, members: Mapping[str, M], may_commit: Callable[[M, int, Iterable[TopicPartition], Topics], bool]
+    ) -> None:
+        self._members = members
+        self._may_commit = may_commit
+
+    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
+        """Return an error code, `none` if the member may fetch. Source: Kafka's `validateOffsetFetch`."""
+        member = self._members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.member_epoch == member_epoch else member.wrong_epoch
+
+    def check_commit(
+        self,
+        member_id: str,
+        member_epoch: int,
+        places: Iterable[TopicPartition],
+        topics: Topics,
+        *,
+        has_member_epoch: bool,
+    ) -> ErrorCode:
+        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
+
+        `has_member_epoch` is False for a request of the classic protocol. One partition that the member may
+        not commit refuses the whole commit. Source: validateOffsetCommit of Kafka's ConsumerGroup and
+        StreamsGroup.
+        """
+        if member_epoch < 0 and not self._members:
+            return ErrorCode.none
+        member = self._members.get(member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if not (has_member_epoch or member.is_classic):
+            return ErrorCode.unsupported_version
+        may_commit = self._may_commit(member, member_epoch, places, topics)
+        return ErrorCode.none if may_commit else member.wrong_epoch

@@ -354,7 +354,11 @@ class OffsetCommits:
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
         group = self._stored.assigned(group_id)
-        return ErrorCode.none if group is None else group.check_fetch(member_id or "", member_epoch)
+        return (
+            ErrorCode.none
+            if group is None
+            else group.offset_checks.check_fetch(member_id or "", member_epoch)
+        )
 
     def check_in_transaction(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
@@ -379,7 +383,7 @@ class OffsetCommits:
         group_id = committer.group_id
         assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
         if assigned is not None:
-            return assigned.check_commit(
+            return assigned.offset_checks.check_commit(
                 committer.member_id,
                 committer.generation_id,
                 ((record.topic, record.partition) for record in records),

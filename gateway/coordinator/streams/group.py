@@ -19,6 +19,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     AssignmentEpoch,
     EpochGroup,
     EpochMember,
+    OffsetChecks,
 )
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
@@ -106,6 +107,10 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     """The member that asked the whole application to shut down."""
     endpoint_epoch: int = 0
     """A number that rises when the tasks of a member with an endpoint change."""
+    offset_checks: OffsetChecks[StreamsMember] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.offset_checks = OffsetChecks(self.members, self._may_commit)
 
     @property
     def group_epoch(self) -> int:
@@ -140,7 +145,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
                     others_here.update(held.standby, held.warmup)
         return HeldByProcesses(frozenset(active), frozenset(active_here), frozenset(others_here))
 
-    def may_commit(
+    def _may_commit(
         self,
         member: StreamsMember,
         member_epoch: int,

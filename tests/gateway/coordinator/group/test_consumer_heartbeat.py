@@ -645,7 +645,7 @@ class TestRevokingOneAfterTheOther:
 class TestOffsets:
     def test_only_the_present_epoch_may_fetch(self) -> None:
         scene, client = alone()
-        check = scene.group.check_fetch
+        check = scene.group.offset_checks.check_fetch
         assert check("a", 2) is ErrorCode.none
         assert check("a", 1) is ErrorCode.stale_member_epoch
         assert check("a", -1) is ErrorCode.stale_member_epoch
