@@ -14,6 +14,7 @@ import msgspec
 
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, SOCKET_NAME, Answer, short_path
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
@@ -95,9 +96,7 @@ class ControlServer:
             await self._close_blocks()
             return
         self._server.close()
-        for client in list(self._clients):
-            client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
+        await end_tasks(*self._clients)
         self._server = None
         await self._close_blocks()
         with contextlib.suppress(OSError):

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import h11
 
+from seqgate.gateway.tasks import end_tasks
+
 logger = logging.getLogger(__name__)
 
 MAX_CLIENTS: Final = 64
@@ -83,9 +85,7 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
-        for client in list(self._clients):
-            client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
+        await end_tasks(*self._clients)
         self._server = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -30,6 +30,7 @@ from seqgate.gateway.peer.peers import PeerAddress, PeerUnavailable
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.messages import correlation_id_of, decode_answer, encode_request
 from seqgate.gateway.security.certificates import StoreError
+from seqgate.gateway.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -92,10 +93,7 @@ class OnePeer:
     async def close(self, reason: str) -> None:
         """Close the connection; its requests raise PeerUnavailable with this reason."""
         self._closed_because = reason
-        dialling = self._dialling
-        if dialling is not None:
-            dialling.cancel()
-            await asyncio.gather(dialling, return_exceptions=True)
+        await end_tasks(self._dialling)
         if self._line is not None:
             self._line.connection.close(reason)
             await self._line.connection.finished()

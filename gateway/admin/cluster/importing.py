@@ -46,6 +46,7 @@ from seqgate.gateway.cluster.wal.sessions import (
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import METADATA_TOPIC
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
 from seqgate.log.format.records import iterate_records
 from seqgate.log.uploading import view
@@ -188,9 +189,7 @@ class _Import:
         try:
             manifests = [await each for each in copying]
         finally:
-            for each in copying:
-                each.cancel()
-            await asyncio.gather(*copying, return_exceptions=True)
+            await end_tasks(*copying)
         return [each for each in manifests if each is not None]
 
     async def _copy_metadata(self, session: Session) -> None:

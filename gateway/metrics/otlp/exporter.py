@@ -29,6 +29,7 @@ from seqgate.gateway.durations import BOUNDS_S, Durations
 from seqgate.gateway.metrics.metric import Metric, MetricKind, Sample, Sources
 from seqgate.gateway.metrics.table import SUBJECTS, process_families
 from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +72,7 @@ class OtlpExporter:
     async def stop(self) -> None:
         """Export the last values, as far as the collector takes them in time, and end."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
             self._sources.loop_delay.stop()
             try:
                 async with asyncio.timeout(STOP_TIMEOUT_S):

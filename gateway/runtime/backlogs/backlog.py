@@ -50,6 +50,7 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.tasks import end_tasks
 from seqgate.log import LogDirectory, PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -132,9 +133,7 @@ class Backlog:
 
     async def stop(self) -> None:
         """Stop measuring, and refuse the requests that wait."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         self._tasks.clear()
         self.held.end_all()
 

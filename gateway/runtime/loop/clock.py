@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from seqgate.gateway.config import Config
+from seqgate.gateway.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
 
@@ -181,6 +182,4 @@ class TaskList:
 
     async def stop(self) -> None:
         """Cancel all running work, and wait until it has ended."""
-        for doing in list(self._work):
-            doing.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await end_tasks(*self._work)
