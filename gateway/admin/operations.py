@@ -22,17 +22,17 @@ import msgspec
 
 from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.command import BacklogRequest
-from seqgate.gateway.admin.backup.messages import StageBackupRequest, StagedBackup
+from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from seqgate.gateway.admin.groups import answers as of_groups
-from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
+from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names.messages import NamesRequest
@@ -59,7 +59,7 @@ from seqgate.gateway.admin.sweep.command import ListTasksRequest, SweepRequest, 
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,

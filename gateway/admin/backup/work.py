@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from seqgate import __version__
-from seqgate.gateway.admin.backup.messages import (
+from seqgate.gateway.admin.backup.command import (
     BackupRow,
     CreatedBackup,
     DamagedFile,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from seqgate.gateway.admin.cluster.command import ClusterState, Imported, Verification
 from seqgate.gateway.admin.cluster.importing import import_directory
-from seqgate.gateway.admin.cluster.messages import ClusterState, Imported, Verification
 from seqgate.gateway.admin.cluster.state import cluster_state
 from seqgate.gateway.admin.cluster.verification import Progress, verify
 from seqgate.gateway.admin.request import ControlError

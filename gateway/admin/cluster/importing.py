@@ -16,7 +16,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.cluster.messages import Imported
+from seqgate.gateway.admin.cluster.command import Imported
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change

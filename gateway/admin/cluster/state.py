@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from seqgate.gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
+from seqgate.gateway.admin.cluster.command import ClusterState, EndedSession, Held, SessionState
 from seqgate.gateway.admin.gateways.live import gateways_of
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from seqgate.gateway.admin.cluster.messages import DamagedObject, Verification
+from seqgate.gateway.admin.cluster.command import DamagedObject, Verification
 from seqgate.gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import (

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupDeletion,
@@ -43,7 +43,7 @@ from seqgate.gateway.admin.groups.messages import (
     TopicSelection,
 )
 from seqgate.gateway.admin.request import ControlError, page
-from seqgate.gateway.admin.transactions.messages import PendingOffset
+from seqgate.gateway.admin.transactions.command import PendingOffset
 
 Place = tuple[str, int]
 

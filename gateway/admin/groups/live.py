@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.groups import answers, messages
+from seqgate.gateway.admin.groups import answers, command
 from seqgate.gateway.admin.groups.answers import (
     Committed,
     FoundGroup,
@@ -55,9 +55,7 @@ _NOT_COMMITTED: Final = {
 }
 
 
-async def delete_groups(
-    gateway: LiveGateway, request: messages.DeleteGroupsRequest
-) -> messages.GroupDeletions:
+async def delete_groups(gateway: LiveGateway, request: command.DeleteGroupsRequest) -> command.GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
     if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
         raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
@@ -86,11 +84,11 @@ class LiveGroups:
     def offline_partitions(self) -> list[int]:
         return offline_partitions(self._partitions, OFFSETS_TOPIC)
 
-    def rows(self, states: Collection[str]) -> Iterator[messages.GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterator[command.GroupRow]:
         for shard in self._groups.loaded_shards():
             for group in shard.stored.all_groups():
                 if not states or group.state_text in states:
-                    yield messages.GroupRow(
+                    yield command.GroupRow(
                         group.group_id,
                         group.state_text,
                         group.type,
@@ -100,7 +98,7 @@ class LiveGroups:
                         0,
                     )
 
-    async def totals(self, rows: Sequence[messages.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[command.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         found = {}
         shards = list(self._groups.loaded_shards())
         for row in rows:
@@ -114,7 +112,7 @@ class LiveGroups:
             await asyncio.sleep(0)
         return found
 
-    async def describe(self, group: str) -> messages.GroupDescription:
+    async def describe(self, group: str) -> command.GroupDescription:
         """Return a group once its state is durable."""
         found = await self._find(group)
         if found is None:
@@ -122,8 +120,8 @@ class LiveGroups:
         streams = None
         if isinstance(found, StreamsGroup):
             epoch = None if found.topology is None else found.topology.epoch
-            streams = messages.StreamsState(found.assignment_epoch, epoch)
-        return messages.GroupDescription(
+            streams = command.StreamsState(found.assignment_epoch, epoch)
+        return command.GroupDescription(
             found.group_id,
             found.state_text,
             found.type,
@@ -186,7 +184,7 @@ class LiveGroups:
             }
         )
 
-    async def _delivered(self, group_id: str) -> dict[TopicPartition, messages.ShareDelivery]:
+    async def _delivered(self, group_id: str) -> dict[TopicPartition, command.ShareDelivery]:
         """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
         deleted topics. Of a partition whose state another gateway stores only the start offset and the number
         of done records are known.
@@ -200,9 +198,7 @@ class LiveGroups:
             summaries = await shares.persister.summaries(missing)
         for key, summary in summaries.items():
             if summary.start_offset >= 0:
-                found[key] = messages.ShareDelivery(
-                    summary.start_offset, None, None, None, summary.done, None
-                )
+                found[key] = command.ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
         return {
             (topics[key.topic_id].name, key.partition): told
             for key, told in found.items()
@@ -275,7 +271,7 @@ class LiveGroups:
         at_timestamp = None if found is None else found.offset
         return PartitionOffsets(log.log_start_offset, log.high_watermark, at_timestamp=at_timestamp)
 
-    async def commit(self, group: str, changes: Sequence[messages.OffsetChange]) -> None:
+    async def commit(self, group: str, changes: Sequence[command.OffsetChange]) -> None:
         records = [
             OffsetCommitRecord(
                 group, change.topic, change.partition, CommittedOffset(change.new_offset, -1, "", self.now_ms)
@@ -297,11 +293,11 @@ def _deleted(name: str) -> ControlError:
     return ControlError(f"partition {name} was deleted during the reset; repeat the command without it")
 
 
-def delivery(found: SharePartition) -> messages.ShareDelivery:
+def delivery(found: SharePartition) -> command.ShareDelivery:
     """Count the records of a partition by their delivery state in the group."""
     stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
     done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
-    return messages.ShareDelivery(
+    return command.ShareDelivery(
         start_offset=found.start_offset,
         end_offset=found.end_offset,
         acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
@@ -314,7 +310,7 @@ def delivery(found: SharePartition) -> messages.ShareDelivery:
 # The members of groups, with their assignments.
 
 
-def members_of(group: Group, services: Services) -> list[messages.GroupMember]:
+def members_of(group: Group, services: Services) -> list[command.GroupMember]:
     """Return the members of a group with their assignments."""
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
@@ -353,7 +349,7 @@ def members_of(group: Group, services: Services) -> list[messages.GroupMember]:
     ]
 
 
-def _classic_member(group: ClassicGroup, member: Member) -> messages.GroupMember:
+def _classic_member(group: ClassicGroup, member: Member) -> command.GroupMember:
     assignment: dict[str, list[int]] | None = None
     if not member.assignment:
         assignment = {}
@@ -379,10 +375,10 @@ def _member(
     instance_id: str | None = None,
     rebalance_timeout_ms: int | None = None,
     is_leader: bool = False,
-    streams: messages.StreamsMember | None = None,
-) -> messages.GroupMember:
+    streams: command.StreamsMember | None = None,
+) -> command.GroupMember:
     """Return a member of a group of any type; `client` has its client id and host."""
-    return messages.GroupMember(
+    return command.GroupMember(
         member.member_id,
         instance_id,
         client.client_id,
@@ -414,8 +410,8 @@ def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions)
     return found
 
 
-def _streams_member(group: StreamsGroup, member: StreamsMember) -> messages.StreamsMember:
-    return messages.StreamsMember(
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> command.StreamsMember:
+    return command.StreamsMember(
         process_id=member.value.process_id,
         member_epoch=member.current.member_epoch,
         topology_epoch=member.value.topology_epoch,
@@ -424,5 +420,5 @@ def _streams_member(group: StreamsGroup, member: StreamsMember) -> messages.Stre
     )
 
 
-def _tasks(tasks: TaskAssignment) -> messages.StreamsTasks:
-    return messages.StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))
+def _tasks(tasks: TaskAssignment) -> command.StreamsTasks:
+    return command.StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))

@@ -31,7 +31,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from seqgate.gateway.admin.groups import messages
+from seqgate.gateway.admin.groups import command
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
@@ -108,7 +108,7 @@ def share_progress(found: Any) -> Progress:
     }
     return Progress(
         delivered={
-            place: messages.ShareDelivery(int(row.start_offset), None, None, None, None, None)
+            place: command.ShareDelivery(int(row.start_offset), None, None, None, None, None)
             for place, row in rows.items()
         },
         lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},
@@ -131,7 +131,7 @@ class ClusterGroups:
         """No partition: the groups of a coordinator that is out of service are missing."""
         return []
 
-    def rows(self, states: Collection[str]) -> Iterable[messages.GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterable[command.GroupRow]:
         """Return the groups; share groups without the number of their members."""
         found = listed(self._cluster)
         wanted = {state.lower() for state in states}
@@ -139,7 +139,7 @@ class ClusterGroups:
             found = {name: row for name, row in found.items() if group_state(row).lower() in wanted}
         members = self._member_counts(found)
         return [
-            messages.GroupRow(
+            command.GroupRow(
                 group=name,
                 state=group_state(row),
                 type=group_type(row),
@@ -164,7 +164,7 @@ class ClusterGroups:
             counts |= {name: len(row["members"]) for name, row in found.items() if row["error"] is None}
         return counts
 
-    async def totals(self, rows: Sequence[messages.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[command.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         """Return the number of partitions and the lag of all groups but share groups."""
         committed = committed_offsets(self._cluster, [row.group for row in rows if row.type != SHARE])
         ends = await self.ends({place for offsets in committed.values() for place in offsets})
@@ -173,14 +173,14 @@ class ClusterGroups:
             for name, offsets in committed.items()
         }
 
-    async def describe(self, group: str) -> messages.GroupDescription:
+    async def describe(self, group: str) -> command.GroupDescription:
         groups = listed(self._cluster)
         row = groups.get(group)
         if row is None:
             raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
         kind = group_type(row)
         told = members_of(self._cluster, group, kind)
-        return messages.GroupDescription(
+        return command.GroupDescription(
             group=group,
             state=group_state(row),
             type=kind,
@@ -252,7 +252,7 @@ class ClusterGroups:
             )
         return found
 
-    async def commit(self, group: str, changes: Sequence[messages.OffsetChange]) -> None:
+    async def commit(self, group: str, changes: Sequence[command.OffsetChange]) -> None:
         """Commit the new offsets in one request."""
         wanted = {
             topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
@@ -273,10 +273,10 @@ class ClusterGroups:
 class Members(NamedTuple):
     """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
 
-    members: list[messages.GroupMember]
+    members: list[command.GroupMember]
     group_epoch: int | None
     assignor: str | None
-    streams: messages.StreamsState | None = None
+    streams: command.StreamsState | None = None
 
 
 _DESCRIBE: Final[Mapping[str, tuple[Any, type[Any]]]] = {
@@ -326,9 +326,9 @@ def _member(
     member: Any,
     instance_id: str | None,
     assignment: dict[str, list[int]] | None,
-    streams: messages.StreamsMember | None = None,
-) -> messages.GroupMember:
-    return messages.GroupMember(
+    streams: command.StreamsMember | None = None,
+) -> command.GroupMember:
+    return command.GroupMember(
         member_id=member.member_id,
         group_instance_id=instance_id,
         client_id=member.client_id,
@@ -372,7 +372,7 @@ def streams_members(group: described.DescribedGroup) -> Members:
             for subtopology_id, partitions in tasks.active.items()
             for topic in sources.get(subtopology_id, ())
         }
-        streams = messages.StreamsMember(
+        streams = command.StreamsMember(
             process_id=member.process_id,
             member_epoch=int(member.member_epoch),
             topology_epoch=int(member.topology_epoch),
@@ -382,7 +382,7 @@ def streams_members(group: described.DescribedGroup) -> Members:
         members.append(_member(member, member.instance_id, assignment, streams))
     epoch = None if group.topology is None else int(group.topology.epoch)
     return Members(
-        members, int(group.group_epoch), None, messages.StreamsState(int(group.assignment_epoch), epoch)
+        members, int(group.group_epoch), None, command.StreamsState(int(group.assignment_epoch), epoch)
     )
 
 
@@ -396,8 +396,8 @@ def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
     }
 
 
-def _tasks(assignment: described.Assignment) -> messages.StreamsTasks:
-    return messages.StreamsTasks(
+def _tasks(assignment: described.Assignment) -> command.StreamsTasks:
+    return command.StreamsTasks(
         *(
             {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
             for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)

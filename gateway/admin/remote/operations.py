@@ -13,7 +13,7 @@ import msgspec
 from seqgate.gateway.admin.gateways import remote as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from seqgate.gateway.admin.groups import answers as groups
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     ListGroupsRequest,
@@ -25,7 +25,7 @@ from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.remote.cluster import Cluster, finished
 from seqgate.gateway.admin.request import RUNNING, PagedRequest, Request, from_source
 from seqgate.gateway.admin.transactions import answers as transactions
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,

@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, page
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     NOT_PART,
     OVERDUE,
     UNKNOWN_PRODUCER,

@@ -18,7 +18,7 @@ from seqgate.gateway.admin.operation import (
 )
 from seqgate.gateway.admin.request import ControlError, Elsewhere, in_words
 from seqgate.gateway.admin.stored import metadata_directory, partition_directories
-from seqgate.gateway.admin.transactions import answers, messages
+from seqgate.gateway.admin.transactions import answers, command
 from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, described, rows_of_ids
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset, OffsetRecord
@@ -38,17 +38,17 @@ from seqgate.log.stopped import stored_batches
 
 
 def list_transactions(
-    gateway: LiveGateway, request: messages.ListTransactionsRequest
-) -> messages.TransactionPage:
+    gateway: LiveGateway, request: command.ListTransactionsRequest
+) -> command.TransactionPage:
     """Return one page of the transactional ids. Raises ControlError."""
     services = gateway.services
     now_ms = services.node.clock.now_ms()
     rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms)
     source = LiveTransactions(gateway)
-    return messages.TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
+    return command.TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
 
 
-async def find_hanging(gateway: LiveGateway, request: messages.FindHangingRequest) -> messages.HangingPage:
+async def find_hanging(gateway: LiveGateway, request: command.FindHangingRequest) -> command.HangingPage:
     """Return one page of the hanging transactions. Raises ControlError."""
     source = LiveTransactions(gateway)
     source.check_all_here()
@@ -56,8 +56,8 @@ async def find_hanging(gateway: LiveGateway, request: messages.FindHangingReques
 
 
 async def abort_hanging(
-    gateway: LiveGateway, request: messages.AbortHangingRequest
-) -> messages.TransactionAbort:
+    gateway: LiveGateway, request: command.AbortHangingRequest
+) -> command.TransactionAbort:
     """With `execute`, persist the marker that aborts a transaction in a partition. Raises ControlError."""
     source = LiveTransactions(gateway)
     source.check_all_here()
@@ -125,26 +125,26 @@ class LiveTransactions:
 
     def taking_part(
         self, places: Sequence[TopicPartition], producer_id: int
-    ) -> list[messages.TransactionPartition]:
+    ) -> list[command.TransactionPartition]:
         return [self._taking_part(place, producer_id) for place in places]
 
-    def _taking_part(self, place: TopicPartition, producer_id: int) -> messages.TransactionPartition:
+    def _taking_part(self, place: TopicPartition, producer_id: int) -> command.TransactionPartition:
         partition = self._partitions.get(*place)
         if partition is None:
-            return messages.TransactionPartition(*place, None, None, None)
+            return command.TransactionPartition(*place, None, None, None)
         log = partition.log
         found = log.transactions.open_transaction(producer_id)
         first_offset = None if found is None else found.first_offset
-        return messages.TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
+        return command.TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
 
-    def pending(self, transactional_id: str | None, producer_id: int) -> list[messages.PendingOffset]:
+    def pending(self, transactional_id: str | None, producer_id: int) -> list[command.PendingOffset]:
         return in_order(
             pending_offset(held, transactional_id)
             for shard in self._services.coordinators.groups.loaded_shards()
             for held in shard.offsets.pending.of_producer(producer_id)
         )
 
-    async def fence(self, transactional_id: str, before: Transaction) -> messages.FencedBy:
+    async def fence(self, transactional_id: str, before: Transaction) -> command.FencedBy:
         # The limit of the timeout may be lower now than when the producer began.
         timeout_ms = min(before.timeout_ms, self._transactions.limits.max_timeout_ms)
         try:
@@ -156,15 +156,15 @@ class LiveTransactions:
                 f"({error.error_code.name}); the gateway continues the abort, and `seqgate status` shows "
                 "whether a partition is offline"
             ) from error
-        return messages.FencedBy(*producer)
+        return command.FencedBy(*producer)
 
-    async def open_producers(self, request: messages.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+    async def open_producers(self, request: command.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         for partition in list(self._wanted(request)):
             yield self._opened(partition)
             # Let requests in between: a gateway may have a hundred thousand partitions.
             await asyncio.sleep(0)
 
-    def _wanted(self, request: messages.FindHangingRequest) -> Iterator[Partition]:
+    def _wanted(self, request: command.FindHangingRequest) -> Iterator[Partition]:
         if request.topic is None:
             names = sorted(filter(_holds_transactions, self._partitions.by_name))
             topics = [self._partitions.by_name[name] for name in names]
@@ -254,25 +254,25 @@ def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known 
 
 def pending_in_group(
     coordinators: CoordinatorServices, shard: GroupShard, group_id: str
-) -> dict[TopicPartition, list[messages.PendingOffset]]:
+) -> dict[TopicPartition, list[command.PendingOffset]]:
     """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
     found = shard.offsets.pending.of_group(group_id)
     if not found:
         return {}
     find = known_producers(coordinators)
 
-    def row(held: HeldOffset) -> messages.PendingOffset:
+    def row(held: HeldOffset) -> command.PendingOffset:
         known = find(held.producer_id)
         return pending_offset(held, None if known is None else known.transactional_id)
 
     return {place: [row(held) for held in holders] for place, holders in found.items()}
 
 
-def pending_offset(held: HeldOffset, transactional_id: str | None) -> messages.PendingOffset:
+def pending_offset(held: HeldOffset, transactional_id: str | None) -> command.PendingOffset:
     """Return the row of an offset that a transaction holds."""
     record = held.record
     assert record.value is not None
-    return messages.PendingOffset(
+    return command.PendingOffset(
         group=record.group_id,
         topic=record.topic,
         partition=record.partition,
@@ -284,7 +284,7 @@ def pending_offset(held: HeldOffset, transactional_id: str | None) -> messages.P
     )
 
 
-def in_order(pending: Iterable[messages.PendingOffset]) -> list[messages.PendingOffset]:
+def in_order(pending: Iterable[command.PendingOffset]) -> list[command.PendingOffset]:
     """Sort offsets by group, topic and partition."""
     return sorted(pending, key=lambda held: (held.group, held.topic, held.partition))
 
@@ -294,17 +294,17 @@ def in_order(pending: Iterable[messages.PendingOffset]) -> list[messages.Pending
 
 
 def list_transactions_stopped(
-    gateway: StoppedGateway, request: messages.ListTransactionsRequest
-) -> messages.TransactionPage:
+    gateway: StoppedGateway, request: command.ListTransactionsRequest
+) -> command.TransactionPage:
     """Return all requested transactional ids, in order. Raises ControlError."""
     found = _stored_transactions(gateway.data_dir)
     rows, complete = rows_of_ids(found.items(), request, gateway.now_ms)
-    return messages.TransactionPage(rows, complete, [])
+    return command.TransactionPage(rows, complete, [])
 
 
 def describe_transaction_stopped(
-    gateway: StoppedGateway, request: messages.DescribeTransactionRequest
-) -> messages.TransactionDescription:
+    gateway: StoppedGateway, request: command.DescribeTransactionRequest
+) -> command.TransactionDescription:
     """Return a transactional id with all its partitions, and the offsets it holds. Raises ControlError."""
     name = request.transactional_id
     transaction = _stored_transactions(gateway.data_dir).get(name)
@@ -313,7 +313,7 @@ def describe_transaction_stopped(
     return described(
         name,
         transaction,
-        [messages.TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],
+        [command.TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],
         _stored_pending(gateway.data_dir, name, transaction.producer_id),
         gateway.now_ms,
         complete=True,
@@ -330,8 +330,8 @@ def _stored_transactions(data_dir: Path) -> dict[str, Transaction]:
     return shard.transactions
 
 
-def _stored_pending(data_dir: Path, transactional_id: str, producer_id: int) -> list[messages.PendingOffset]:
-    pending: list[messages.PendingOffset] = []
+def _stored_pending(data_dir: Path, transactional_id: str, producer_id: int) -> list[command.PendingOffset]:
+    pending: list[command.PendingOffset] = []
     for directory in partition_directories(data_dir, OFFSETS_TOPIC):
         offsets = _stored_offsets(directory)
         pending += (

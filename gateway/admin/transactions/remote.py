@@ -17,7 +17,7 @@ from kafka.errors import TransactionalIdNotFoundError
 
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions import messages
+from seqgate.gateway.admin.transactions import command
 from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, row_of
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
@@ -27,9 +27,7 @@ IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
 
 
-def list_transactions(
-    cluster: Cluster, request: messages.ListTransactionsRequest
-) -> messages.TransactionPage:
+def list_transactions(cluster: Cluster, request: command.ListTransactionsRequest) -> command.TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
     try:
         states = [StateName.build_from(state).value for state in request.states]
@@ -41,14 +39,14 @@ def list_transactions(
         duration_filter_ms=request.longer_than_ms,
         transactional_id_pattern=request.pattern,
     )
-    return messages.TransactionPage(rows_of(cluster, _ids(listed)), True, [])
+    return command.TransactionPage(rows_of(cluster, _ids(listed)), True, [])
 
 
 def _ids(listed: dict[Any, Any]) -> list[str]:
     return sorted({row.transactional_id for rows in listed.values() for row in rows})
 
 
-def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[messages.TransactionRow]:
+def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[command.TransactionRow]:
     """Return these ids with their transactions, without ids that are gone by now."""
     found: dict[str, Transaction] = {}
     try:
@@ -106,7 +104,7 @@ class ClusterTransactions:
 
     def taking_part(
         self, places: Sequence[TopicPartition], producer_id: int
-    ) -> list[messages.TransactionPartition]:
+    ) -> list[command.TransactionPartition]:
         stable = self._cluster.offsets(places, OffsetSpec.LATEST, "read_committed")
         ends = self._cluster.offsets(places, OffsetSpec.LATEST)
         first = {
@@ -115,14 +113,14 @@ class ClusterTransactions:
             if producer.producer_id == producer_id
         }
         return [
-            messages.TransactionPartition(*place, first.get(place), stable[place], ends[place])
+            command.TransactionPartition(*place, first.get(place), stable[place], ends[place])
             for place in places
         ]
 
     def pending(self, transactional_id: str | None, producer_id: int) -> None:
         """Return None: the Kafka protocol does not report the offsets."""
 
-    async def fence(self, transactional_id: str, before: Transaction) -> messages.FencedBy:
+    async def fence(self, transactional_id: str, before: Transaction) -> command.FencedBy:
         producer = opened(
             KafkaProducer,
             **self._cluster.client_settings(),
@@ -134,9 +132,9 @@ class ClusterTransactions:
         finally:
             producer.close(timeout=0)
         after = self.find(transactional_id)
-        return messages.FencedBy(after.producer_id, after.producer_epoch)
+        return command.FencedBy(after.producer_id, after.producer_epoch)
 
-    async def open_producers(self, request: messages.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+    async def open_producers(self, request: command.FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         """Yield the producers of all partitions at once."""
         places = led_partitions(
             self._cluster,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupMember,

@@ -14,7 +14,7 @@ from seqgate.gateway.admin.pids.command import FindOwnerRequest
 from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions.messages import ListTransactionsRequest, TransactionRow
+from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow
 from seqgate.gateway.console.answer import Answer, Data, View

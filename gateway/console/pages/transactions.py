@@ -12,7 +12,7 @@ from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
 from seqgate.gateway.admin.transactions.answers import STATES
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.backlog.command import BacklogRequest
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.messages import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
+from seqgate.gateway.admin.groups.command import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
 from seqgate.gateway.admin.names.messages import NamesRequest
 from seqgate.gateway.admin.operations import note_on
 from seqgate.gateway.admin.partitions.command import ReopenRequest
@@ -19,7 +19,7 @@ from seqgate.gateway.admin.producers.messages import ListProducersRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.admin.transactions.command import AbortHangingRequest, FindHangingRequest
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, TopicRecord
 from tests.gateway.admin.answers import answer, live

@@ -19,7 +19,7 @@ import pytest
 
 import seqgate.gateway.admin
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.messages import DeleteGroupsRequest
+from seqgate.gateway.admin.groups.command import DeleteGroupsRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids.command import ClaimBlockRequest

@@ -22,7 +22,7 @@ from seqgate.gateway.admin.pids.command import (
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.sweep.command import SweepRequest
 from seqgate.gateway.admin.sweep.live import sweep
-from seqgate.gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.command import DescribeTransactionRequest, ListTransactionsRequest
 from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.config import load_config
 from seqgate.log import Storage

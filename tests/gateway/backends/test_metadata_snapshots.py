@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.cluster.messages import ClusterState, Verification
+from seqgate.gateway.admin.cluster.command import ClusterState, Verification
 from seqgate.gateway.backends import metadata_snapshots
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.bucket_backend import BucketBackend

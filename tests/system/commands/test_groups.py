@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DescribeGroupRequest,
     ListGroupsRequest,
     ResetOffsetsRequest,

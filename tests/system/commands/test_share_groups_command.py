@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.messages import DescribeGroupRequest
+from seqgate.gateway.admin.groups.command import DescribeGroupRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.wire import CLIENT_ID, Wire

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     DescribeTransactionRequest,
     FindHangingRequest,
     ListTransactionsRequest,

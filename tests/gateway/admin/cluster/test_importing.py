@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.cluster.messages import Imported, Verification
+from seqgate.gateway.admin.cluster.command import Imported, Verification
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.cluster.messages import ClusterState, Verification
+from seqgate.gateway.admin.cluster.command import ClusterState, Verification
 from seqgate.gateway.admin.cluster.verification import verify as verified
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects

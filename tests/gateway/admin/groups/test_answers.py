@@ -17,7 +17,7 @@ from seqgate.gateway.admin.groups.answers import (
     PartitionOffsets,
     new_offset,
 )
-from seqgate.gateway.admin.groups.messages import ResetTarget
+from seqgate.gateway.admin.groups.command import ResetTarget
 
 LOG = PartitionOffsets(100, 200, committed_offset=150)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.groups.messages import (
+from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
     GroupRow,

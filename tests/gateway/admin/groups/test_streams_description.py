@@ -9,8 +9,12 @@ from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
 from kio.static.constants import EntityType
 
-from seqgate.gateway.admin.groups.command import description_text
-from seqgate.gateway.admin.groups.messages import GroupDescription, StreamsState, StreamsTasks
+from seqgate.gateway.admin.groups.command import (
+    GroupDescription,
+    StreamsState,
+    StreamsTasks,
+    description_text,
+)
 from seqgate.gateway.admin.groups.remote import streams_members
 from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity

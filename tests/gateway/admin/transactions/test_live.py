@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, Request
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     AbortHangingRequest,
     AbortTransactionRequest,
     DescribeTransactionRequest,

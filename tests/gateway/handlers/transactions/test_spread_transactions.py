@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions.messages import (
+from seqgate.gateway.admin.transactions.command import (
     AbortHangingRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
