@@ -35,13 +35,13 @@ from seqgate.gateway.admin.groups.command import (
 from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
-from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway, check_led_here
 from seqgate.gateway.admin.partitions.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
-from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.producers.command import ListProducersRequest
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
     Answer,

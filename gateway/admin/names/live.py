@@ -12,16 +12,10 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.names.messages import (
-    NameCounters,
-    NamePage,
-    NameRow,
-    NamesRequest,
-    Position,
-    UntoldPartition,
-)
+from seqgate.gateway.admin.names.command import NamePage, NameRow, NamesRequest, Position, UntoldPartition
 from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, check_led_here, find_topic
 from seqgate.gateway.admin.request import ControlError, in_words
+from seqgate.gateway.admin.status.messages import NameCounters
 from seqgate.gateway.admin.stored import metadata_directory
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, stop
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
-from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
-from seqgate.gateway.admin.tables import Block, counted, table
+from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.status.messages import ProducerCounters
+from seqgate.gateway.admin.tables import (
+    Block,
+    Column,
+    PartitionNumber,
+    TopicName,
+    counted,
+    duration,
+    number,
+    table,
+)
 
 
 @asks(gateway_or_cluster)
@@ -47,3 +60,48 @@ def _text(page: ProducerPage) -> Iterator[Block]:
         yield f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch"
         yield f"  {counted(counters.evictions, 'idle producer')} forgotten to make room for a new one"
         yield f"  {counted(counters.refusals, 'new producer')} refused for want of room"
+
+
+# The request for active producers, and what `seqgate producers --json` prints.
+
+
+class ProducerRow(msgspec.Struct, frozen=True):
+    """A producer in one partition: what DescribeProducers answers, and what only the gateway knows.
+
+    `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the
+    timestamp of its newest record. `retained_batches` counts the batches whose retry the gateway still
+    answers with their first offset.
+    """
+
+    topic: TopicName
+    partition: PartitionNumber
+    producer_id: Annotated[int, Column("producer\nid", number)]
+    producer_epoch: Annotated[int, Column("epoch", number)]
+    last_sequence: Annotated[int, Column("last\nsequence", number)]
+    last_offset: Annotated[int | None, Column("last\noffset", number)]
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    age_ms: Annotated[int | None, Column("age", duration)]
+    retained_batches: Annotated[int | None, Column("batches", number)]
+
+
+class ProducerPage(msgspec.Struct, frozen=True):
+    """Some of the producers; `complete`: no producer comes after the last row."""
+
+    producers: list[ProducerRow]
+    complete: bool
+    counters: ProducerCounters | None
+
+
+class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
+    """The active producers by topic, partition and id, from the first one after `after` on. `after` is topic,
+    partition and producer id of the last row of the page before.
+    """
+
+    is_spread = True
+    rows = "producers"
+    key = "topic partition producer_id"
+    topic: str | None = None
+    partition: int | None = None
+    after: tuple[str, int, int] | None = None

@@ -9,12 +9,8 @@ from itertools import chain
 from typing import Final
 
 from seqgate.gateway.admin.operation import LiveGateway, check_led_here, find_topic, partitions_after
-from seqgate.gateway.admin.producers.messages import (
-    ListProducersRequest,
-    ProducerCounters,
-    ProducerPage,
-    ProducerRow,
-)
+from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerPage, ProducerRow
+from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions

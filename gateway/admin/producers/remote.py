@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
+from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerPage, ProducerRow
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 
 

@@ -21,7 +21,7 @@ from seqgate.gateway.admin.groups.command import (
 )
 from seqgate.gateway.admin.groups.remote import ClusterGroups
 from seqgate.gateway.admin.producers import remote as producers
-from seqgate.gateway.admin.producers.messages import ListProducersRequest
+from seqgate.gateway.admin.producers.command import ListProducersRequest
 from seqgate.gateway.admin.remote.cluster import Cluster, finished
 from seqgate.gateway.admin.request import RUNNING, PagedRequest, Request, from_source
 from seqgate.gateway.admin.transactions import answers as transactions

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.names.messages import NamesRequest, Position
+from seqgate.gateway.admin.names.command import NamesRequest, Position
 from seqgate.gateway.admin.pids.command import FindOwnerRequest
-from seqgate.gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerRow
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow

@@ -12,14 +12,9 @@ import pytest
 from seqgate.gateway.admin import client
 from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, joined, places, summed
 from seqgate.gateway.admin.groups.command import GroupPage, ListGroupsRequest
-from seqgate.gateway.admin.names.messages import NamesRequest
+from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.pids.command import ListBlocksRequest
-from seqgate.gateway.admin.producers.messages import (
-    ListProducersRequest,
-    ProducerCounters,
-    ProducerPage,
-    ProducerRow,
-)
+from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerPage, ProducerRow
 from seqgate.gateway.admin.request import (
     PAGE_ROWS,
     RUNNING,
@@ -30,7 +25,7 @@ from seqgate.gateway.admin.request import (
     NotRunning,
 )
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status.messages import ProducerCounters, StatusRequest
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from seqgate.gateway.config import BY_NAME, load_config

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.names import live as live_names
-from seqgate.gateway.admin.names.messages import NameRow, NamesRequest
+from seqgate.gateway.admin.names.command import NameRow, NamesRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.runtime.upkeep import name_keeping
 from tests.gateway.admin.answers import all_pages, answer
