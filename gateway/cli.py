@@ -42,8 +42,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "logs": ("admin.logs.command", "logs"),
     "tasks": ("admin.sweep.command", "tasks"),
     "backup": ("admin.backup.command", "app"),
-    "reopen": ("admin.partitions.command", "reopen"),
-    "repair": ("admin.damage.command", "repair"),
+    "reopen": ("admin.reopen.command", "reopen"),
+    "repair": ("admin.repair.command", "repair"),
     "sweep": ("admin.sweep.command", "sweep"),
 }
 """The commands and groups of commands in the order of the help: the module of each, and its name there."""

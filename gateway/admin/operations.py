@@ -37,11 +37,11 @@ from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway, check_led_here
-from seqgate.gateway.admin.partitions.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
 from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.reopen.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
     Answer,

@@ -10,7 +10,6 @@ import msgspec
 
 from seqgate.gateway.admin.client import summed
 from seqgate.gateway.admin.commands import Output, asks
-from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -21,6 +20,7 @@ from seqgate.gateway.admin.options import (
     needs_bootstrap,
     nobody,
 )
+from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.status.messages import (
     Broker,
     BucketState,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from seqgate.gateway.admin.damage.messages import CutRow, DamagedRow
+from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress

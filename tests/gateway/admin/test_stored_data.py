@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.damage.stopped import repair
 from seqgate.gateway.admin.operation import StoppedGateway
+from seqgate.gateway.admin.repair.stopped import repair
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
 from seqgate.gateway.admin.users.changes import remove_user_stopped

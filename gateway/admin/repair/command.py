@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks, flag
-from seqgate.gateway.admin.damage.messages import DamagedRow, Repair
 from seqgate.gateway.admin.options import Opened, gateway_directory
+from seqgate.gateway.admin.repair.damage import DamagedRow, Repair
 from seqgate.gateway.admin.tables import Block, counted, shown, table
 
 
@@ -28,7 +28,7 @@ def repair(
     Exits with 1 when something is damaged and was not given up.
     """
     with opened as client:
-        from seqgate.gateway.admin.damage import stopped  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.repair import stopped  # noqa: PLC0415 - slow to import
 
         found = stopped.repair(
             client.data_dir, client.read_config(), apply=apply, now_ms=time.time_ns() // 1_000_000

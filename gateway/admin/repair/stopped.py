@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from seqgate.gateway.admin.damage.messages import DamagedRow, Repair
+from seqgate.gateway.admin.repair.damage import DamagedRow, Repair
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory
 from seqgate.gateway.config import Config
