@@ -1,5 +1,5 @@
-"""The handlers: one module per API of the Kafka protocol, named after it, and the one list of them. Dispatch,
-ApiVersions and `docs/protocol-support.md` are generated from `APIS`.
+"""The handlers: one module per API of the Kafka protocol, or for all APIs about one thing (`acls`), and the
+one list of them. Dispatch, ApiVersions and `docs/protocol-support.md` are generated from `APIS`.
 """
 
 from __future__ import annotations

@@ -389,7 +389,7 @@ def peer_context(config: Config) -> ssl.SSLContext:
     reading takes milliseconds, so call this in another thread than that of the event loop.
     """
     # only a gateway whose peers speak TLS needs cryptography for it
-    from seqgate.gateway.security.stores import configured_stores  # noqa: PLC0415
+    from seqgate.gateway.security.key_stores import configured_stores  # noqa: PLC0415
     from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
     name = inter_broker_listener(config)

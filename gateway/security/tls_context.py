@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
+from seqgate.gateway.security.key_stores import KeyPair, Store, read_authorities, read_key_pair
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

@@ -22,8 +22,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.authorization import NoRuleMatches, Rule, parse_rules, principal_name
 from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
 from seqgate.gateway.security.certificates import StoreError, age_warning
-from seqgate.gateway.security.principals import ANONYMOUS, Unidentified, user
-from seqgate.gateway.security.stores import (
+from seqgate.gateway.security.key_stores import (
     AllowedChanges,
     Identity,
     KeyPair,
@@ -33,6 +32,7 @@ from seqgate.gateway.security.stores import (
     read_authorities,
     subject_text,
 )
+from seqgate.gateway.security.principals import ANONYMOUS, Unidentified, user
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from seqgate.gateway.server.connection import Connection, hung_up
 from seqgate.gateway.server.handshake_turns import HandshakeTurns

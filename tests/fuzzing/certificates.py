@@ -17,7 +17,7 @@ from typing import Final
 
 from seqgate.gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
 from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.stores import (
+from seqgate.gateway.security.key_stores import (
     AllowedChanges,
     Store,
     change_complaint,

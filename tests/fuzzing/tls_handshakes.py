@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from seqgate.gateway.security.stores import Store
+from seqgate.gateway.security.key_stores import Store
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from seqgate.gateway.server.connection import Connection
 from seqgate.gateway.server.handshake_turns import HandshakeTurns

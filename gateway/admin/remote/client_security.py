@@ -156,7 +156,7 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     """Return the TLS context of a client. Raises ControlError."""
     try:
         from seqgate.gateway.security.certificates import StoreError  # noqa: PLC0415
-        from seqgate.gateway.security.stores import Store  # noqa: PLC0415
+        from seqgate.gateway.security.key_stores import Store  # noqa: PLC0415
         from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ControlError(install(error.name, "a listener with TLS", SECURITY)) from None

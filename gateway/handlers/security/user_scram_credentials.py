@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51, version 0): set and delete the SCRAM credentials of users.
 
-A change counts for the next login; open connections keep theirs. Source: Kafka's
-ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
+A change counts for the next login, because a login looks up the credential when it begins; open connections
+keep theirs. Source: Kafka's ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
 
 DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their mechanisms and iterations.
 

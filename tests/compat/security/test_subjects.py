@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from seqgate.gateway.config.authorization import NoRuleMatches, parse_rules, principal_name
-from seqgate.gateway.security.stores import subject_text
+from seqgate.gateway.security.key_stores import subject_text
 from tests.support.certificates import Authority
 from tests.support.kafka_tools import run_tool
 from tests.support.subjects import SUBJECTS

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.config import SETTINGS, Config, ConfigError, load_config
-from seqgate.gateway.security.stores import Store
+from seqgate.gateway.security.key_stores import Store
 
 SECRET = "Qz7-planted-secret"
 SENSITIVE = [setting.name for setting in SETTINGS if setting.sensitive]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.security.stores import (
+from seqgate.gateway.security.key_stores import (
     AllowedChanges,
     Identity,
     Store,

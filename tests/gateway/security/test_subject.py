@@ -5,7 +5,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from seqgate.gateway.security.stores import subject_text
+from seqgate.gateway.security.key_stores import subject_text
 from tests.support.certificates import Authority
 from tests.support.subjects import SUBJECTS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.stores import Store
+from seqgate.gateway.security.key_stores import Store
 from seqgate.gateway.security.tls_context import (
     TLS_1_3_SUITES,
     ClientTls,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.stores import Store, read_authorities, read_key_pair
+from seqgate.gateway.security.key_stores import Store, read_authorities, read_key_pair
 from seqgate.gateway.security.tls_context import TlsSettings, build_context
 from tests.fuzzing.stored_keys import CERTIFICATE, KEY
 from tests.support.certificates import Authority, Certified
