@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.records.producing import produce as send
-from seqgate.gateway.admin.records.texts import ProducedRecord
+from seqgate.gateway.admin.produce.command import ProducedRecord
+from seqgate.gateway.admin.produce.remote import produce as send
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.times import time_or_age_ms

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from seqgate.gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
+from seqgate.gateway.admin.produce.command import ProducedPartition, ProducedRecord, ProducedReport
 from seqgate.gateway.admin.remote.cluster import Cluster, give_up, opened, sentence
 from seqgate.gateway.admin.request import ControlError
 

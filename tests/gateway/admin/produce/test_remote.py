@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from seqgate.gateway.admin.records.producing import produce
-from seqgate.gateway.admin.records.texts import ProducedRecord
+from seqgate.gateway.admin.produce.command import ProducedRecord
+from seqgate.gateway.admin.produce.remote import produce
 from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.testing import Broker

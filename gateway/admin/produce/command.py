@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Final, Literal
+
+import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
-from seqgate.gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, shown
 
@@ -83,12 +87,12 @@ def produce(
     )
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
     with opened as reached, _opened(file) as lines:
-        from seqgate.gateway.admin.records import producing  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.produce import remote  # noqa: PLC0415 - slow to import
         from seqgate.gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
 
         if create:
             topics.create_missing(reached, topic)
-        report = producing.produce(
+        report = remote.produce(
             reached,
             topic,
             _records(lines, parse),
@@ -135,3 +139,132 @@ def _stored(report: ProducedReport) -> str:
     ]
     where = f": {', '.join(places)}" if places else ""
     return f"{counted(report.records, 'record')} stored in {shown(report.topic)}{where}."
+
+
+# The record that a line of text or of JSON stands for. Raises ValueError, a sentence.
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedRecord:
+    """A record to send; `partition` None: by the key, or any; `timestamp` None: now."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: list[tuple[str, bytes]] = field(default_factory=list)
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """The meaning of a line of plain text: its key ends at `key_separator`; None: the whole line is the
+    value.
+
+    `key`, `headers` and `partition` are those of every line. A value that equals `null` is sent as null.
+    `keeps_partitions`: a line of JSON names its partition.
+    """
+
+    key_separator: bytes | None = None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
+    null: bytes | None = None
+    keeps_partitions: bool = False
+
+    def parse(self, line: bytes) -> ProducedRecord:
+        """Return the record of one line."""
+        key, value = self.key, line
+        if self.key_separator is not None:
+            key, found, value = line.partition(self.key_separator)
+            if not found:
+                raise ValueError(f"no key separator {self.key_separator.decode()!r} in the line")
+        sent = None if self.null is not None and value == self.null else value
+        return ProducedRecord(sent, key, list(self.headers), self.partition)
+
+
+class JsonHeader(msgspec.Struct, forbid_unknown_fields=True):
+    """A header of a record in JSON."""
+
+    name: str
+    value: str | None = None
+    value_base64: str | None = None
+
+
+class JsonRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """A record in JSON, as `seqgate consume --json` prints it; topic and offset are ignored."""
+
+    value: Any = None
+    value_base64: str | None = None
+    key: str | None = None
+    key_base64: str | None = None
+    headers: list[JsonHeader] | dict[str, str | None] = msgspec.field(default_factory=list)
+    partition: int | None = None
+    timestamp: int | None = None
+    topic: str | None = None
+    offset: int | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(JsonRecord)
+
+
+def parse_json(line: bytes, defaults: LineFormat) -> ProducedRecord:
+    """Return the record of one line of JSON; `defaults` has the values of fields that the line lacks."""
+    try:
+        found = _decoder.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"the line is not a record in JSON: {error}") from None
+    key = _bytes(found.key, found.key_base64, "key")
+    headers = found.headers
+    if isinstance(headers, dict):
+        headers = [JsonHeader(name, value) for name, value in headers.items()]
+    return ProducedRecord(
+        _bytes(_text(found.value), found.value_base64, "value"),
+        defaults.key if key is None else key,
+        [*(_header(header) for header in headers), *defaults.headers],
+        found.partition if defaults.keeps_partitions and found.partition is not None else defaults.partition,
+        found.timestamp,
+    )
+
+
+def _header(header: JsonHeader) -> tuple[str, bytes]:
+    value = _bytes(header.value, header.value_base64, "value")
+    if value is None:
+        raise ValueError(f"the header {header.name} is null, which this command can't send")
+    return header.name, value
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _bytes(text: str | None, in_base64: str | None, name: str) -> bytes | None:
+    if in_base64 is None:
+        return None if text is None else text.encode()
+    if text is not None:
+        raise ValueError(f"{name} and {name}_base64 exclude each other")
+    try:
+        return base64.b64decode(in_base64, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{name}_base64 is not base64: {error}") from None
+
+
+# The JSON output of `seqgate produce --json`.
+
+
+class ProducedPartition(msgspec.Struct, frozen=True):
+    """The records that are stored in one partition, and the offsets of the first and the last."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+
+
+class ProducedReport(msgspec.Struct, frozen=True):
+    """The records that are stored in a topic."""
+
+    topic: str
+    records: int
+    partitions: list[ProducedPartition]

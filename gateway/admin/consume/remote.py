@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafka import KafkaConsumer
 from kafka.admin import OffsetSpec
 
-from seqgate.gateway.admin.records.consume_command import Start, first_offset
+from seqgate.gateway.admin.consume.command import Start, first_offset
 from seqgate.gateway.admin.remote.cluster import Cluster, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+import msgspec
 
 from seqgate.gateway.admin.commands import argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import OpenedCluster, cluster
-from seqgate.gateway.admin.records.texts import json_line, parse_fields, text_line
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
 
@@ -65,9 +67,9 @@ def consume(
     begin = _start(start, since)
     printed = _printer(topic, fields, separator, null, as_json=as_json)
     with opened as reached:
-        from seqgate.gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.consume import remote  # noqa: PLC0415 - slow to import
 
-        records = consuming.consume(
+        records = remote.consume(
             reached,
             topic,
             partitions=sorted(set(partitions or [])),
@@ -166,3 +168,63 @@ def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None
         case "time":
             wanted = log_end if at_time is None else at_time
     return min(max(wanted, log_start), log_end)
+
+
+# A record as a line of JSON or of text.
+
+FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""The fields that `seqgate consume --show` prints, by name."""
+
+
+def json_line(record: Any, topic: str) -> bytes:
+    """Return a consumed record as one line of JSON."""
+    headers = [_pair("value", value, {"name": name}) for name, value in record.headers]
+    document: dict[str, Any] = {
+        "topic": topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    _pair("key", record.key, document)
+    _pair("value", record.value, document)
+    document["headers"] = headers
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _pair(name: str, value: bytes | None, document: dict[str, Any]) -> dict[str, Any]:
+    """Add bytes to a document under `name` as text, or under `name_base64` where they are no UTF-8."""
+    try:
+        document[name] = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        document[f"{name}_base64"] = base64.b64encode(value or b"").decode()
+    return document
+
+
+def text_line(record: Any, topic: str, fields: Sequence[str], separator: bytes, null: bytes) -> bytes:
+    """Return the fields of a consumed record as one line of text."""
+    return separator.join(_cell(record, topic, name, null) for name in fields) + b"\n"
+
+
+def _cell(record: Any, topic: str, name: str, null: bytes) -> bytes:
+    match name:
+        case "topic":
+            return topic.encode()
+        case "key" | "value":
+            content: bytes | None = getattr(record, name)
+            return null if content is None else content
+        case "headers":
+            return b",".join(
+                header.encode() + b"=" + (null if value is None else value)
+                for header, value in record.headers
+            )
+        case _:
+            return str(getattr(record, name)).encode()
+
+
+def parse_fields(text: str) -> tuple[str, ...]:
+    """Return the fields of `--show`, such as `partition,offset,key,value`."""
+    fields = tuple(name.strip() for name in text.split(","))
+    for name in fields:
+        if name not in FIELDS:
+            raise ValueError(f"{name!r} is not one of {', '.join(FIELDS)}")
+    return fields

@@ -1,25 +1,14 @@
-"""Records are parsed from and printed as lines of text and of JSON."""
+"""Lines of text and of JSON are parsed as records to send."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
-from seqgate.gateway.admin.records.texts import (
-    LineFormat,
-    ProducedRecord,
-    json_line,
-    parse_fields,
-    parse_json,
-    text_line,
-)
+from seqgate.gateway.admin.produce.command import LineFormat, ProducedRecord, parse_json
 
 PLAIN = LineFormat()
-READ = SimpleNamespace(
-    partition=1, offset=7, timestamp=1_000, key=None, value=b"v\xff", headers=[("a", b"1"), ("b", None)]
-)
 
 
 def test_a_line_is_a_value() -> None:
@@ -65,22 +54,3 @@ def test_json_fields() -> None:
 def test_json_that_is_no_record(line: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         parse_json(line, PLAIN)
-
-
-def test_bytes_that_are_no_text_are_base64_in_json() -> None:
-    assert json.loads(json_line(READ, "t")) == {
-        "topic": "t",
-        "partition": 1,
-        "offset": 7,
-        "timestamp": 1_000,
-        "key": None,
-        "value_base64": "dv8=",
-        "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
-    }
-
-
-def test_text_has_the_bytes_as_they_are() -> None:
-    fields = parse_fields("topic, partition,offset,timestamp,key,value,headers")
-    assert text_line(READ, "t", fields, b"|", b"~") == b"t|1|7|1000|~|v\xff|a=1,b=~\n"
-    with pytest.raises(ValueError, match="'vlaue' is not one of topic, partition"):
-        parse_fields("key,vlaue")

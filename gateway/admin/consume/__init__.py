@@ -1,0 +1,1 @@
+"""Reads the records of a topic (`seqgate consume`)."""

@@ -1,0 +1,1 @@
+"""Writes records to a topic (`seqgate produce`)."""

@@ -1,1 +1,0 @@
-"""The records of a topic: what commands write and read."""

@@ -1,0 +1,33 @@
+"""Records are printed as lines of text and of JSON."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from seqgate.gateway.admin.consume.command import json_line, parse_fields, text_line
+
+READ = SimpleNamespace(
+    partition=1, offset=7, timestamp=1_000, key=None, value=b"v\xff", headers=[("a", b"1"), ("b", None)]
+)
+
+
+def test_bytes_that_are_no_text_are_base64_in_json() -> None:
+    assert json.loads(json_line(READ, "t")) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "timestamp": 1_000,
+        "key": None,
+        "value_base64": "dv8=",
+        "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
+    }
+
+
+def test_text_has_the_bytes_as_they_are() -> None:
+    fields = parse_fields("topic, partition,offset,timestamp,key,value,headers")
+    assert text_line(READ, "t", fields, b"|", b"~") == b"t|1|7|1000|~|v\xff|a=1,b=~\n"
+    with pytest.raises(ValueError, match="'vlaue' is not one of topic, partition"):
+        parse_fields("key,vlaue")
