@@ -28,7 +28,7 @@ from kio.schema.index import api_key_map
 from typer.core import TyperGroup
 
 from seqgate.gateway.admin.help import CONTEXT
-from seqgate.gateway.admin.operation import Operation
+from seqgate.gateway.admin.operation import ControlOperation
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_PAGE_ROWS, MAX_REQUEST_BYTES, PAGE_ROWS
 from seqgate.gateway.certify.scripts import SCRIPTS
@@ -483,12 +483,12 @@ such a directory in its own process.)
 """
 
 
-def control_socket_page(operations: Iterable[Operation[Any]]) -> str:
+def control_socket_page(operations: Iterable[ControlOperation[Any]]) -> str:
     """Return the page about the control socket, as Markdown."""
     return _SOCKET_INTRODUCTION + "".join(f"{_operation_row(operation)}\n" for operation in operations)
 
 
-def _operation_row(operation: Operation[Any]) -> str:
+def _operation_row(operation: ControlOperation[Any]) -> str:
     request = operation.request
     fields = ", ".join(
         f"`{field.encode_name}`" + ("" if field.required else "?")

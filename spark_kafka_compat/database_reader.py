@@ -230,6 +230,6 @@ def _consumer(bootstrap: str, options: Mapping[str, object]) -> Any:
 
 
 def _partition(place: Place) -> Any:
-    from kafka import TopicPartition
+    from kafka import structs
 
-    return TopicPartition(place.topic, place.partition)
+    return structs.TopicPartition(place.topic, place.partition)

@@ -21,7 +21,7 @@ from seqgate.gateway.admin.request import (
     RUNNING,
     SOCKET_NAME,
     STOPPED,
-    Answer,
+    ControlAnswer,
     ControlError,
     Elsewhere,
     NoAnswer,
@@ -71,7 +71,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
 
     if len(asked) == 1:
         return ask_whole(asked[0])
-    workers = Workers(asked, _is_there, min(timeout_s, RESTART_S))
+    workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     if not request.is_spread:
         return workers.first(ask_whole)
     found, missing = workers.all(lambda place: _pages_of(place, request, timeout_s, is_whole=True))
@@ -103,7 +103,7 @@ def _ask_at(place: Path, request: Request[A], timeout_s: float, *, is_whole: boo
     """Return the answer of one gateway. `is_whole`: all others are asked, too, so no note is needed."""
     line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
-        answer = msgspec.json.decode(line, type=Answer)
+        answer = msgspec.json.decode(line, type=ControlAnswer)
         if answer.error is not None:
             raise Elsewhere(answer.error) if answer.is_elsewhere else ControlError(answer.error)
         if answer.note is not None and not is_whole:
@@ -189,7 +189,7 @@ class Client:
         asked = places(self.data_dir)
         if len(asked) == 1:
             return [ask(self.data_dir, request)], []
-        return Workers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
+        return AskedWorkers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the gateway's answer, or "stopped" with what the data directory has."""
@@ -259,7 +259,7 @@ def _read_line(connection: socket.socket) -> bytes:
 AskAt = Callable[[Path], B]
 
 
-class Workers:
+class AskedWorkers:
     """The workers of a gateway as a command asks them: all must answer in turn; all pauses are limited."""
 
     def __init__(

@@ -30,7 +30,7 @@ AS_JSON: Final = "as_json"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class CommandOption:
     """An option, or an argument if `names` is None. `facts` are parameters of typer's Option or Argument."""
 
     names: tuple[str, ...] | None
@@ -43,12 +43,12 @@ def option(
 ) -> Any:
     """Return an option that takes a value, such as `--lines -n`; `text` is its help."""
     facts = {"metavar": metavar, "help": text or None, "show_default": show_default, **more}
-    return Option(tuple(names.split()), default, facts)
+    return CommandOption(tuple(names.split()), default, facts)
 
 
 def flag(names: str, text: str, *, default: bool | None = False) -> Any:
     """Return an option without a value; `text` is its help."""
-    return Option(tuple(names.split()), default, {"help": text})
+    return CommandOption(tuple(names.split()), default, {"help": text})
 
 
 def argument(
@@ -56,7 +56,7 @@ def argument(
 ) -> Any:
     """Return an argument; `text` is its help."""
     facts = {"metavar": metavar, "help": text or None, "show_default": show_default, **more}
-    return Option(None, default, facts)
+    return CommandOption(None, default, facts)
 
 
 AsJson = Annotated[bool, flag("--json", "Print one JSON document.")]
@@ -73,7 +73,7 @@ class Parameter(NamedTuple):
 
     name: str
     type: Any
-    mark: Option | OptionsOf | None
+    mark: CommandOption | OptionsOf | None
     default: Any
 
 
@@ -138,9 +138,9 @@ class Command:
         return None if others else values | flags
 
 
-def option_of(parameter: Parameter) -> Option:
+def option_of(parameter: Parameter) -> CommandOption:
     """Return the option of a parameter of a command."""
-    assert isinstance(parameter.mark, Option), parameter.name
+    assert isinstance(parameter.mark, CommandOption), parameter.name
     return parameter.mark
 
 
@@ -254,9 +254,11 @@ def _parameters(function: Callable[..., Any], first: int = 0) -> list[Parameter]
 
 
 def _parameter(name: str, kind: Any, default: Any) -> Parameter:
-    if isinstance(default, Option):
+    if isinstance(default, CommandOption):
         return Parameter(name, kind, default, default.default)
-    marks = [each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Option | OptionsOf)]
+    marks = [
+        each for each in getattr(kind, "__metadata__", ()) if isinstance(each, CommandOption | OptionsOf)
+    ]
     return Parameter(name, typing.get_args(kind)[0] if marks else kind, marks[0] if marks else None, default)
 
 

@@ -31,7 +31,7 @@ Q = TypeVar("Q", bound=Request[Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[Q]):
+class ControlOperation(Generic[Q]):
     """An operation of the gateway: its request, which names the operation and the answer, and the functions
     that answer.
 

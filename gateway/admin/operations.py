@@ -36,7 +36,7 @@ from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names.command import NamesRequest
-from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway, check_led_here
+from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway, check_led_here
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import live as producers
@@ -44,7 +44,7 @@ from seqgate.gateway.admin.producers.command import ListProducersRequest
 from seqgate.gateway.admin.reopen.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
-    Answer,
+    ControlAnswer,
     ControlError,
     Elsewhere,
     PagedRequest,
@@ -153,48 +153,52 @@ def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:
 _sweeps = attrgetter("sweeps")
 
 
-OPERATIONS: Final[tuple[Operation[Any], ...]] = (
-    Operation(StatusRequest, status.status),
-    Operation(GatewaysRequest, gateways.gateways),
-    Operation(MoveRequest, gateways.move, changes=True),
-    Operation(DrainRequest, gateways.drain, changes=True),
-    Operation(StageBackupRequest, stage_backup, changes=True),
-    Operation(ReopenRequest, reopen, changes=True),
-    Operation(ListProducersRequest, producers.list_producers, is_partial=True),
-    Operation(ListVerdictsRequest, list_verdicts, is_partial=True),
-    Operation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
-    Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
+OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
+    ControlOperation(StatusRequest, status.status),
+    ControlOperation(GatewaysRequest, gateways.gateways),
+    ControlOperation(MoveRequest, gateways.move, changes=True),
+    ControlOperation(DrainRequest, gateways.drain, changes=True),
+    ControlOperation(StageBackupRequest, stage_backup, changes=True),
+    ControlOperation(ReopenRequest, reopen, changes=True),
+    ControlOperation(ListProducersRequest, producers.list_producers, is_partial=True),
+    ControlOperation(ListVerdictsRequest, list_verdicts, is_partial=True),
+    ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
+    ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
     *pids.OPERATIONS,
-    Operation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
-    Operation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),
-    Operation(
+    ControlOperation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
+    ControlOperation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),
+    ControlOperation(
         ResetOffsetsRequest,
         from_source(LiveGroups, of_groups.reset_offsets),
         changes=lambda request: request.execute,
     ),
-    Operation(DeleteGroupsRequest, delete_groups, changes=lambda request: request.execute),
-    Operation(
+    ControlOperation(DeleteGroupsRequest, delete_groups, changes=lambda request: request.execute),
+    ControlOperation(
         ListTransactionsRequest, transactions.list_transactions, transactions.list_transactions_stopped
     ),
-    Operation(
+    ControlOperation(
         DescribeTransactionRequest,
         from_source(transactions.LiveTransactions, of_transactions.describe_transaction),
         transactions.describe_transaction_stopped,
     ),
-    Operation(FindHangingRequest, transactions.find_hanging),
-    Operation(
+    ControlOperation(FindHangingRequest, transactions.find_hanging),
+    ControlOperation(
         AbortTransactionRequest,
         from_source(transactions.LiveTransactions, of_transactions.abort_transaction),
         changes=lambda request: request.execute,
     ),
-    Operation(AbortHangingRequest, transactions.abort_hanging, changes=lambda request: request.execute),
-    Operation(SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove),
-    Operation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
-    Operation(ListTasksRequest, from_source(_sweeps, Sweeps.tasks)),
-    Operation(LogLinesRequest, log_lines),
-    Operation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
-    Operation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
-    Operation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),
+    ControlOperation(
+        AbortHangingRequest, transactions.abort_hanging, changes=lambda request: request.execute
+    ),
+    ControlOperation(
+        SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove
+    ),
+    ControlOperation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
+    ControlOperation(ListTasksRequest, from_source(_sweeps, Sweeps.tasks)),
+    ControlOperation(LogLinesRequest, log_lines),
+    ControlOperation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
+    ControlOperation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
+    ControlOperation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 
@@ -266,12 +270,12 @@ def live_gateway(
     return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms)
 
 
-async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Answer:
+async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> ControlAnswer:
     """Return the answer to the request in `line`, which came from `client`."""
     try:
         request = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return Answer(error=f"the request is not understood: {error}")
+        return ControlAnswer(error=f"the request is not understood: {error}")
     tasks = gateway.services.node.tasks
     work = tasks.start(
         tasks.begin(f"seqgate {request.operation_name()}", is_brief=True), answer_live(gateway, request)
@@ -284,16 +288,16 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> An
         # for.
         result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
     except ControlError as error:
-        return Answer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
+        return ControlAnswer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
     except TimeoutError:
-        return Answer(
+        return ControlAnswer(
             error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its "
             "progress"
         )
     except Exception as error:
         logger.exception("the control request %s failed", request)
-        return Answer(error=f"the gateway failed to answer: {error}")
-    return Answer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
+        return ControlAnswer(error=f"the gateway failed to answer: {error}")
+    return ControlAnswer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
 
 
 # Finds the process that sends a request on the control socket, and logs the changes that the process makes,

@@ -119,7 +119,7 @@ def from_source(
     return run
 
 
-class Answer(msgspec.Struct, omit_defaults=True):
+class ControlAnswer(msgspec.Struct, omit_defaults=True):
     """The answer of the gateway: the result, or a sentence that says why there is none.
 
     `note` says what the result lacks because other gateways of the cluster know it. `is_elsewhere`: the error

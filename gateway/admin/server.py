@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, SOCKET_NAME, Answer, short_path
+from seqgate.gateway.admin.request import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BYTES,
+    SOCKET_NAME,
+    ControlAnswer,
+    short_path,
+)
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.tasks import end_tasks
 
@@ -121,13 +127,14 @@ class ControlServer:
         self._clients.add(task)
         try:
             if len(self._clients) > MAX_CLIENTS:
-                answer = Answer(error=f"{MAX_CLIENTS} commands are asking already; try again")
+                answer = ControlAnswer(error=f"{MAX_CLIENTS} commands are asking already; try again")
             else:
                 answer = await self._answer(reader, writer)
             line = msgspec.json.encode(answer) + b"\n"
             if len(line) > MAX_ANSWER_BYTES:
                 line = (
-                    msgspec.json.encode(Answer(error="the answer is too long; ask for smaller pages")) + b"\n"
+                    msgspec.json.encode(ControlAnswer(error="the answer is too long; ask for smaller pages"))
+                    + b"\n"
                 )
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 writer.write(line)
@@ -139,16 +146,16 @@ class ControlServer:
             self._clients.discard(task)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> ControlAnswer:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 line = await reader.readuntil(b"\n")
         except TimeoutError:
-            return Answer(error=f"no request came within {REQUEST_TIMEOUT_S:g} s")
+            return ControlAnswer(error=f"no request came within {REQUEST_TIMEOUT_S:g} s")
         except asyncio.LimitOverrunError:
-            return Answer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
+            return ControlAnswer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
         except asyncio.IncompleteReadError:
-            return Answer(error="a request is one line and ends with a newline")
+            return ControlAnswer(error="a request is one line and ends with a newline")
         # Imported with the first command: a start is mostly imports.
         from seqgate.gateway.admin.operations import answer  # noqa: PLC0415
 

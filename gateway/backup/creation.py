@@ -8,8 +8,8 @@ from seqgate.gateway.backup.repository import (
     DATA,
     NAME,
     BackupError,
+    BackupManifest,
     CopiedFile,
-    Manifest,
     Repository,
     encode,
 )
@@ -31,7 +31,7 @@ class Created(NamedTuple):
     """A finished backup."""
 
     path: str
-    manifest: Manifest
+    manifest: BackupManifest
     removed: list[str]
     """The names of older backups that were removed."""
 
@@ -67,7 +67,7 @@ def create(
     """
     source = data_path(data_dir)
     properties = read_properties(storage, f"{source}/{META}")
-    header = Manifest(
+    header = BackupManifest(
         release=release,
         cluster_id=properties.get("cluster.id", ""),
         directory_id=properties.get("directory.id", ""),
@@ -95,7 +95,7 @@ def create(
     return Created(path, manifest, removed)
 
 
-def _wanted(storage: Storage, source: str, staged: Staged, before: Manifest | None) -> list[_Wanted]:
+def _wanted(storage: Storage, source: str, staged: Staged, before: BackupManifest | None) -> list[_Wanted]:
     known = {} if before is None else {file.path: file for file in before.files}
     found = []
     for path, entry in _files(storage, source):
@@ -135,8 +135,8 @@ def _copy(
     wanted: list[_Wanted],
     before: str | None,
     pace: Pace,
-    header: Manifest,
-) -> Manifest:
+    header: BackupManifest,
+) -> BackupManifest:
     data = f"{target}/{DATA}"
     flush = Flush(storage, target, len(wanted))
     directories = {target: None, data: None}
@@ -161,7 +161,7 @@ def _copy(
         copied_bytes += content.size_bytes
         files.append(CopiedFile(file.path, *content, file.inode, file.modified_ns))
     flush.run(copied, list(directories))
-    manifest = Manifest(
+    manifest = BackupManifest(
         release=header.release,
         cluster_id=header.cluster_id,
         directory_id=header.directory_id,

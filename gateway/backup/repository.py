@@ -67,7 +67,7 @@ class Repository:
         """Return the names of backups that were never finished, or are being made."""
         return sorted(name for name in self._directories() if name.endswith(PARTIAL))
 
-    def newest_of(self, manifest: Manifest) -> tuple[str, Manifest] | None:
+    def newest_of(self, manifest: BackupManifest) -> tuple[str, BackupManifest] | None:
         """Return the newest complete backup of the same data directory, with its path; None without one.
 
         A damaged manifest is passed over: then there is less to share.
@@ -105,7 +105,7 @@ class Repository:
         LocalDurability(self.storage).sync(directories=[self.path])
         return path
 
-    def remove_oldest(self, keep: int, manifest: Manifest) -> list[str]:
+    def remove_oldest(self, keep: int, manifest: BackupManifest) -> list[str]:
         """Delete all backups of the same data directory but the `keep` newest; return their names. Damaged
         ones stay.
         """
@@ -145,14 +145,14 @@ class Damage(NamedTuple):
     reason: str
 
 
-def open_backup(storage: Storage, backup: str) -> Manifest:
+def open_backup(storage: Storage, backup: str) -> BackupManifest:
     """Return the manifest of a complete backup. Raises BackupError, OSError."""
     if backup.endswith(PARTIAL):
         raise BackupError(f"{backup} was never finished: use another backup")
     return read(storage, backup)
 
 
-def damage_of(storage: Storage, backup: str, manifest: Manifest, pace: Pace) -> Iterator[Damage]:
+def damage_of(storage: Storage, backup: str, manifest: BackupManifest, pace: Pace) -> Iterator[Damage]:
     """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises
     OSError.
     """
@@ -180,7 +180,12 @@ RESERVE_BYTES: Final = 64 << 20
 
 
 def restore(
-    storage: Storage, backup: str, manifest: Manifest, data_dir: str, pace: Pace, prepare: Callable[[], None]
+    storage: Storage,
+    backup: str,
+    manifest: BackupManifest,
+    data_dir: str,
+    pace: Pace,
+    prepare: Callable[[], None],
 ) -> None:
     """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a
     data directory.
@@ -207,7 +212,7 @@ def restore(
 def _copy(
     storage: Storage,
     source: str,
-    manifest: Manifest,
+    manifest: BackupManifest,
     data_dir: str,
     changed: list[str],
     pace: Pace,
@@ -272,7 +277,7 @@ class CopiedFile(msgspec.Struct, frozen=True, array_like=True):
     modified_ns: int
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     """A backup. `taken_ms` is the moment whose state it has; `is_live` says that a gateway ran then."""
 
     version: int = VERSION
@@ -293,7 +298,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         """The bytes of all files."""
         return sum(file.size_bytes for file in self.files)
 
-    def is_of_same_directory(self, other: Manifest) -> bool:
+    def is_of_same_directory(self, other: BackupManifest) -> bool:
         """Return whether both are backups of one data directory."""
         return self.directory_id == other.directory_id != ""
 
@@ -307,13 +312,13 @@ class _Version(msgspec.Struct):
     version: int
 
 
-def encode(manifest: Manifest) -> bytes:
+def encode(manifest: BackupManifest) -> bytes:
     """Return the content of the file: the manifest, and the checksum of its bytes."""
     content = msgspec.json.encode(manifest)
     return msgspec.json.encode(_Sealed(hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
 
 
-def read(storage: Storage, backup: str) -> Manifest:
+def read(storage: Storage, backup: str) -> BackupManifest:
     """Return the manifest of the backup in a directory. Raises BackupError, OSError."""
     path = f"{backup}/{NAME}"
     try:
@@ -331,7 +336,7 @@ def read(storage: Storage, backup: str) -> Manifest:
                 f"{path} has version {version}; this release reads version {VERSION}. Use the release that "
                 "made the backup"
             )
-        manifest = msgspec.json.decode(raw, type=Manifest)
+        manifest = msgspec.json.decode(raw, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BackupError(f"{path} is damaged: {error}") from error
     for file in manifest.files:

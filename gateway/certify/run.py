@@ -55,7 +55,7 @@ class RunOutcome:
 
     script: Script
     verdict: Judgement
-    ending: Ending
+    ending: ScriptEnd
     findings: Findings
     struck: Sequence[Struck]
     sent: int
@@ -229,7 +229,7 @@ class Application:
             return False
         return True
 
-    def finish(self) -> Ending:
+    def finish(self) -> ScriptEnd:
         """Tell the application that there are no more values, and return how it ends."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
@@ -237,7 +237,7 @@ class Application:
         self.has_ended.wait()
         self._end()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        return Ending(
+        return ScriptEnd(
             None if self._hung else self._process.returncode,
             self._ended_s - self._begun_s,
             frozenset(self._acknowledged),
@@ -303,7 +303,7 @@ class Judgement(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ScriptEnd:
     """How it ended. `exit_code` None: hung and killed; `acknowledged` are the values that it printed."""
 
     exit_code: int | None
@@ -359,7 +359,7 @@ class Findings:
             yield f"unexpected {_some(found)}"
 
 
-def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) -> Findings:
+def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: ScriptEnd) -> Findings:
     """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
     is not stored is lost only if the application claimed that it is acknowledged.
     """
@@ -379,7 +379,7 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: Ending) 
 
 
 def judge(
-    findings: Findings, ending: Ending, struck: Collection[Struck], *, may_give_up: bool = False
+    findings: Findings, ending: ScriptEnd, struck: Collection[Struck], *, may_give_up: bool = False
 ) -> Judgement:
     """Return what a run shows. The worse comes first: a lost record counts even if no fault struck."""
     if findings:

@@ -70,7 +70,7 @@ def typed_for(name: str) -> str:
     return name if name.isprintable() and name == name.strip() and name else INSTEAD
 
 
-Answer = View | Data | Redirect | Confirmation | Download
+PageAnswer = View | Data | Redirect | Confirmation | Download
 
 
 # Pages of a long list, and its order. Pure.

@@ -13,7 +13,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.status.messages import ClusterStatus
 from seqgate.gateway.admin.status.remote import cluster_status
-from seqgate.gateway.console.answer import Answer, Data
+from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, may_describe_cluster
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.listener import MetricsClient
@@ -161,7 +161,7 @@ class Visit:
         return number
 
 
-Function = Callable[[Visit], Answer]
+Function = Callable[[Visit], PageAnswer]
 """A function of a page. It runs in a thread, may block, and may raise ControlError for the person."""
 
 

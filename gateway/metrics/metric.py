@@ -149,7 +149,7 @@ OTHERS: Final = "(other topics)"
 
 
 @dataclass(slots=True)
-class Traffic:
+class PartitionTraffic:
     """What went through the partitions of one series, and what they hold now."""
 
     records: int = 0
@@ -166,7 +166,7 @@ class Traffic:
         self.bytes += partition.appended_bytes
         self.fetched_bytes += partition.fetched_bytes
 
-    def add(self, closed: Traffic) -> None:
+    def add(self, closed: PartitionTraffic) -> None:
         self.records += closed.records
         self.bytes += closed.bytes
         self.fetched_bytes += closed.fetched_bytes
@@ -181,10 +181,10 @@ class TopicTraffic:
         self._own = 0
         self._series: dict[str, str] = {}
         """The series of each topic. A topic keeps its series, because a counter must not fall."""
-        self._closed: dict[str, Traffic] = {}
+        self._closed: dict[str, PartitionTraffic] = {}
         partitions.when_closed.append(self._note_closed)
 
-    def read(self) -> Iterator[dict[str, Traffic] | None]:
+    def read(self) -> Iterator[dict[str, PartitionTraffic] | None]:
         """Yield None after each partition, and at the end the traffic by series."""
         self._forget_deleted()
         # Partitions open and close between two slices. Count those that are open now, and the closed ones up
@@ -193,7 +193,7 @@ class TopicTraffic:
         opened = list(self._partitions)
         found = {series: replace(closed) for series, closed in self._closed.items()}
         for partition in opened:
-            traffic = found.setdefault(self._series_of(partition.topic), Traffic())
+            traffic = found.setdefault(self._series_of(partition.topic), PartitionTraffic())
             traffic.count(partition)
             if not partition.closed:
                 traffic.partitions += 1
@@ -209,7 +209,7 @@ class TopicTraffic:
             return  # a deleted topic whose series nobody has read; keep nothing of it
         else:
             series = OTHERS
-        self._closed.setdefault(series, Traffic()).count(partition)
+        self._closed.setdefault(series, PartitionTraffic()).count(partition)
 
     def _series_of(self, topic: str) -> str:
         series = self._series.get(topic)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from seqgate.gateway.admin.faults.control_client import Refused, ask
+from seqgate.gateway.admin.faults.control_client import ControlRefused, ask
 from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
@@ -124,7 +124,7 @@ class BrokerProcess(AnyBroker):
             raise RuntimeError("the broker does not run: call start() first")
         try:
             return ask(self._control, method, path, body)
-        except Refused as error:
+        except ControlRefused as error:
             raise _KINDS.get(error.status, ValueError)(str(error)) from None
 
     def _end(self, order: Callable[[ServeProcess], int]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from seqgate.gateway.admin.operations import OPERATIONS
-from seqgate.gateway.admin.request import Answer
+from seqgate.gateway.admin.request import ControlAnswer
 from tests.fuzzing.changes import EXTREMES, changed
 from tests.fuzzing.composed_requests import GROUPS, TOPICS, TRANSACTION
 from tests.fuzzing.fresh_scenes import fresh_scenes
@@ -55,10 +55,10 @@ async def _ask(scene: Scene, data: bytes) -> bytes:
     return line
 
 
-def _check(line: bytes) -> Answer:
+def _check(line: bytes) -> ControlAnswer:
     if not line.endswith(b"\n") or line.count(b"\n") != 1:
         raise Breach(f"the answer is {line!r}")
-    return msgspec.json.decode(line, type=Answer)
+    return msgspec.json.decode(line, type=ControlAnswer)
 
 
 def _filled(kind: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.metrics.metric import OTHERS, TopicTraffic, Traffic
+from seqgate.gateway.metrics.metric import OTHERS, PartitionTraffic, TopicTraffic
 
 TOPICS = "abc"
 MOST = 2
@@ -59,7 +59,7 @@ class Model:
         self.records: Counter[str] = Counter()
         self.fetched: Counter[str] = Counter()
         self.in_all = 0
-        self.last: dict[str, Traffic] = {}
+        self.last: dict[str, PartitionTraffic] = {}
         self.has_deleted = False
         for topic in TOPICS:
             for step in ("create", "open", "open", "append"):
@@ -88,7 +88,7 @@ class Model:
             self.fetched[topic] += 3 * number
             self.in_all += number
 
-    def read(self, between: list[tuple[str, str, int]]) -> dict[str, Traffic]:
+    def read(self, between: list[tuple[str, str, int]]) -> dict[str, PartitionTraffic]:
         """Read the traffic, with one further step in each pause."""
         steps = iter(between)
         for found in self.traffic.read():
@@ -152,7 +152,7 @@ def test_no_counter_falls_when_partitions_close_during_a_read(
     rounds: list[tuple[list[Any], list[Any]]],
 ) -> None:
     model = Model()
-    last: dict[str, Traffic] = {}
+    last: dict[str, PartitionTraffic] = {}
     for steps, between in rounds:
         for step in steps:
             model.carry_out(*step)
@@ -175,5 +175,5 @@ def test_the_series_of_all_others_never_falls(rounds: list[tuple[list[Any], list
         for step in steps:
             model.carry_out(*step)
         found = model.read(between)
-        assert found.get(OTHERS, Traffic()).records >= last
-        last = found.get(OTHERS, Traffic()).records
+        assert found.get(OTHERS, PartitionTraffic()).records >= last
+        last = found.get(OTHERS, PartitionTraffic()).records

@@ -20,13 +20,13 @@ from seqgate.gateway.admin.backup.command import (
 )
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.operations import answer_stopped
-from seqgate.gateway.admin.pids.command import Moved, MoveNextRequest
+from seqgate.gateway.admin.pids.command import MovedNextId, MoveNextRequest
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.backup import creation
 from seqgate.gateway.backup import repository as restoring
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import BackupError, Manifest, Repository, damage_of, open_backup
+from seqgate.gateway.backup.repository import BackupError, BackupManifest, Repository, damage_of, open_backup
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
@@ -124,11 +124,11 @@ def _move_ids(data_dir: Path, config: Config) -> int | None:
         return None
     now_ms = time.time_ns() // 1_000_000
     wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
-    moved: Moved = answer_stopped(data_dir, config, now_ms, MoveNextRequest(wanted))
+    moved: MovedNextId = answer_stopped(data_dir, config, now_ms, MoveNextRequest(wanted))
     return moved.current
 
 
-def _row(path: str, manifest: Manifest) -> BackupRow:
+def _row(path: str, manifest: BackupManifest) -> BackupRow:
     return BackupRow(
         path=path,
         taken_ms=manifest.taken_ms,

@@ -236,7 +236,7 @@ def verify(opened: Opened[Config]) -> Output:
     with opened as config:
         from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
-        found = bucket.check(config, Progress("checked").show)
+        found = bucket.check(config, ProgressLine("checked").show)
     return Output(found, _verification_text(found), code=1 if found.damaged else 0)
 
 
@@ -275,7 +275,7 @@ def import_directory(
     with opened as config:
         from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
-        done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
+        done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, ProgressLine("sent").show)
     copied = (
         f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
         f"bytes of records are in {done.address}, and were read back. The requests cost "
@@ -285,7 +285,7 @@ def import_directory(
     return Output(done, [copied, following])
 
 
-class Progress:
+class ProgressLine:
     """Prints on the terminal how far a command is, at most once a second; nothing without a terminal."""
 
     def __init__(self, verb: str) -> None:
@@ -303,7 +303,7 @@ class Progress:
 # The JSON output of `seqgate cluster`: what a bucket holds, and what of it is damaged.
 
 
-class SessionState(msgspec.Struct, frozen=True):
+class LastSession(msgspec.Struct, frozen=True):
     """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and
     after a crash.
 
@@ -320,7 +320,7 @@ class SessionState(msgspec.Struct, frozen=True):
     ended: str | None
 
 
-class EndedSession(msgspec.Struct, frozen=True):
+class EndedSessionRow(msgspec.Struct, frozen=True):
     """A session that has ended: `reason` is in its seal, which `by` wrote at `ended_ms`."""
 
     session: int
@@ -350,7 +350,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     address: str
     cluster_id: str
     sessions: int
-    last: SessionState
+    last: LastSession
     partitions: int
     parts: Held
     wal: Held
@@ -360,7 +360,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     metadata: Held = Held(0, 0)
     snapshots: list[int] = []
     changes_behind: int = 0
-    ended: list[EndedSession] = []
+    ended: list[EndedSessionRow] = []
     """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
     gateways: Gateways | None = None
     """The gateways by the metadata; a crashed one is live until another takes over. None without any."""

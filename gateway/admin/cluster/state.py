@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from seqgate.gateway.admin.cluster.command import ClusterState, EndedSession, Held, SessionState
+from seqgate.gateway.admin.cluster.command import ClusterState, EndedSessionRow, Held, LastSession
 from seqgate.gateway.admin.gateways.live import gateways_of
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
@@ -100,7 +100,7 @@ def _held(entries: Sequence[Entry]) -> Held:
     return Held(len(entries), sum(entry.size_bytes for entry in entries))
 
 
-async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionState:
+async def _session(objects: ObjectStore, known: RegisteredSession) -> LastSession:
     """Return what is known of a session. Its boundary tells of deleted objects: an upload may leave none."""
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     listed = [entry async for entry in objects.list(folder)]
@@ -109,7 +109,7 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionSta
     for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
         seal = await seal_at(objects, known, int(entry.key.removeprefix(folder))) or seal
     newest = (entries or listed)[-1:]
-    return SessionState(
+    return LastSession(
         session=known.session,
         node_id=known.node_id,
         host=known.host,
@@ -120,7 +120,7 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionSta
     )
 
 
-async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession | None:
+async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSessionRow | None:
     """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused,
     CorruptWalObject, IncompatibleFormat.
     """
@@ -129,7 +129,7 @@ async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession
     for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
         seal = await seal_at(objects, known, int(entry.key.removeprefix(folder)))
         if seal is not None:
-            return EndedSession(
+            return EndedSessionRow(
                 known.session, known.node_id, known.host, seal.by, seal.reason, entry.modified_ms
             )
     return None

@@ -20,7 +20,7 @@ a Seqgate gateway on any machine, or Apache Kafka.
 docs/configuration.md describes each configuration of Seqgate.
 """)
 
-Kind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]
+ConfigKind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]
 Name = Annotated[
     str,
     argument(
@@ -35,7 +35,7 @@ Name = Annotated[
 @asks(cluster)
 def get(
     opened: OpenedCluster,
-    kind: Kind,
+    kind: ConfigKind,
     name: Name,
     names: list[str] | None = argument(
         "CONFIG", "Show only these configurations. [default: those that somebody has set]", default=None
@@ -63,7 +63,7 @@ def get(
 @asks(cluster)
 def set_configs(
     opened: OpenedCluster,
-    kind: Kind,
+    kind: ConfigKind,
     name: Name,
     settings: list[str] = argument("CONFIG=VALUE", "The configurations to set, with their values."),
 ) -> Output:
@@ -82,7 +82,7 @@ def set_configs(
 @asks(cluster)
 def unset_configs(
     opened: OpenedCluster,
-    kind: Kind,
+    kind: ConfigKind,
     name: Name,
     names: list[str] = argument("CONFIG", "The configurations to set back to their defaults."),
 ) -> Output:
@@ -104,7 +104,7 @@ def _change(
     of = f"{kind} {shown(name)}"
     text = [f"{of}: {config}={shown(value)}" for config, value in settings.items()]
     text += [f"{of}: {config} has its default again" for config in unset]
-    return Output(ConfigChange(kind, name, settings, unset), text)
+    return Output(ChangedConfigs(kind, name, settings, unset), text)
 
 
 def _listing_text(listing: ConfigListing) -> Iterator[Block]:
@@ -155,7 +155,7 @@ class ConfigListing(msgspec.Struct, frozen=True):
     left_out: int
 
 
-class ConfigChange(msgspec.Struct, frozen=True):
+class ChangedConfigs(msgspec.Struct, frozen=True):
     """The configurations of a topic, broker or group that a command has set and unset."""
 
     kind: str

@@ -43,7 +43,7 @@ def at_control(
 # stored.
 
 
-class End(enum.StrEnum):
+class BrokerEnd(enum.StrEnum):
     """The ways in which a broker ends before it starts again."""
 
     STOP = "stop"
@@ -72,12 +72,12 @@ def start(control: Control) -> Output:
 @asks(at_control, first=True)
 def restart(
     control: Control,
-    after: End = option(
+    after: BrokerEnd = option(
         "--after",
         "WAY",
         "The way in which the broker ends: stop, kill or power-cut.",
         show_default=True,
-        default=End.STOP,
+        default=BrokerEnd.STOP,
     ),
 ) -> Output:
     """End the broker, and start it with its data at the same address."""

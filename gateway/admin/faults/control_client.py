@@ -13,7 +13,7 @@ from seqgate.gateway.admin.request import ControlError
 TIMEOUT_S: Final = 60.0
 
 
-class Refused(ControlError):
+class ControlRefused(ControlError):
     """The test control refused a request. `status` is that of HTTP: 404 for what does not exist."""
 
     def __init__(self, sentence: str, status: int) -> None:
@@ -43,5 +43,5 @@ def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = N
             f"{address} is no test control: {content[:100].decode(errors='replace')}"
         ) from None
     if answer.status >= http.HTTPStatus.BAD_REQUEST:
-        raise Refused(decoded["error"], answer.status)
+        raise ControlRefused(decoded["error"], answer.status)
     return decoded

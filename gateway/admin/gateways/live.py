@@ -11,7 +11,7 @@ from seqgate.gateway.admin.gateways.messages import (
     GatewayRow,
     Gateways,
     GatewaysRequest,
-    Moved,
+    MovedPartition,
     MoveRequest,
 )
 from seqgate.gateway.admin.operation import LiveGateway
@@ -32,7 +32,7 @@ def gateways(gateway: LiveGateway, _: GatewaysRequest) -> Gateways:
     return gateways_of(image, services.node.cluster_id)
 
 
-async def move(gateway: LiveGateway, request: MoveRequest) -> Moved:
+async def move(gateway: LiveGateway, request: MoveRequest) -> MovedPartition:
     """Make a gateway the leader of a partition. Raises ControlError."""
     _check_cluster(gateway)
     topic = gateway.services.topics.metadata_log.image.topics_by_name.get(request.topic)
@@ -51,7 +51,7 @@ async def move(gateway: LiveGateway, request: MoveRequest) -> Moved:
             f"{request.topic}-{request.partition} has not moved in {request.timeout_ms / 1000:.0f} s; the "
             "move goes on, and the log of its leader says what it waits for"
         )
-    return Moved(request.topic, request.partition, request.node_id)
+    return MovedPartition(request.topic, request.partition, request.node_id)
 
 
 async def drain(gateway: LiveGateway, request: DrainRequest) -> Drained:

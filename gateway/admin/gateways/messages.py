@@ -37,7 +37,7 @@ class GatewaysRequest(Request[Gateways], tag="cluster.gateways"):
     """The gateways of the cluster, and how many partitions each leads."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MovedPartition(msgspec.Struct, frozen=True):
     """A partition, and the node id of its leader now."""
 
     topic: str
@@ -45,7 +45,7 @@ class Moved(msgspec.Struct, frozen=True):
     leader: int
 
 
-class MoveRequest(Request[Moved], tag="cluster.move"):
+class MoveRequest(Request[MovedPartition], tag="cluster.move"):
     """Make a gateway a partition's leader and preferred one. Answers when it leads; fails at `timeout_ms`."""
 
     topic: str

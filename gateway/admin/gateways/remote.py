@@ -29,7 +29,7 @@ from seqgate.gateway.admin.gateways.messages import (
     GatewayRow,
     Gateways,
     GatewaysRequest,
-    Moved,
+    MovedPartition,
     MoveRequest,
 )
 from seqgate.gateway.admin.remote.cluster import (
@@ -79,7 +79,7 @@ def gateways(cluster: Cluster, _: GatewaysRequest) -> Gateways:
     return Gateways(str(described.cluster_id), listed, leaders[-1], None)
 
 
-def move(cluster: Cluster, request: MoveRequest) -> Moved:
+def move(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     """Make a gateway the preferred leader of a partition by AlterPartitionReassignments, and elect it."""
     place = f"{request.topic}-{request.partition}"
     deadline_s = time.monotonic() + request.timeout_ms / 1000
@@ -103,7 +103,7 @@ def move(cluster: Cluster, request: MoveRequest) -> Moved:
         for row in topic.partition_result:
             if row.error_code not in _MOVED:
                 _check(row.error_code, row.error_message, f"{place} can't be moved")
-    return Moved(request.topic, request.partition, request.node_id)
+    return MovedPartition(request.topic, request.partition, request.node_id)
 
 
 def drain(cluster: Cluster, request: DrainRequest) -> Drained:

@@ -72,7 +72,7 @@ class FoundGroup(NamedTuple):
     members: int | None = None
 
 
-class Progress(NamedTuple):
+class GroupProgress(NamedTuple):
     """The progress of a group by partition: offsets that it committed and that open transactions hold, or
     what was delivered to a share group. `lags` are the lags of a share group where the source reports no done
     records; None: compute them.
@@ -120,7 +120,7 @@ class GroupSource(Protocol):
     async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
         """Return those of the groups that exist."""
 
-    async def progress(self, group: str, kind: str) -> Progress:
+    async def progress(self, group: str, kind: str) -> GroupProgress:
         """Return the progress of a group of a type in its partitions."""
 
     async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
@@ -214,7 +214,7 @@ def _owners(members: Iterable[GroupMember]) -> dict[Place, str]:
     }
 
 
-def known_lags(read: Progress, ends: Mapping[Place, int]) -> dict[Place, int]:
+def known_lags(read: GroupProgress, ends: Mapping[Place, int]) -> dict[Place, int]:
     """Return the lag in each partition whose high watermark is known."""
     lags = {place: _lag(committed, ends.get(place)) for place, committed in read.committed.items()}
     lags |= {place: _share_lag(read, place, ends.get(place)) for place in read.delivered}
@@ -228,7 +228,7 @@ def _lag(committed: Committed | None, high_watermark: int | None) -> int | None:
     return max(0, high_watermark - committed.offset)
 
 
-def _share_lag(read: Progress, place: Place, high_watermark: int | None) -> int | None:
+def _share_lag(read: GroupProgress, place: Place, high_watermark: int | None) -> int | None:
     """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
     if read.lags is not None:
         return read.lags[place]

@@ -457,7 +457,7 @@ class StreamsTasks(msgspec.Struct, frozen=True):
     warmup: Annotated[dict[str, list[int]], Column("warm-up", assigned)]
 
 
-class StreamsMember(msgspec.Struct, frozen=True):
+class StreamsMemberRow(msgspec.Struct, frozen=True):
     """The fields of a member that only streams groups have. `target` is its tasks after the rebalance."""
 
     process_id: Annotated[str, Column("process")]
@@ -492,7 +492,7 @@ class GroupMember(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int | None
     is_leader: bool
     assignment: Annotated[dict[str, list[int]] | None, Column("assigned", assigned, "not readable")]
-    streams: StreamsMember | None = None
+    streams: StreamsMemberRow | None = None
 
     @property
     def name(self) -> Annotated[str, Column("member")]:

@@ -14,9 +14,9 @@ from seqgate.gateway.admin.groups import answers, command
 from seqgate.gateway.admin.groups.answers import (
     Committed,
     FoundGroup,
+    GroupProgress,
     PartitionOffsets,
     Place,
-    Progress,
     known_lags,
 )
 from seqgate.gateway.admin.operation import (
@@ -166,18 +166,18 @@ class LiveGroups:
         with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
             return await self._groups.durable_shard(group_id)
 
-    async def progress(self, group: str, kind: str) -> Progress:
+    async def progress(self, group: str, kind: str) -> GroupProgress:
         shard = await self._shard(group)
         if shard is None:
-            return Progress()
+            return GroupProgress()
         read = await self._progress(shard, group, kind)
         return read._replace(pending=pending_in_group(self._services.coordinators, shard, group))
 
-    async def _progress(self, shard: GroupShard, group: str, kind: str) -> Progress:
+    async def _progress(self, shard: GroupShard, group: str, kind: str) -> GroupProgress:
         if kind == answers.SHARE:
-            return Progress(delivered=await self._delivered(group))
+            return GroupProgress(delivered=await self._delivered(group))
         offsets = shard.offsets.of(group).items()
-        return Progress(
+        return GroupProgress(
             {
                 place: Committed(value.offset, value.metadata, value.commit_timestamp_ms)
                 for place, value in offsets
@@ -375,7 +375,7 @@ def _member(
     instance_id: str | None = None,
     rebalance_timeout_ms: int | None = None,
     is_leader: bool = False,
-    streams: command.StreamsMember | None = None,
+    streams: command.StreamsMemberRow | None = None,
 ) -> command.GroupMember:
     """Return a member of a group of any type; `client` has its client id and host."""
     return command.GroupMember(
@@ -410,8 +410,8 @@ def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions)
     return found
 
 
-def _streams_member(group: StreamsGroup, member: StreamsMember) -> command.StreamsMember:
-    return command.StreamsMember(
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> command.StreamsMemberRow:
+    return command.StreamsMemberRow(
         process_id=member.value.process_id,
         member_epoch=member.current.member_epoch,
         topology_epoch=member.value.topology_epoch,

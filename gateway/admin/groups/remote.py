@@ -39,9 +39,9 @@ from seqgate.gateway.admin.groups.answers import (
     STREAMS,
     Committed,
     FoundGroup,
+    GroupProgress,
     PartitionOffsets,
     Place,
-    Progress,
     known_lags,
 )
 from seqgate.gateway.admin.remote.cluster import (
@@ -98,7 +98,7 @@ def share_offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
     return DescribeShareGroupOffsetsRequest(groups=wanted), DescribeShareGroupOffsetsResponse
 
 
-def share_progress(found: Any) -> Progress:
+def share_progress(found: Any) -> GroupProgress:
     """Return what DescribeShareGroupOffsets answers about one group: the oldest records that are not done."""
     rows = {
         (str(topic.topic_name), int(row.partition_index)): row
@@ -106,7 +106,7 @@ def share_progress(found: Any) -> Progress:
         for row in topic.partitions
         if not row.error_code.value and row.start_offset != NO_OFFSET
     }
-    return Progress(
+    return GroupProgress(
         delivered={
             place: command.ShareDelivery(int(row.start_offset), None, None, None, None, None)
             for place, row in rows.items()
@@ -169,7 +169,7 @@ class ClusterGroups:
         committed = committed_offsets(self._cluster, [row.group for row in rows if row.type != SHARE])
         ends = await self.ends({place for offsets in committed.values() for place in offsets})
         return {
-            name: (len(offsets), sum(known_lags(Progress(offsets), ends).values()))
+            name: (len(offsets), sum(known_lags(GroupProgress(offsets), ends).values()))
             for name, offsets in committed.items()
         }
 
@@ -201,10 +201,10 @@ class ClusterGroups:
             for name, row in found.items()
         }
 
-    async def progress(self, group: str, kind: str) -> Progress:
+    async def progress(self, group: str, kind: str) -> GroupProgress:
         """Return the committed offsets, or the oldest records of a share group that are not done."""
         if kind != SHARE:
-            return Progress(committed_offsets(self._cluster, [group]).get(group, {}))
+            return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
         return share_progress(_asked(self._cluster, group, *share_offsets([group])))
 
     async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
@@ -270,7 +270,7 @@ class ClusterGroups:
 # KIP-1071).
 
 
-class Members(NamedTuple):
+class GroupMembers(NamedTuple):
     """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
 
     members: list[command.GroupMember]
@@ -294,7 +294,7 @@ def describing(kind: str, groups: Iterable[str]) -> tuple[Any, type[Any]]:
     return request_type(**named, include_authorized_operations=False), response_type
 
 
-def members_of(cluster: Cluster, group: str, kind: str) -> Members:
+def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
     """Return the members of a group of a type. Raises ControlError."""
     if kind not in {CONSUMER, SHARE, STREAMS}:
         return _classic_members(cluster, group)
@@ -312,7 +312,7 @@ def members_of(cluster: Cluster, group: str, kind: str) -> Members:
         )
         for member in found.members
     ]
-    return Members(members, found.group_epoch, found.assignor_name or None)
+    return GroupMembers(members, found.group_epoch, found.assignor_name or None)
 
 
 def _asked(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
@@ -326,7 +326,7 @@ def _member(
     member: Any,
     instance_id: str | None,
     assignment: dict[str, list[int]] | None,
-    streams: command.StreamsMember | None = None,
+    streams: command.StreamsMemberRow | None = None,
 ) -> command.GroupMember:
     return command.GroupMember(
         member_id=member.member_id,
@@ -341,7 +341,7 @@ def _member(
     )
 
 
-def _classic_members(cluster: Cluster, group: str) -> Members:
+def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
     found = cluster.admin.describe_groups([group])[group]
     if found["error"] is not None:
         raise ControlError(refusal_of_text(found["error"]) or found["error"])
@@ -349,7 +349,7 @@ def _classic_members(cluster: Cluster, group: str) -> Members:
         _member(SimpleNamespace(**member), member["group_instance_id"], _decoded(member["member_assignment"]))
         for member in found["members"]
     ]
-    return Members(members, None, found["protocol_data"] or None)
+    return GroupMembers(members, None, found["protocol_data"] or None)
 
 
 def _decoded(assignment: Any) -> dict[str, list[int]] | None:
@@ -361,7 +361,7 @@ def _decoded(assignment: Any) -> dict[str, list[int]] | None:
     return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
 
 
-def streams_members(group: described.DescribedGroup) -> Members:
+def streams_members(group: described.DescribedGroup) -> GroupMembers:
     """Return the members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe."""
     sources = _sources(group.topology)
     members = []
@@ -372,7 +372,7 @@ def streams_members(group: described.DescribedGroup) -> Members:
             for subtopology_id, partitions in tasks.active.items()
             for topic in sources.get(subtopology_id, ())
         }
-        streams = command.StreamsMember(
+        streams = command.StreamsMemberRow(
             process_id=member.process_id,
             member_epoch=int(member.member_epoch),
             topology_epoch=int(member.topology_epoch),
@@ -381,7 +381,7 @@ def streams_members(group: described.DescribedGroup) -> Members:
         )
         members.append(_member(member, member.instance_id, assignment, streams))
     epoch = None if group.topology is None else int(group.topology.epoch)
-    return Members(
+    return GroupMembers(
         members, int(group.group_epoch), None, command.StreamsState(int(group.assignment_epoch), epoch)
     )
 

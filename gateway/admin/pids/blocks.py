@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from seqgate.gateway.admin.operation import LiveGateway, Operation, Q, StoppedGateway
+from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, Q, StoppedGateway
 from seqgate.gateway.admin.pids.command import (
     EMBEDDED,
     REDIS,
@@ -28,7 +28,7 @@ from seqgate.gateway.admin.pids.command import (
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
-    Moved,
+    MovedNextId,
     MoveNextRequest,
     OverlapRow,
     Overlaps,
@@ -65,7 +65,7 @@ _OR_REDIS: Final = ", or Redis with --redis"
 
 def operation(
     request: type[Q], work: Callable[[BlockSource, Q, int], Awaitable[Any]], *, changes: bool = False
-) -> Operation[Q]:
+) -> ControlOperation[Q]:
     """Return the operation of a request: `work` on the blocks, at a time in ms. Raises ControlError."""
 
     @functools.wraps(work)
@@ -80,7 +80,7 @@ def operation(
 
         return asyncio.run(run())
 
-    return Operation(request, run_live, run_stopped, changes)
+    return ControlOperation(request, run_live, run_stopped, changes)
 
 
 def _opened(gateway: StoppedGateway, *, changes: bool) -> AbstractAsyncContextManager[BlockSource]:
@@ -325,7 +325,7 @@ async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: i
         return _row(source, BlockUsage(await source.store.claim(size, owner, now_ms), None, None))
 
 
-async def move_next(source: BlockSource, request: MoveNextRequest, _: int) -> Moved:
+async def move_next(source: BlockSource, request: MoveNextRequest, _: int) -> MovedNextId:
     """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError."""
     producer_id = request.producer_id
     with _as_control_error():
@@ -334,7 +334,7 @@ async def move_next(source: BlockSource, request: MoveNextRequest, _: int) -> Mo
         source.allocator.give_up_below(producer_id)
         if source.first_of_this_run is not None:
             source.first_of_this_run = max(source.first_of_this_run, producer_id)
-    return Moved(previous, producer_id)
+    return MovedNextId(previous, producer_id)
 
 
 @contextlib.contextmanager
@@ -382,7 +382,7 @@ def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
     )
 
 
-OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     operation(ListBlocksRequest, list_blocks),
     operation(FindOwnerRequest, find_owner),
     operation(FindOverlapsRequest, find_overlaps),

@@ -313,14 +313,14 @@ class ClaimBlockRequest(Request[BlockRow], tag="pids.claim"):
     owner: str
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MovedNextId(msgspec.Struct, frozen=True):
     """The next id before and after the move."""
 
     previous: int
     current: int
 
 
-class MoveNextRequest(Request[Moved], tag="pids.move"):
+class MoveNextRequest(Request[MovedNextId], tag="pids.move"):
     """The request to hand out no more ids below `producer_id`."""
 
     producer_id: int

@@ -120,7 +120,7 @@ def _change(
             raise ControlError(f"{_shown(entity)}: {reason}")
     text = [f"{_shown(entity)}: {shown(key)}={value:.15g}" for key, value in values.items()]
     text += [f"{_shown(entity)}: no {shown(key)}" for key in unset]
-    return Output(QuotaChange(dict(entity), values, unset), text)
+    return Output(ChangedQuotas(dict(entity), values, unset), text)
 
 
 def _listing(listing: QuotaListing, wanted: Mapping[str, str | None]) -> Block:
@@ -170,7 +170,7 @@ class QuotaListing(msgspec.Struct, frozen=True):
     entities: list[QuotaRow]
 
 
-class QuotaChange(msgspec.Struct, frozen=True):
+class ChangedQuotas(msgspec.Struct, frozen=True):
     """The quotas of an entity that a command has set and removed."""
 
     entity: dict[str, str | None]

@@ -22,7 +22,7 @@ from seqgate.gateway.admin.options import (
 )
 from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.status.messages import (
-    Broker,
+    BrokerStatus,
     BucketState,
     ClusterStatus,
     LogDir,
@@ -292,7 +292,7 @@ def cluster_rows(answer: ClusterStatus) -> list[tuple[str, str]]:
     return rows
 
 
-def _broker_rows(broker: Broker) -> list[tuple[str, str]]:
+def _broker_rows(broker: BrokerStatus) -> list[tuple[str, str]]:
     rack = "" if broker.rack is None else f", rack {shown(broker.rack)}"
     rows = [(f"broker {broker.node_id}", broker.address + rack)]
     if broker.error is not None:

@@ -13,7 +13,7 @@ from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status.messages import (
     BucketState,
-    Certificate,
+    ListenerCertificate,
     OfflinePartition,
     Status,
     StatusRequest,
@@ -71,10 +71,10 @@ def _led(services: Services) -> int:
     return sum(brokers.leads(partition) for topic in topics for partition in topic.partitions.values())
 
 
-def _certificates(node: NodeServices) -> list[Certificate]:
+def _certificates(node: NodeServices) -> list[ListenerCertificate]:
     now_ms = node.clock.now_ms()
     return [
-        Certificate(name, listener.valid_until_ms, age_warning(listener.valid_until_ms, now_ms))
+        ListenerCertificate(name, listener.valid_until_ms, age_warning(listener.valid_until_ms, now_ms))
         for name, listener in node.tls_listeners.items()
     ]
 

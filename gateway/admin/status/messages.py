@@ -48,7 +48,7 @@ class OfflinePartition(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Certificate(msgspec.Struct, frozen=True):
+class ListenerCertificate(msgspec.Struct, frozen=True):
     """The certificate of a listener; `warning` says what is wrong with its age, None while it is valid."""
 
     listener: str
@@ -129,7 +129,7 @@ class Status(msgspec.Struct, frozen=True):
     refused_connections: int
     requests: int
     failed_logins: int
-    certificates: list[Certificate]
+    certificates: list[ListenerCertificate]
     flush_rounds: int
     flush_failures: int
     producer_id_store: str
@@ -160,7 +160,7 @@ class LogDir(msgspec.Struct, frozen=True):
     free_bytes: int | None
 
 
-class Broker(msgspec.Struct, frozen=True):
+class BrokerStatus(msgspec.Struct, frozen=True):
     """A broker. `error`: why it gave no answer (the rest is empty). `apis`: key to [first, last version]."""
 
     node_id: int
@@ -186,7 +186,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
     cluster_id: str
     controller: int | None
-    brokers: list[Broker]
+    brokers: list[BrokerStatus]
     topics: int
     internal_topics: int
     partitions: int

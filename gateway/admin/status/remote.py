@@ -17,7 +17,7 @@ from seqgate.gateway.admin.remote.cluster import (
 )
 from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status.messages import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
 
 _BROKER_TIMEOUT_S: Final = 5.0
 _NOBODY: Final = -1
@@ -67,7 +67,7 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
     )
 
 
-def _broker(cluster: Cluster, entry: Any) -> Broker:
+def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
     address = cluster.reached.other(entry.host, int(entry.port))
     error, log_dirs, apis = None, [], {}
     try:
@@ -78,7 +78,7 @@ def _broker(cluster: Cluster, entry: Any) -> Broker:
         log_dirs = _log_dirs(address)
     except ControlError as failed:
         error = str(failed)
-    return Broker(
+    return BrokerStatus(
         node_id=int(entry.node_id),
         address=address.shown,
         rack=entry.rack or None,

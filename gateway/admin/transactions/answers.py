@@ -66,7 +66,7 @@ MAX_TOLD: Final = MAX_PAGE_ROWS
 """Rows of a list that comes complete with the first page; further rows are only counted."""
 
 
-class Known(NamedTuple):
+class KnownTransaction(NamedTuple):
     """A transactional id and its transaction, as the coordinator knows them."""
 
     transactional_id: str
@@ -125,7 +125,7 @@ class TransactionSource(Protocol):
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""
 
-    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:
+    def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
         """Return a function that finds the transaction of each of these producers; None: nobody knows it."""
 
     def is_overdue(self, transaction: Transaction) -> bool:
@@ -278,7 +278,7 @@ async def find_hanging(source: TransactionSource, request: FindHangingRequest) -
     return HangingPage(rows[: request.limit], len(rows) <= request.limit, offline)
 
 
-def _reason(source: TransactionSource, known: Known | None, place: TopicPartition) -> str | None:
+def _reason(source: TransactionSource, known: KnownTransaction | None, place: TopicPartition) -> str | None:
     """Return why a transaction counts as hanging; None: it does not hang."""
     if known is None:
         return UNKNOWN_PRODUCER
@@ -287,7 +287,9 @@ def _reason(source: TransactionSource, known: Known | None, place: TopicPartitio
     return OVERDUE if source.is_overdue(known.transaction) else None
 
 
-def _hanging_row(producer: OpenProducer, known: Known | None, reason: str, now_ms: int) -> HangingTransaction:
+def _hanging_row(
+    producer: OpenProducer, known: KnownTransaction | None, reason: str, now_ms: int
+) -> HangingTransaction:
     return HangingTransaction(
         broker_id=producer.broker_id,
         topic=producer.topic,

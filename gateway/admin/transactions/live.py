@@ -19,7 +19,7 @@ from seqgate.gateway.admin.operation import (
 from seqgate.gateway.admin.request import ControlError, Elsewhere, in_words
 from seqgate.gateway.admin.stored import metadata_directory, partition_directories
 from seqgate.gateway.admin.transactions import answers, command
-from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, described, rows_of_ids
+from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenProducer, described, rows_of_ids
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset, OffsetRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
@@ -204,7 +204,10 @@ class LiveTransactions:
             if entry is not None
         ]
 
-    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:  # noqa: ARG002 - finds any
+    def known(
+        self,
+        producer_ids: Iterable[int],  # noqa: ARG002 - finds any
+    ) -> Callable[[int], KnownTransaction | None]:
         return known_producers(self._services.coordinators)
 
     def is_overdue(self, transaction: Transaction) -> bool:
@@ -236,17 +239,17 @@ def _holds_transactions(topic: str) -> bool:
 # The offsets that open transactions hold.
 
 
-def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
+def known_producers(coordinators: CoordinatorServices) -> Callable[[int], KnownTransaction | None]:
     """Return the function from producer ids to transactions, None where no loaded shard knows the id."""
     shards = coordinators.transactions.shards
     shards.load_stored()
     loaded = [entry.shard for entry in shards if entry.is_current]
 
-    def find(producer_id: int) -> Known | None:
+    def find(producer_id: int) -> KnownTransaction | None:
         for shard in loaded:
             name = shard.by_producer_id.get(producer_id)
             if name is not None:
-                return Known(name, shard.transactions[name])
+                return KnownTransaction(name, shard.transactions[name])
         return None
 
     return find

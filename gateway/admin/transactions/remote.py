@@ -18,7 +18,7 @@ from kafka.errors import TransactionalIdNotFoundError
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.transactions import command
-from seqgate.gateway.admin.transactions.answers import Known, OpenProducer, row_of
+from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenProducer, row_of
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
@@ -167,13 +167,14 @@ class ClusterTransactions:
             if producer.current_transaction_start_offset >= 0
         )
 
-    def known(self, producer_ids: Iterable[int]) -> Callable[[int], Known | None]:
+    def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
         wanted = sorted(producer_ids)
         if not wanted:
             return lambda _: None
         ids = _ids(self._cluster.admin.list_transactions(producer_id_filters=wanted))
         return {
-            found.producer_id: Known(name, found) for name, found in _described(self._cluster, ids).items()
+            found.producer_id: KnownTransaction(name, found)
+            for name, found in _described(self._cluster, ids).items()
         }.get
 
     def is_overdue(self, transaction: Transaction) -> bool:

@@ -90,7 +90,7 @@ _REFUSALS: Final = {
 _REFUSALS_WITHOUT_CODE: Final = {301: _REGION, 401: _UNKNOWN_KEY, 403: _ACCESS, 501: _CONDITIONS}
 
 
-class Answer(NamedTuple):
+class ErrorParts(NamedTuple):
     """The parts of an error's text: the HTTP status, 0 without one, and the code and message in the body."""
 
     status: int
@@ -98,11 +98,11 @@ class Answer(NamedTuple):
     message: str
 
 
-def answer_in(text: str) -> Answer:
+def answer_in(text: str) -> ErrorParts:
     """Return the store's answer, read from the text of an error."""
     shown = text.split(_DETAILS, 1)[0]
     status, code, message = (pattern.search(shown) for pattern in (_STATUS, _CODE, _MESSAGE))
-    return Answer(int(status[1]) if status else 0, code[1] if code else "", message[1] if message else "")
+    return ErrorParts(int(status[1]) if status else 0, code[1] if code else "", message[1] if message else "")
 
 
 def meaning(where: str, text: str) -> StoreFailed | Refused:

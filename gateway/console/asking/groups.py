@@ -27,8 +27,8 @@ from seqgate.gateway.admin.groups.answers import (
     SHARE,
     STREAMS,
     Committed,
+    GroupProgress,
     Place,
-    Progress,
     known_lags,
 )
 from seqgate.gateway.admin.groups.remote import (
@@ -65,10 +65,12 @@ def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict
     }
 
 
-def progress_of(cluster: Cluster, groups: Sequence[str], share_groups: Sequence[str]) -> dict[str, Progress]:
+def progress_of(
+    cluster: Cluster, groups: Sequence[str], share_groups: Sequence[str]
+) -> dict[str, GroupProgress]:
     """Return the progress of groups that commit offsets, and of share groups."""
     read = {
-        str(found.group_id): Progress(
+        str(found.group_id): GroupProgress(
             {
                 (str(topic.name), int(row.partition_index)): Committed(int(row.committed_offset), None)
                 for topic in found.topics
@@ -144,9 +146,9 @@ def ends_of(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:
     """Return the lag of a group, and of each of its topics, by the names of their series."""
     if is_share:
-        read = progress_of(cluster, [], [group]).get(group, Progress())
+        read = progress_of(cluster, [], [group]).get(group, GroupProgress())
     else:
-        read = Progress(committed_offsets(cluster, [group]).get(group, {}))
+        read = GroupProgress(committed_offsets(cluster, [group]).get(group, {}))
     lags = known_lags(read, ends_of(cluster, read.committed))
     found: dict[str, float | None] = {TOTAL: float(sum(lags.values()))}
     for (topic, _), lag in lags.items():
@@ -222,7 +224,7 @@ def _of(lines: Iterable[GroupLine], *kinds: str) -> list[str]:
     return [line.group for line in lines if line.kind in kinds]
 
 
-def _figures_of(members: int | None, read: Progress, ends: Mapping[Place, int]) -> GroupFigures:
+def _figures_of(members: int | None, read: GroupProgress, ends: Mapping[Place, int]) -> GroupFigures:
     places = {*read.committed, *read.delivered}
     lag = sum(known_lags(read, ends).values())
     return GroupFigures(members, len(places), lag, frozenset(topic for topic, _ in places))

@@ -17,7 +17,15 @@ from seqgate.gateway.admin.users.command import (
     credential_for,
 )
 from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
-from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of, typed_for
+from seqgate.gateway.console.answer import (
+    Confirmation,
+    PageAnswer,
+    Redirect,
+    View,
+    address,
+    page_of,
+    typed_for,
+)
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
@@ -37,7 +45,7 @@ _NO_AUTHORIZER: Final = "SECURITY_DISABLED"
 _FIELDS: Final = ("kind", "name", "principal")
 
 
-def acls(visit: Visit) -> Answer:
+def acls(visit: Visit) -> PageAnswer:
     """Show the entries that match the filters, or how to set an authorizer up."""
     given = {field: visit.text(field).strip() for field in _FIELDS}
     found, has_authorizer = _all(visit)
@@ -85,7 +93,7 @@ def add_form(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
     return View("acls_add.html", values, status)
 
 
-def add(visit: Visit) -> Answer:
+def add(visit: Visit) -> PageAnswer:
     """Add entries after a confirmation; a refusal is shown above the form."""
     try:
         return _added(visit, entries_of(visit))
@@ -93,7 +101,7 @@ def add(visit: Visit) -> Answer:
         return add_form(visit, str(error), status=400)
 
 
-def _added(visit: Visit, wanted: Sequence[AclEntry]) -> Answer:
+def _added(visit: Visit, wanted: Sequence[AclEntry]) -> PageAnswer:
     if not visit.is_confirmed:
         entries = "this access control entry" if len(wanted) == 1 else "these access control entries"
         return Confirmation(
@@ -111,7 +119,7 @@ def _added(visit: Visit, wanted: Sequence[AclEntry]) -> Answer:
     return Redirect("/access/acls", notice=f"{number} added.")
 
 
-def remove(visit: Visit) -> Answer:
+def remove(visit: Visit) -> PageAnswer:
     entry = _entry(visit)
     if not visit.is_confirmed:
         return Confirmation(
@@ -281,7 +289,7 @@ MOST_HASHES: Final = 1_000_000
 """Iterations that the console lets a person ask for; hashing takes about a second."""
 
 
-def users(visit: Visit) -> Answer:
+def users(visit: Visit) -> PageAnswer:
     wanted = visit.text("filter").strip()
     found = _all_users(visit)
     matching = [row for row in found if wanted.lower() in row.user.lower()]
@@ -333,7 +341,7 @@ def _user(visit: Visit) -> str:
     return user
 
 
-def set_password(visit: Visit) -> Answer:
+def set_password(visit: Visit) -> PageAnswer:
     """Set a user's password; the form said what it replaces, and shows a refusal without the password."""
     user = _user(visit)
     try:
@@ -361,7 +369,7 @@ def _set(visit: Visit, user: str) -> list[str]:
         return add_user(cluster, AddUserRequest(user, credentials)).mechanisms
 
 
-def remove_login(visit: Visit) -> Answer:
+def remove_login(visit: Visit) -> PageAnswer:
     """Remove a user, or one of the user's mechanisms, after a confirmation."""
     user, mechanism = _user(visit), visit.text("mechanism")
     typed = typed_for(user)

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogRequest
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.answer import Answer, Data, View, page_of
+from seqgate.gateway.console.answer import Data, PageAnswer, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.listener import samples
@@ -35,7 +35,7 @@ class LimitedTopic(NamedTuple):
     ttl_ms: int | None
 
 
-def backlog(visit: Visit) -> Answer:
+def backlog(visit: Visit) -> PageAnswer:
     """Show the topics with a limit, and the backlog of one topic."""
     topic = visit.text("topic") or None
     with visit.cluster() as cluster:
@@ -77,7 +77,7 @@ def _limit(text: str | None) -> int | None:
     return None if text is None or text.startswith("-") else int(text)
 
 
-def backlog_figures(visit: Visit) -> Answer:
+def backlog_figures(visit: Visit) -> PageAnswer:
     topic = visit.text("topic")
 
     def read() -> dict[str, float | None]:
@@ -89,7 +89,7 @@ def backlog_figures(visit: Visit) -> Answer:
     return visit.since(history, (BYTES_SERIES, AGE_SERIES))
 
 
-def partitions(visit: Visit) -> Answer:
+def partitions(visit: Visit) -> PageAnswer:
     """Return what the table shows of each partition now, for the island."""
     page = visit.ask_gateway(
         BacklogRequest(visit.text("topic"), visit.optional_number("after", -1), limit=ROWS)
@@ -123,7 +123,7 @@ class DelayingTopic(NamedTuple):
     hold_ms: int | None
 
 
-def delayed(visit: Visit) -> Answer:
+def delayed(visit: Visit) -> PageAnswer:
     """Show the topics with a header for delays, and how many records wait."""
     with visit.cluster() as cluster:
         settings = topic_settings(cluster, (HEADER, LONGEST, HOLD))

@@ -10,7 +10,7 @@ from seqgate.gateway.admin.quotas.remote import change, find
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of
+from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
@@ -19,7 +19,7 @@ KEPT_S: Final = 3.0
 _clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)
 
 
-def clients(visit: Visit) -> Answer:
+def clients(visit: Visit) -> PageAnswer:
     wanted = visit.text("filter").strip()
     found = _found(visit) if visit.has_metrics else {}
     rows = [
@@ -38,7 +38,7 @@ def _found(visit: Visit) -> dict[str, PushingClient]:
     )
 
 
-def view(visit: Visit) -> Answer:
+def view(visit: Visit) -> PageAnswer:
     """Show the metrics of a client, and one of them over time."""
     instance_id, wanted = visit.text("instance"), visit.text("filter").strip()
     client = _found(visit).get(instance_id)
@@ -69,7 +69,7 @@ def view(visit: Visit) -> Answer:
     )
 
 
-def client_figures(visit: Visit) -> Answer:
+def client_figures(visit: Visit) -> PageAnswer:
     """Return a metric of a client since a time; the sampler reads it while somebody looks."""
     instance_id, metric = visit.text("instance"), visit.text("metric")
     visit.listener()
@@ -101,7 +101,7 @@ QUOTAS: Final[Mapping[str, str]] = {
 _OF_ADDRESSES: Final = "connection_creation_rate"
 
 
-def quotas(visit: Visit) -> Answer:
+def quotas(visit: Visit) -> PageAnswer:
     """Show the entities with quotas whose names contain the filter."""
     wanted = visit.text("filter").strip()
     with visit.cluster() as cluster:
@@ -190,7 +190,7 @@ def _now(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
     return next((row.quotas for row in rows if row.entity == entity), {})
 
 
-def edit(visit: Visit) -> Answer:
+def edit(visit: Visit) -> PageAnswer:
     """Set and remove quotas of an entity after a confirmation; a refusal is shown above the form."""
     try:
         entity = _entity(visit)
@@ -200,7 +200,7 @@ def edit(visit: Visit) -> Answer:
         return edit_form(visit, str(error), status=400)
 
 
-def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> Answer:
+def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> PageAnswer:
     wanted = _wanted(visit, is_address=IP in entity)
     now = _now(cluster, entity)
     new = {quota: value for quota, value in wanted.items() if now.get(quota) != value}
@@ -221,7 +221,7 @@ def _change(cluster: Cluster, entity: Entity, new: Mapping[str, float], gone: Se
 
 def _question(
     entity: Entity, now: Mapping[str, float], new: Mapping[str, float], gone: Sequence[str]
-) -> Answer:
+) -> PageAnswer:
     changes = [
         (quota, value_text(now[quota]) if quota in now else "no limit", value_text(value))
         for quota, value in new.items()
@@ -252,7 +252,7 @@ def _wanted(visit: Visit, *, is_address: bool) -> dict[str, float]:
     return wanted
 
 
-def remove_quotas(visit: Visit) -> Answer:
+def remove_quotas(visit: Visit) -> PageAnswer:
     entity = _entity(visit)
     with visit.cluster() as cluster:
         now = _now(cluster, entity)

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, Gate
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Status, StatusRequest
-from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, address, page_of
+from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import leaders_of
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 
@@ -33,7 +33,7 @@ class ClusterFacts(NamedTuple):
     trouble: str | None = None
 
 
-def cluster_page(visit: Visit) -> Answer:
+def cluster_page(visit: Visit) -> PageAnswer:
     with visit.cluster() as cluster:
         status = visit.status(cluster)
         listed = remote.gateways(cluster, GatewaysRequest())
@@ -75,7 +75,7 @@ LONGEST_MS: Final = 15_000
 _LARGEST: Final = (1 << 31) - 1
 
 
-def move(visit: Visit) -> Answer:
+def move(visit: Visit) -> PageAnswer:
     """Make a gateway the leader of a partition after a confirmation. Raises ControlError."""
     topic = visit.text("topic").strip()
     partition = visit.optional_number("partition", 0, _LARGEST)
@@ -110,7 +110,7 @@ def move(visit: Visit) -> Answer:
     return Redirect("/cluster", notice=f"Node {node_id} leads {topic}-{partition}.")
 
 
-def drain(visit: Visit) -> Answer:
+def drain(visit: Visit) -> PageAnswer:
     """Let a gateway hand over all partitions after a confirmation. Raises ControlError."""
     node_id = visit.number("node", -1, 0, _LARGEST)
     if node_id < 0:
@@ -181,7 +181,7 @@ def _resource(visit: Visit, cluster: Cluster) -> Resource:
     return configs_remote.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
 
 
-def change(visit: Visit) -> Answer:
+def change(visit: Visit) -> PageAnswer:
     """Set or remove a setting after a confirmation; a refusal is shown above the list."""
     try:
         with visit.cluster() as cluster:
@@ -190,7 +190,7 @@ def change(visit: Visit) -> Answer:
         return settings(visit, f"Nothing is changed: {error}", status=400)
 
 
-def _changed(visit: Visit, cluster: Cluster) -> Answer:
+def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
     resource = _resource(visit, cluster)
     name, value = visit.text("name").strip(), visit.text("value")
     is_removed = visit.text("unset") == "yes"

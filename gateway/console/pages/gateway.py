@@ -10,7 +10,7 @@ from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep.command import ListTasksRequest
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.console.answer import Answer, Data, View
+from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.metrics.listener import Sample, samples
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
@@ -21,7 +21,7 @@ LONGEST: Final = 20_000
 """Characters of a message or a traceback that a page gets."""
 
 
-def logs(visit: Visit) -> Answer:
+def logs(visit: Visit) -> PageAnswer:
     """Show the page; its island asks for the lines."""
     gateway, trouble = visit.told(StatusRequest())
     level = visit.text("level", "INFO")
@@ -36,7 +36,7 @@ def logs(visit: Visit) -> Answer:
     return View("logs.html", values)
 
 
-def lines(visit: Visit) -> Answer:
+def lines(visit: Visit) -> PageAnswer:
     """Return the lines after a number. `restarted`: the gateway counts anew, and these are its first."""
     after = visit.number("after", 0)
     found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
@@ -66,7 +66,7 @@ def _shown(line: LogLine) -> dict[str, Any]:
     }
 
 
-def tasks(visit: Visit) -> Answer:
+def tasks(visit: Visit) -> PageAnswer:
     """Show the tasks under way, and the last ones that ended."""
     found, trouble = visit.told(ListTasksRequest())
     return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.console.options.metrics_url})
@@ -112,7 +112,7 @@ def limits_of(found: Iterable[Sample]) -> list[Limit]:
     return sorted(limits, key=lambda limit: (-limit.share, limit.setting))
 
 
-def limits(visit: Visit) -> Answer:
+def limits(visit: Visit) -> PageAnswer:
     if not visit.has_metrics:
         return View("limits.html", {"limits": []})
     return View("limits.html", {"limits": limits_of(samples(visit.metrics_text(), (USED, MOST)))})

@@ -28,8 +28,8 @@ from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from seqgate.gateway.admin.tables import counted, shown
 from seqgate.gateway.admin.times import timestamp_ms
 from seqgate.gateway.console.answer import (
-    Answer,
     Confirmation,
+    PageAnswer,
     Redirect,
     View,
     address,
@@ -64,7 +64,7 @@ _KEYS: Final[Mapping[str, Callable[[tuple[GroupLine, GroupFigures]], Any]]] = {
 _FIGURES: Final = ("members", "lag")
 
 
-def groups(visit: Visit) -> Answer:
+def groups(visit: Visit) -> PageAnswer:
     """Show the groups that match the filters; figures of those on the page, unless a filter needs all."""
     wanted, kind = visit.text("filter").strip(), visit.text("kind")
     state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort", "group")
@@ -116,7 +116,7 @@ def _with_figures(
 # Deletes a group with its offsets.
 
 
-def delete(visit: Visit) -> Answer:
+def delete(visit: Visit) -> PageAnswer:
     """Delete a group after the person has typed its name. Raises ControlError for a group with members."""
     group = group_of(visit)
     typed = typed_for(group)
@@ -163,7 +163,7 @@ _LARGEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedOffset:
     """A partition in the preview. `skipped` records will not be read, `again` records will be read again."""
 
     change: OffsetChange
@@ -205,10 +205,10 @@ def reset_form(visit: Visit, problem: str | None = None, status: int = 200) -> V
     )
 
 
-def moves(changes: Sequence[OffsetChange]) -> list[Moved]:
+def moves(changes: Sequence[OffsetChange]) -> list[MovedOffset]:
     """Return how many records each change skips or reads again; 0 where no offset tells what was read."""
     return [
-        Moved(change, max(0, change.new_offset - before), max(0, before - change.new_offset))
+        MovedOffset(change, max(0, change.new_offset - before), max(0, before - change.new_offset))
         for change in changes
         for before in [change.new_offset if change.committed_offset is None else _in_log(change)]
     ]
@@ -220,7 +220,7 @@ def _in_log(change: OffsetChange) -> int:
     return min(max(change.committed_offset, change.log_start_offset), change.high_watermark)
 
 
-def reset(visit: Visit) -> Answer:
+def reset(visit: Visit) -> PageAnswer:
     """Reset the offsets after a confirmation; a refusal is shown above the form."""
     group = group_of(visit)
     try:
@@ -230,7 +230,7 @@ def reset(visit: Visit) -> Answer:
         return reset_form(visit, problem=f"Nothing is changed: {error}", status=400)
 
 
-def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
+def _changed(visit: Visit, cluster: Cluster, group: str) -> PageAnswer:
     done = RemoteClient(cluster).ask(_request(visit, execute=visit.is_confirmed))
     moved = moves(done.changes)
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
@@ -254,7 +254,7 @@ def _changed(visit: Visit, cluster: Cluster, group: str) -> Answer:
     )
 
 
-def _shown(moved: Moved) -> tuple[str, str, str]:
+def _shown(moved: MovedOffset) -> tuple[str, str, str]:
     change = moved.change
     before = "no offset" if change.committed_offset is None else f"{change.committed_offset:,}"
     return f"{change.topic}-{change.partition}", before, f"{change.new_offset:,}"
@@ -348,7 +348,7 @@ def group_of(visit: Visit) -> str:
     return group
 
 
-def view(visit: Visit) -> Answer:
+def view(visit: Visit) -> PageAnswer:
     group = group_of(visit)
     with visit.cluster() as cluster:
         description = RemoteClient(cluster).ask(DescribeGroupRequest(group=group))
@@ -411,7 +411,7 @@ def _series(busiest: Sequence[str], topics: Sequence[str]) -> list[tuple[str, st
     return [(TOTAL, "all topics"), *((series_of(topic), topic) for topic in busiest)]
 
 
-def lag(visit: Visit) -> Answer:
+def lag(visit: Visit) -> PageAnswer:
     """Return the lag of a group since a time; the sampler reads it while somebody looks."""
     group, is_share = group_of(visit), visit.text("share") == "yes"
 

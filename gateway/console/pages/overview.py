@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
-from seqgate.gateway.console.answer import Answer, View
+from seqgate.gateway.console.answer import PageAnswer, View
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
@@ -116,7 +116,7 @@ SERIES: Final = (
 )
 
 
-def overview(visit: Visit) -> Answer:
+def overview(visit: Visit) -> PageAnswer:
     """Show what is wrong, and the state of the cluster."""
     with visit.cluster() as cluster:
         status = visit.status(cluster)

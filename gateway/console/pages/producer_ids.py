@@ -14,7 +14,7 @@ from seqgate.gateway.admin.pids.command import (
     Overlaps,
 )
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from seqgate.gateway.console.answer import Answer, View, page_of
+from seqgate.gateway.console.answer import PageAnswer, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.page import Get, Page, PageGroup, Visit
 
@@ -27,7 +27,7 @@ AROUND: Final = 4
 _asked: Final[Cache[tuple[str, int, int, list[BlockRow], Overlaps]]] = Cache(KEPT_S)
 
 
-def producer_ids(visit: Visit) -> Answer:
+def producer_ids(visit: Visit) -> PageAnswer:
     """Show the blocks between two ids, on a map and in a table."""
     if not visit.has_metrics:
         return View("producer_ids.html", {"blocks": None})

@@ -18,7 +18,7 @@ from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow
-from seqgate.gateway.console.answer import Answer, Data, View
+from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
@@ -26,7 +26,7 @@ from seqgate.gateway.console.metrics.rates import History
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 
-def all_producers(visit: Visit) -> Answer:
+def all_producers(visit: Visit) -> PageAnswer:
     """Show a page of the producers, and the newest batches that were not stored."""
     topic, partition = visit.place()
     cursor = cursor_of(visit)
@@ -126,7 +126,7 @@ OVERLAP_MS: Final = 60_000
 MOST_VERDICTS: Final = 2_000
 
 
-def strips(visit: Visit) -> Answer:
+def strips(visit: Visit) -> PageAnswer:
     """Return the events after a time, and after a number of verdicts, of the producers of one page."""
     topic, partition = visit.place()
     producer_id = visit.optional_number("id")
@@ -205,7 +205,7 @@ def cursor_of(visit: Visit) -> Cursor | None:
 # verdicts.
 
 
-def one(visit: Visit) -> Answer:
+def one(visit: Visit) -> PageAnswer:
     topic = visit.text("topic")
     if not topic:
         raise ControlError("the address must name a topic; choose a producer from the list of producers")
@@ -371,7 +371,7 @@ def shown_verdict(row: VerdictRow) -> dict[str, Any]:
     }
 
 
-def newer_verdicts(visit: Visit) -> Answer:
+def newer_verdicts(visit: Visit) -> PageAnswer:
     """Return the verdicts after a number, for the island that adds them to the table."""
     topic, partition = visit.place()
     request = ListVerdictsRequest(
@@ -518,7 +518,7 @@ NAMES_ROWS: Final = 50
 SETTING: Final = "message.deduplication.enable"
 
 
-def names(visit: Visit) -> Answer:
+def names(visit: Visit) -> PageAnswer:
     """Show a page of the names, and the topics that remember names."""
     with visit.cluster() as cluster:
         settings = topic_settings(cluster, (SETTING,))

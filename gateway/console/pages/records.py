@@ -15,10 +15,10 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.times import time_or_age_ms
 from seqgate.gateway.console.answer import (
-    Answer,
     Confirmation,
     Data,
     Download,
+    PageAnswer,
     Redirect,
     View,
     address,
@@ -65,7 +65,7 @@ MOST_CHOICES: Final = 5_000
 """Topics in the list of choices; a person types the name of another."""
 
 
-def choice(visit: Visit) -> Answer:
+def choice(visit: Visit) -> PageAnswer:
     """Show the form that asks for a topic, or lead to the topic's records."""
     wanted = visit.text("topic").strip()
     if wanted:
@@ -75,7 +75,7 @@ def choice(visit: Visit) -> Answer:
     return View("records_choice.html", {"names": names[:MOST_CHOICES]})
 
 
-def records(visit: Visit) -> Answer:
+def records(visit: Visit) -> PageAnswer:
     name = visit.text("topic")
     forms = forms_of(visit)
     wanted = filter_of(visit)
@@ -157,7 +157,7 @@ class Content(NamedTuple):
     is_cut: bool
 
 
-def record(visit: Visit) -> Answer:
+def record(visit: Visit) -> PageAnswer:
     forms = forms_of(visit)
     topic, kept, log_end = _read(visit, SHOWN_BYTES)
     found = kept.record
@@ -229,7 +229,7 @@ def _record_at(
     return found.records[0] if found.records else None
 
 
-def download(visit: Visit) -> Answer:
+def download(visit: Visit) -> PageAnswer:
     """Return a key or a value as a file, with all its bytes."""
     part = visit.text("part")
     if part not in PARTS:
@@ -265,7 +265,7 @@ def form_record_produce(visit: Visit, error: str | None = None) -> View:
     return View("record_produce.html", values, 200 if error is None else 400)
 
 
-def produce(visit: Visit) -> Answer:
+def produce(visit: Visit) -> PageAnswer:
     """Store the record, after a question."""
     topic = visit.text("topic")
     try:
@@ -347,7 +347,7 @@ RECORD_TAIL_MOST_ROWS: Final = 200
 _LIMITS: Final = Limits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=500)
 
 
-def tail(visit: Visit) -> Answer:
+def tail(visit: Visit) -> PageAnswer:
     """Return the records after positions, and the next positions; without positions the log ends."""
     name = visit.text("topic")
     forms, wanted = forms_of(visit), filter_of(visit)
@@ -506,7 +506,7 @@ def form_record_schemas(visit: Visit, error: str | None = None) -> View:
     return View("record_schema.html", values, 200 if error is None else 400)
 
 
-def give(visit: Visit) -> Answer:
+def give(visit: Visit) -> PageAnswer:
     """Keep the schema, and show the records with it."""
     part, kind = visit.text("part", "value"), visit.text("kind", AVRO)
     if part not in {"key", "value"} or kind not in {AVRO, PROTOBUF}:

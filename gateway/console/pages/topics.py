@@ -12,8 +12,8 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics import remote
 from seqgate.gateway.config.table import BY_TOPIC_NAME
 from seqgate.gateway.console.answer import (
-    Answer,
     Confirmation,
+    PageAnswer,
     Redirect,
     View,
     ordered,
@@ -38,7 +38,7 @@ _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
 }
 
 
-def topics(visit: Visit) -> Answer:
+def topics(visit: Visit) -> PageAnswer:
     wanted = visit.text("filter").strip()
     internal = visit.text("internal") == "yes"
     sort = visit.text("sort", "name")
@@ -76,7 +76,7 @@ def creation(visit: Visit, error: str | None = None) -> View:
     return View("topic_create.html", {"error": error, "given": values}, 200 if error is None else 400)
 
 
-def create(visit: Visit) -> Answer:
+def create(visit: Visit) -> PageAnswer:
     """Create a topic, after the cluster has said that it would."""
     try:
         wanted = _wanted(visit)
@@ -151,7 +151,7 @@ def _question(wanted: _Wanted) -> Confirmation:
     )
 
 
-def delete(visit: Visit) -> Answer:
+def delete(visit: Visit) -> PageAnswer:
     """Delete a topic, after the person has typed its name."""
     name = visit.text("topic")
     with visit.cluster() as cluster:
@@ -187,7 +187,7 @@ def delete(visit: Visit) -> Answer:
 ROWS: Final = 100
 
 
-def partitions(visit: Visit) -> Answer:
+def partitions(visit: Visit) -> PageAnswer:
     name = visit.text("topic")
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
@@ -210,7 +210,7 @@ def partitions(visit: Visit) -> Answer:
     )
 
 
-def add_partitions(visit: Visit) -> Answer:
+def add_partitions(visit: Visit) -> PageAnswer:
     name = visit.text("topic")
     wanted = visit.number("partitions", 0, 1, MOST_PARTITIONS)
     with visit.cluster() as cluster:
@@ -260,7 +260,7 @@ class SettingLine(NamedTuple):
     note: str
 
 
-def settings(visit: Visit) -> Answer:
+def settings(visit: Visit) -> PageAnswer:
     """Show the settings of a topic, those that are set on it first."""
     name = visit.text("topic")
     wanted = visit.text("filter").strip()
@@ -288,7 +288,7 @@ def _line(row: ConfigRow, *, is_seqgate: bool) -> SettingLine:
     return SettingLine(row, source, row.source == _SET_ON_TOPIC, note)
 
 
-def change_setting(visit: Visit) -> Answer:
+def change_setting(visit: Visit) -> PageAnswer:
     """Set one setting of a topic, or give it its default again."""
     topic, name, value = visit.text("topic"), visit.text("name"), visit.text("value")
     unset = visit.text("action") == "unset"

@@ -20,7 +20,7 @@ from seqgate.gateway.admin.transactions.command import (
     TransactionAbort,
 )
 from seqgate.gateway.admin.transactions.remote import rows_of
-from seqgate.gateway.console.answer import Answer, Confirmation, Redirect, View, page_of
+from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
@@ -29,7 +29,7 @@ _SECOND_MS: Final = 1_000
 _SERIES: Final = (rates.OPEN_TRANSACTIONS, rates.OLDEST_TRANSACTION)
 
 
-def transactions(visit: Visit) -> Answer:
+def transactions(visit: Visit) -> PageAnswer:
     older_than_s = visit.optional_number("older_than_s", 0, 1 << 40)
     wanted = Wanted(
         state=visit.text("state") or None,
@@ -60,7 +60,7 @@ def transactions(visit: Visit) -> Answer:
     )
 
 
-def hanging(visit: Visit) -> Answer:
+def hanging(visit: Visit) -> PageAnswer:
     """Show the open transactions that no coordinator will end."""
     topic, partition = visit.place()
     with visit.cluster() as cluster:
@@ -84,7 +84,7 @@ MOST_PARTITIONS: Final = 20
 """Partitions that the question names; it counts the others."""
 
 
-def abort(visit: Visit) -> Answer:
+def abort(visit: Visit) -> PageAnswer:
     """Abort the transaction of a transactional id, and fence its producer."""
     name, start_ms = visit.text("id"), visit.optional_number("start_ms")
     if not name:
@@ -156,7 +156,7 @@ def _done(name: str, done: TransactionAbort) -> str:
     return f"The transaction of {name} is aborted in {counted(done.partition_count, 'partition')}{fenced}."
 
 
-def abort_hanging(visit: Visit) -> Answer:
+def abort_hanging(visit: Visit) -> PageAnswer:
     """Abort the transaction that one partition has open from an offset on."""
     topic, partition, first = (
         visit.text("topic"),
@@ -194,7 +194,7 @@ def abort_hanging(visit: Visit) -> Answer:
 # holds.
 
 
-def one(visit: Visit) -> Answer:
+def one(visit: Visit) -> PageAnswer:
     name = visit.text("id")
     if not name:
         raise ControlError(

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.answer import Answer, Confirmation, Data, Download, Redirect, View, address
+from seqgate.gateway.console.answer import Confirmation, Data, Download, PageAnswer, Redirect, View, address
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import CONFIRMED, Endpoint, Feed, Function, Get, Page, Post, Visit
 from seqgate.gateway.console.sessions import FIELD
@@ -114,10 +114,10 @@ class Desk:
         except ControlError as error:
             return self.failed(request, visit, str(error), status=_BAD_REQUEST)
 
-    async def _answer(self, function: Function, visit: Visit) -> Answer:
+    async def _answer(self, function: Function, visit: Visit) -> PageAnswer:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)
 
-    def sent(self, request: Request, visit: Visit, answer: Answer) -> Response:
+    def sent(self, request: Request, visit: Visit, answer: PageAnswer) -> Response:
         match answer:
             case View():
                 return self._html(request, visit, answer)

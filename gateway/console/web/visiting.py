@@ -24,7 +24,7 @@ from starlette.responses import Response
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
-from seqgate.gateway.console.answer import Answer, address
+from seqgate.gateway.console.answer import PageAnswer, address
 from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
 from seqgate.gateway.console.sessions import FIELD, new_id
@@ -232,7 +232,7 @@ KEPT_S: Final = 60.0
 
 @dataclass(slots=True)
 class Running:
-    future: Future[Answer]
+    future: Future[PageAnswer]
     began: float = field(default_factory=time.monotonic)
 
 
@@ -245,7 +245,7 @@ class Work:
         self._unfinished = 0
         self._kept: OrderedDict[str, Running] = OrderedDict()
 
-    def begin(self, function: Callable[[], Answer]) -> Running:
+    def begin(self, function: Callable[[], PageAnswer]) -> Running:
         """Run a function in a thread. Raises ControlError when too many wait."""
         with self._lock:
             if self._unfinished >= MOST_WAITING:
@@ -255,7 +255,7 @@ class Work:
         future.add_done_callback(self._finished)
         return Running(future)
 
-    def _finished(self, _: Future[Answer]) -> None:
+    def _finished(self, _: Future[PageAnswer]) -> None:
         with self._lock:
             self._unfinished -= 1
 

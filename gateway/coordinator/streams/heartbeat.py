@@ -47,8 +47,8 @@ from seqgate.gateway.coordinator.streams.group import (
 from seqgate.gateway.coordinator.streams.internal_topics import (
     ConfiguredSubtopology,
     ConfiguredTopology,
-    Status,
     StatusNote,
+    StreamsGroupStatus,
     configure,
 )
 from seqgate.gateway.coordinator.streams.records import (
@@ -97,7 +97,7 @@ class _Plan:
         for record in self.records:
             self.group.replay(record, self.now_ms, self.limits.session_timeout_ms)
 
-    def note(self, status: Status, detail: str) -> None:
+    def note(self, status: StreamsGroupStatus, detail: str) -> None:
         """Add a condition of the group to the statuses in the answer."""
         self.notes.append(StatusNote(status, detail))
 
@@ -140,7 +140,7 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
         plan.notes.append(configured.problem)
     if group.shutdown_member_id is not None:
         plan.note(
-            Status.SHUTDOWN_APPLICATION,
+            StreamsGroupStatus.SHUTDOWN_APPLICATION,
             f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a "
             "shutdown "
             "for the entire application.",
@@ -243,7 +243,7 @@ def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue)
         raise HeartbeatRefused(ErrorCode.invalid_request, "Topology updates are not supported yet.")
     if value.topology_epoch < known.epoch:
         plan.note(
-            Status.STALE_TOPOLOGY,
+            StreamsGroupStatus.STALE_TOPOLOGY,
             f"The member's topology epoch {value.topology_epoch} is behind the group's topology epoch "
             f"{known.epoch}.",
         )
@@ -315,14 +315,18 @@ def _target(
     last = group.assignment
     if group.is_delayed:
         plan.note(
-            Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+            StreamsGroupStatus.ASSIGNMENT_DELAYED,
+            "Assignment delayed due to the configured initial rebalance delay.",
         )
         return Target(last.epoch, NO_ASSIGNMENT)
     if last.epoch >= group_epoch:
         return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     interval_ms = limits.assignment_interval_ms
     if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
-        plan.note(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+        plan.note(
+            StreamsGroupStatus.ASSIGNMENT_DELAYED,
+            "Assignment delayed due to the configured assignment interval.",
+        )
         return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     targets = _make_targets(plan, group_epoch, configured, updated)
     return Target(group_epoch, targets.get(member_id, NO_ASSIGNMENT))

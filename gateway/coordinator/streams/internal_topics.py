@@ -29,7 +29,7 @@ from seqgate.gateway.coordinator.streams.topology import (
 _SHOWN: Final = 3
 
 
-class Status(enum.IntEnum):
+class StreamsGroupStatus(enum.IntEnum):
     """A condition of the group that an answer reports; the numbers are Kafka's."""
 
     STALE_TOPOLOGY = 0
@@ -43,7 +43,7 @@ class Status(enum.IntEnum):
 class StatusNote(NamedTuple):
     """A condition with its explanation."""
 
-    status: Status
+    status: StreamsGroupStatus
     detail: str
 
 
@@ -92,7 +92,7 @@ class ConfiguredTopology(NamedTuple):
 class _Unusable(Exception):
     """The topics that exist do not fit the topology."""
 
-    def __init__(self, status: Status, detail: str) -> None:
+    def __init__(self, status: StreamsGroupStatus, detail: str) -> None:
         super().__init__(detail)
         self.note = StatusNote(status, detail)
 
@@ -107,7 +107,7 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
         }
         excess = too_many_tasks(sum(found.number_of_tasks for found in subtopologies.values()))
         if excess is not None:
-            note = StatusNote(Status.INCORRECTLY_PARTITIONED_TOPICS, excess)
+            note = StatusNote(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, excess)
             return ConfiguredTopology(topology.epoch, None, problem=note, has_too_many_tasks=True)
         missing = _missing(subtopologies.values(), topics)
     except _Unusable as error:
@@ -115,7 +115,7 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
     problem = None
     if missing:
         detail = f"Internal topics are missing: {_shown([topic.name for topic in missing])}"
-        problem = StatusNote(Status.MISSING_INTERNAL_TOPICS, detail)
+        problem = StatusNote(StreamsGroupStatus.MISSING_INTERNAL_TOPICS, detail)
     return ConfiguredTopology(topology.epoch, subtopologies, missing, problem)
 
 
@@ -128,7 +128,7 @@ def _check_sources(topology: Topology, topics: Topics) -> None:
     }
     if missing:
         detail = f"Source topics {_shown(sorted(missing))} are missing."
-        raise _Unusable(Status.MISSING_SOURCE_TOPICS, detail)
+        raise _Unusable(StreamsGroupStatus.MISSING_SOURCE_TOPICS, detail)
 
 
 def _shown(names: list[str]) -> str:
@@ -257,7 +257,7 @@ class _Counts:
                     f"Number of partitions [{wanted}] of repartition topic [{name}] doesn't match number of "
                     f"partitions [{count}] of the source topic."
                 )
-                raise _Unusable(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+                raise _Unusable(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
             self._decided[name] = count
 
 
@@ -270,7 +270,7 @@ def _same(counts: Mapping[str, int]) -> int:
 def _differing(counts: Mapping[str, int]) -> _Unusable:
     text = ", ".join(f"{name}={count}" for name, count in counts.items())
     detail = f"Following topics do not have the same number of partitions: [{{{text}}}]"
-    return _Unusable(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    return _Unusable(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
 def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
@@ -303,5 +303,5 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], topics: Topics) -> 
                 f"Existing topic {name} has different number of partitions: expected {topic.partitions}, "
                 f"found {described[1]}"
             )
-            raise _Unusable(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
+            raise _Unusable(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
     return tuple(missing)

@@ -27,7 +27,7 @@ G = TypeVar("G")
 HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
-class GroupDescription(NamedTuple):
+class DescribedGroup(NamedTuple):
     """The fields of a group that the kinds of groups fill in differently."""
 
     state: str
@@ -38,15 +38,15 @@ class GroupDescription(NamedTuple):
     topology: Any = None
 
 
-_NOTHING: Final = GroupDescription("", 0, 0, "", ())
+_NOTHING: Final = DescribedGroup("", 0, 0, "", ())
 
 
 async def describe_each(
     context: RequestContext[Any],
     request: Any,
     find: Callable[[str], G | None],
-    describe: Callable[[Any, G], GroupDescription],
-    topics_of: Callable[[GroupDescription], Iterable[str]],
+    describe: Callable[[Any, G], DescribedGroup],
+    topics_of: Callable[[DescribedGroup], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
 ) -> Any:
     """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `describe`
@@ -92,7 +92,7 @@ def assigned_topics(*assignments: Any) -> Iterable[str]:
 def _described(
     module: Any,
     group_id: str,
-    description: GroupDescription,
+    description: DescribedGroup,
     operations: int = NOT_ASKED,
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,

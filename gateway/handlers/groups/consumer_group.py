@@ -24,7 +24,7 @@ from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
-    GroupDescription,
+    DescribedGroup,
     Topics,
     accepted,
     answer_heartbeat,
@@ -46,8 +46,8 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     topics = context.services.partitions.registry.by_id
     groups = context.services.coordinators.groups
 
-    def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
-        return GroupDescription(
+    def describe(module: Any, group: ConsumerGroup) -> DescribedGroup:
+        return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
@@ -64,7 +64,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     )
 
 
-def _topics_of(description: GroupDescription) -> Iterable[str]:
+def _topics_of(description: DescribedGroup) -> Iterable[str]:
     for member in description.members:
         yield from assigned_topics(member.assignment, member.target_assignment)
 

@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from seqgate.gateway.coordinator.streams.internal_topics import Status, StatusNote
+from seqgate.gateway.coordinator.streams.internal_topics import StatusNote, StreamsGroupStatus
 from seqgate.gateway.coordinator.streams.records import Endpoint
 from seqgate.gateway.coordinator.streams.request import (
     EndpointPartitions,
@@ -52,7 +52,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_id, log_change, partitions_text
 from seqgate.gateway.handlers.answering.described_group import (
     NO_TIME,
-    GroupDescription,
+    DescribedGroup,
     answer_heartbeat,
     describe_each,
 )
@@ -74,8 +74,8 @@ HIDDEN_TOPICS: Final = "The described group uses topics that the client is not a
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     groups = context.services.groups
 
-    def describe(module: Any, group: StreamsGroup) -> GroupDescription:
-        return GroupDescription(
+    def describe(module: Any, group: StreamsGroup) -> DescribedGroup:
+        return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
@@ -94,7 +94,7 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
     )
 
 
-def _topics_of(description: GroupDescription) -> Iterable[str]:
+def _topics_of(description: DescribedGroup) -> Iterable[str]:
     subtopologies = () if description.topology is None else description.topology.subtopologies
     for found in subtopologies:
         yield from found.source_topics
@@ -441,7 +441,7 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
     """Return the answer with the reason why internal topics are missing."""
     notes = tuple(
         StatusNote(note.status, f"{note.detail}; {detail}")
-        if note.status is Status.MISSING_INTERNAL_TOPICS
+        if note.status is StreamsGroupStatus.MISSING_INTERNAL_TOPICS
         else note
         for note in reply.notes
     )

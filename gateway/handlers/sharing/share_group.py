@@ -25,7 +25,7 @@ from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, ch
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
-    GroupDescription,
+    DescribedGroup,
     Topics,
     accepted,
     answer_heartbeat,
@@ -43,8 +43,8 @@ from seqgate.gateway.security.acls.access import Operation
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     topics = context.services.partitions.registry.by_id
 
-    def describe(module: Any, group: ShareGroup) -> GroupDescription:
-        return GroupDescription(
+    def describe(module: Any, group: ShareGroup) -> DescribedGroup:
+        return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
@@ -57,7 +57,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     )
 
 
-def _topics_of(description: GroupDescription) -> Iterable[str]:
+def _topics_of(description: DescribedGroup) -> Iterable[str]:
     return assigned_topics(*(member.assignment for member in description.members))
 
 

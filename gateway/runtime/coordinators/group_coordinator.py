@@ -59,7 +59,7 @@ from seqgate.gateway.runtime.coordinators.shards import (
     Answered,
     CoordinatorShards,
     LoadedShard,
-    Operation,
+    ShardOperation,
     Unavailable,
     settle,
 )
@@ -373,7 +373,7 @@ class GroupCoordinator:
         loaded: LoadedShard[GroupShard],
         group_id: str | None,
         operation: Callable[[GroupShard, Effects], T],
-    ) -> Operation[GroupShard, T]:
+    ) -> ShardOperation[GroupShard, T]:
         """Return an operation on a group that folds in its changes and sets the group's timer."""
 
         def judge(shard: GroupShard, now_ms: int) -> Change[T]:

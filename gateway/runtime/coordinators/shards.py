@@ -77,7 +77,7 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-Operation = Callable[[S, int], Change[A]]
+ShardOperation = Callable[[S, int], Change[A]]
 """Judges a state at a time (ms). If it raises, it must have changed nothing; the caller gets the error."""
 
 Answered = Callable[[Any, Exception | None], None]
@@ -300,7 +300,7 @@ class CoordinatorShards(Generic[S]):
 
     # --- operations
 
-    async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
+    async def run(self, loaded: LoadedShard[S], operation: ShardOperation[S, A]) -> A:
         """Carry out an operation in the shard's next round; return its answer once the answer is durable.
         Raises Unavailable, and the errors of `operation`.
         """
@@ -311,7 +311,7 @@ class CoordinatorShards(Generic[S]):
     def ask(
         self,
         loaded: LoadedShard[S],
-        operation: Operation[S, A],
+        operation: ShardOperation[S, A],
         answered: Answered,
         noted: Noted | None = None,
     ) -> None:
@@ -328,7 +328,7 @@ class CoordinatorShards(Generic[S]):
         else:
             asked.append(_Asked(operation, answered, noted))
 
-    def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
+    def apply(self, loaded: LoadedShard[S], operation: ShardOperation[S, A]) -> Applied[A]:
         """Carry out an operation at once, after the operations that wait for a round. Raises Unavailable, and
         the errors of `operation`.
         """
@@ -500,7 +500,7 @@ class _Asked:
     __slots__ = ("answered", "change", "error", "noted", "operation")
 
     def __init__(
-        self, operation: Operation[Any, Any], answered: Answered | None, noted: Noted | None = None
+        self, operation: ShardOperation[Any, Any], answered: Answered | None, noted: Noted | None = None
     ) -> None:
         self.operation = operation
         self.answered = answered

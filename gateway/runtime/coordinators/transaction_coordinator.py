@@ -50,7 +50,7 @@ from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANS
 from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
-    Operation,
+    ShardOperation,
     Unavailable,
     settle,
 )
@@ -601,7 +601,7 @@ class _Outcome(NamedTuple):
     is_new: bool
 
 
-def _operation(transactional_id: str, judge: Judge) -> Operation[TransactionShard, _Outcome]:
+def _operation(transactional_id: str, judge: Judge) -> ShardOperation[TransactionShard, _Outcome]:
     def operation(shard: TransactionShard, now_ms: int) -> Change[_Outcome]:
         before = shard.transactions.get(transactional_id)
         after = judge(before, now_ms)

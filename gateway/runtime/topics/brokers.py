@@ -37,7 +37,7 @@ def advertised_endpoint(config: Config, listener: Listener, port: int) -> Endpoi
     return Endpoint(os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host, port)
 
 
-class Broker(NamedTuple):
+class AdvertisedBroker(NamedTuple):
     """A broker as clients of one listener see it."""
 
     node_id: int
@@ -98,27 +98,27 @@ class Brokers:
         stored = self._stored.by_id.get(node_id)
         return NO_EPOCH if stored is None else stored.broker_epoch
 
-    def on(self, listener_name: str) -> Iterator[Broker]:
+    def on(self, listener_name: str) -> Iterator[AdvertisedBroker]:
         """Yield the brokers that have this listener, in the order of their node ids."""
         for node_id in sorted(self._stored.by_id.keys() | {self._node_id}):
             broker = self.find(node_id, listener_name)
             if broker is not None:
                 yield broker
 
-    def find(self, node_id: int, listener_name: str) -> Broker | None:
+    def find(self, node_id: int, listener_name: str) -> AdvertisedBroker | None:
         """Return a broker as clients of the listener see it; None for an unknown node id or listener."""
         if node_id == self._node_id:
             endpoint = self.advertised.get(listener_name)
             if endpoint is None:
                 return None
-            return Broker(node_id, endpoint.host, endpoint.port, self._rack, is_fenced=False)
+            return AdvertisedBroker(node_id, endpoint.host, endpoint.port, self._rack, is_fenced=False)
         stored = self._stored.by_id.get(node_id)
         for place in () if stored is None else stored.end_points:
             if stored is not None and place.name == listener_name:
-                return Broker(node_id, place.host, place.port, stored.rack, stored.fenced)
+                return AdvertisedBroker(node_id, place.host, place.port, stored.rack, stored.fenced)
         return None
 
-    def find_live(self, node_id: int, listener_name: str) -> Broker | None:
+    def find_live(self, node_id: int, listener_name: str) -> AdvertisedBroker | None:
         """Return a broker as `find` does; None for a fenced one, too."""
         broker = self.find(node_id, listener_name)
         return None if broker is None or broker.is_fenced else broker

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin import client
-from seqgate.gateway.admin.client import RESTART_S, Client, Workers, ask, joined, places, summed
+from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, joined, places, summed
 from seqgate.gateway.admin.groups.command import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.pids.command import ListBlocksRequest
@@ -140,7 +140,7 @@ class Scene:
     def __init__(self, *answers: list[int | ControlError]) -> None:
         self.answers = dict(zip(PLACES, answers, strict=True))
         self.now_s = 0.0
-        self.workers = Workers(PLACES, self.is_there, now_s=lambda: self.now_s, sleep=self.sleep)
+        self.workers = AskedWorkers(PLACES, self.is_there, now_s=lambda: self.now_s, sleep=self.sleep)
 
     def sleep(self, pause_s: float) -> None:
         self.now_s += pause_s

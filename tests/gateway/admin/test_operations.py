@@ -20,7 +20,7 @@ import pytest
 import seqgate.gateway.admin
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.command import DeleteGroupsRequest
-from seqgate.gateway.admin.operation import LiveGateway, Operation, StoppedGateway
+from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids.command import ClaimBlockRequest
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request, page
@@ -59,7 +59,7 @@ def test_every_request_is_an_operation_under_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=NAMES)
-def test_functions_take_the_request_and_return_its_answer(operation: Operation[Any]) -> None:
+def test_functions_take_the_request_and_return_its_answer(operation: ControlOperation[Any]) -> None:
     for function, gateway in ((operation.run, LiveGateway), (operation.stopped, StoppedGateway)):
         if function is not None:
             written = inspect.unwrap(function)
@@ -89,7 +89,7 @@ def test_every_operation_has_a_command() -> None:
         if issubclass(operation.request, PagedRequest)
     ],
 )
-async def test_pages_have_a_limit(tmp_path: Path, operation: Operation[Any], limit: int) -> None:
+async def test_pages_have_a_limit(tmp_path: Path, operation: ControlOperation[Any], limit: int) -> None:
     values = {"topic": "t", "group": "g", "transactional_id": "t", "number": 1}
     required = [name for name in operation.request.__struct_fields__ if name in values]
     request = operation.request(**{name: values[name] for name in required}, limit=limit)

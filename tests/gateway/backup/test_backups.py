@@ -15,8 +15,8 @@ from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import (
     NAME,
     BackupError,
+    BackupManifest,
     CopiedFile,
-    Manifest,
     Repository,
     encode,
     read,
@@ -138,8 +138,8 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
         read(Storage(), str(tmp_path))
 
 
-def manifest_of(path: str) -> Manifest:
-    return Manifest(
+def manifest_of(path: str) -> BackupManifest:
+    return BackupManifest(
         release="1",
         cluster_id="c",
         directory_id="d",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.run import Doubled, Ending, Findings, Judgement, find, judge
+from seqgate.gateway.certify.run import Doubled, Findings, Judgement, ScriptEnd, find, judge
 from seqgate.gateway.certify.scripts import Struck
 from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b", b"c"]
-FINISHED, GAVE_UP, HUNG = Ending(0, 1.0), Ending(3, 1.0), Ending(None, 60.0)
+FINISHED, GAVE_UP, HUNG = ScriptEnd(0, 1.0), ScriptEnd(3, 1.0), ScriptEnd(None, 60.0)
 STRUCK, SPARED = Struck("drop answer", 1), Struck("close", 0)
 NOTHING = Findings([], [], [], [])
 
@@ -28,8 +28,8 @@ def stored(*values: bytes | None, partition: int = 0) -> list[StoredRecord]:
         (stored(b"a", b"b"), FINISHED, ["lost 1: 'c'"]),
         (stored(b"a", b"b"), GAVE_UP, []),
         (stored(), HUNG, []),
-        (stored(b"a"), Ending(3, 1.0, frozenset({b"a", b"b"})), ["lost 1: 'b'"]),
-        (stored(), Ending(None, 1.0, frozenset({b"a"})), ["lost 1: 'a'"]),
+        (stored(b"a"), ScriptEnd(3, 1.0, frozenset({b"a", b"b"})), ["lost 1: 'b'"]),
+        (stored(), ScriptEnd(None, 1.0, frozenset({b"a"})), ["lost 1: 'a'"]),
         (stored(b"a", b"b", b"b", b"c"), FINISHED, ["doubled 1: 'b' (t-0: 1, 2)"]),
         (
             stored(b"a", b"b", b"a") + stored(b"c", b"a", partition=1),
@@ -41,7 +41,7 @@ def stored(*values: bytes | None, partition: int = 0) -> list[StoredRecord]:
     ],
 )
 def test_each_wrong_record_is_found_with_its_offsets(
-    records: list[StoredRecord], ending: Ending, complaints: list[str]
+    records: list[StoredRecord], ending: ScriptEnd, complaints: list[str]
 ) -> None:
     assert list(find(SENT, records, ending).complaints()) == complaints
 
@@ -68,7 +68,7 @@ def test_many_records_are_counted_and_the_first_are_named() -> None:
     ],
 )
 def test_what_is_worse_comes_first(
-    findings: Findings, ending: Ending, struck: list[Struck], may_give_up: bool, verdict: Judgement
+    findings: Findings, ending: ScriptEnd, struck: list[Struck], may_give_up: bool, verdict: Judgement
 ) -> None:
     assert judge(findings, ending, struck, may_give_up=may_give_up) is verdict
 

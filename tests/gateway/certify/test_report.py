@@ -7,14 +7,16 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from seqgate.gateway.certify.certification import Certificate, sentences, write
-from seqgate.gateway.certify.run import Ending, Judgement, RunOutcome, Setup, find
+from seqgate.gateway.certify.run import Judgement, RunOutcome, ScriptEnd, Setup, find
 from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Struck
 from seqgate.gateway.testing import StoredRecord
 
 SENT = [b"a", b"b"]
 
 
-def outcome(number: int, verdict: Judgement, ending: Ending, *values: bytes, struck: int = 1) -> RunOutcome:
+def outcome(
+    number: int, verdict: Judgement, ending: ScriptEnd, *values: bytes, struck: int = 1
+) -> RunOutcome:
     records = [StoredRecord("t", 0, offset, None, value, (), 0, -1) for offset, value in enumerate(values)]
     findings = find(SENT, records, ending)
     faults = [Struck("drop answer", struck)]
@@ -22,14 +24,14 @@ def outcome(number: int, verdict: Judgement, ending: Ending, *values: bytes, str
 
 
 OUTCOMES = [
-    outcome(0, Judgement.PASSED, Ending(0, 1.0), *SENT),
-    outcome(1, Judgement.FAILED, Ending(0, 1.0, errors="no \x1b[1m<room>"), b"b", b"a", b"b"),
-    outcome(2, Judgement.HUNG, Ending(None, 60.0), b"a"),
-    outcome(3, Judgement.NOT_STRUCK, Ending(0, 1.0), *SENT, struck=0),
-    outcome(4, Judgement.GAVE_UP, Ending(7, 1.0), b"a"),
-    outcome(5, Judgement.FAILED, Ending(7, 1.0, frozenset({b"b"}))),
+    outcome(0, Judgement.PASSED, ScriptEnd(0, 1.0), *SENT),
+    outcome(1, Judgement.FAILED, ScriptEnd(0, 1.0, errors="no \x1b[1m<room>"), b"b", b"a", b"b"),
+    outcome(2, Judgement.HUNG, ScriptEnd(None, 60.0), b"a"),
+    outcome(3, Judgement.NOT_STRUCK, ScriptEnd(0, 1.0), *SENT, struck=0),
+    outcome(4, Judgement.GAVE_UP, ScriptEnd(7, 1.0), b"a"),
+    outcome(5, Judgement.FAILED, ScriptEnd(7, 1.0, frozenset({b"b"}))),
 ]
-CERTIFICATE = Certificate(Setup("send"), outcome(0, Judgement.PASSED, Ending(0, 1.0), *SENT), OUTCOMES)
+CERTIFICATE = Certificate(Setup("send"), outcome(0, Judgement.PASSED, ScriptEnd(0, 1.0), *SENT), OUTCOMES)
 
 
 def test_sentences_say_what_went_wrong() -> None:
@@ -93,7 +95,7 @@ def test_a_certificate_is_good_if_every_script_passed() -> None:
         (Judgement.GAVE_UP, False, True),
         (Judgement.NOT_STRUCK, False, False),
     ):
-        one = Certificate(Setup("send"), OUTCOMES[0], [outcome(1, verdict, Ending(0, 1.0), *SENT)])
+        one = Certificate(Setup("send"), OUTCOMES[0], [outcome(1, verdict, ScriptEnd(0, 1.0), *SENT)])
         assert one.is_good() is is_good
         assert one.is_good(may_give_up=True) is may_give_up
     assert CALM.faults == ()

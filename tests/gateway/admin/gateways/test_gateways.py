@@ -12,7 +12,7 @@ from seqgate.gateway.admin.gateways.messages import (
     DrainRequest,
     GatewayRow,
     GatewaysRequest,
-    Moved,
+    MovedPartition,
     MoveRequest,
 )
 from seqgate.gateway.admin.request import ControlError
@@ -41,7 +41,7 @@ async def test_a_move_waits_until_the_new_leader_leads(tmp_path: Path) -> None:
         assert not moving.done()
         assert (await answer(node, GatewaysRequest())).moving == 1
         await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
-        assert await moving == Moved("t", 0, OTHER)
+        assert await moving == MovedPartition("t", 0, OTHER)
         assert image.topics_by_id[TOPIC_ID].partitions[0].next_leader == -1
 
 

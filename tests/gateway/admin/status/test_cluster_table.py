@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from seqgate.gateway.admin.status.command import cluster_rows
-from seqgate.gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status.messages import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
 
 DIRECTORY = LogDir("/data", None, 10, 1_000, 900)
-BROKER = Broker(1, "one:9092", "r1", None, [DIRECTORY], {0: (3, 13), 1: (4, 18)})
+BROKER = BrokerStatus(1, "one:9092", "r1", None, [DIRECTORY], {0: (3, 13), 1: (4, 18)})
 
 
 def rows(**more: Any) -> list[tuple[str, str]]:
@@ -45,8 +45,10 @@ def test_all_is_well() -> None:
 
 
 def test_what_is_wrong() -> None:
-    gone = Broker(2, "two:9092", None, "the broker at two:9092 did not answer: refused", [], {})
-    sick = Broker(3, "three:9092", None, None, [LogDir("/bad", "KAFKA_STORAGE_ERROR", 0, None, None)], {})
+    gone = BrokerStatus(2, "two:9092", None, "the broker at two:9092 did not answer: refused", [], {})
+    sick = BrokerStatus(
+        3, "three:9092", None, None, [LogDir("/bad", "KAFKA_STORAGE_ERROR", 0, None, None)], {}
+    )
     lost = TroubledPartition("t", 0, None, [2], [])
     behind = TroubledPartition("t", 1, 1, [1, 2], [1])
     assert wrong(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
-from seqgate.gateway.cluster.objects.s3_errors import Answer, answer_in, meaning
+from seqgate.gateway.cluster.objects.s3_errors import ErrorParts, answer_in, meaning
 
 BUSY = (
     "Generic S3 error: Error performing PUT http://127.0.0.1:7070/seqgate/a in 1.5ms - Server returned "
@@ -21,8 +21,8 @@ NO_ANSWER = (
 
 
 def test_the_parts_of_an_answer() -> None:
-    assert answer_in(BUSY) == Answer(503, "SlowDown", "Please reduce your request rate.")
-    assert answer_in(NO_ANSWER) == Answer(0, "", "")
+    assert answer_in(BUSY) == ErrorParts(503, "SlowDown", "Please reduce your request rate.")
+    assert answer_in(NO_ANSWER) == ErrorParts(0, "", "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefuse
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as protocol
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
-from seqgate.gateway.coordinator.streams.internal_topics import Status
+from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus
 from seqgate.gateway.coordinator.streams.records import ROWS
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
@@ -130,5 +130,5 @@ class Scene:
         assert self.state(compacted) == self.state()
 
 
-def statuses(reply: StreamsReply) -> list[Status]:
+def statuses(reply: StreamsReply) -> list[StreamsGroupStatus]:
     return [note.status for note in reply.notes]

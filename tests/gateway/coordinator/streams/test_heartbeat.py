@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.streams import records as streams_records
-from seqgate.gateway.coordinator.streams.internal_topics import Status
+from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus
 from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Topology
@@ -168,14 +168,17 @@ class TestTopology:
         scene.join("a", PIPE._replace(epoch=3))
         reply = scene.join("b", PIPE._replace(epoch=2))
         assert [(note.status, note.detail) for note in reply.notes] == [
-            (Status.STALE_TOPOLOGY, "The member's topology epoch 2 is behind the group's topology epoch 3.")
+            (
+                StreamsGroupStatus.STALE_TOPOLOGY,
+                "The member's topology epoch 2 is behind the group's topology epoch 3.",
+            )
         ]
-        assert statuses(scene.stay("b")) == [Status.STALE_TOPOLOGY]
+        assert statuses(scene.stay("b")) == [StreamsGroupStatus.STALE_TOPOLOGY]
 
     def test_missing_source_topics_leave_a_group_not_ready(self) -> None:
         scene = Scene(FakeTopics())
         reply = scene.join("a")
-        assert statuses(reply) == [Status.MISSING_SOURCE_TOPICS]
+        assert statuses(reply) == [StreamsGroupStatus.MISSING_SOURCE_TOPICS]
         assert reply.tasks == NO_ASSIGNMENT
         assert scene.group.state_text == "NotReady"
         assert scene.group.value.validated_topology_epoch == NOT_VALIDATED
@@ -186,7 +189,7 @@ class TestTopology:
     def test_tasks_follow_internal_topics(self) -> None:
         scene = Scene(FakeTopics(lines=2))
         reply = scene.join("a", COUNT)
-        assert statuses(reply) == [Status.MISSING_INTERNAL_TOPICS]
+        assert statuses(reply) == [StreamsGroupStatus.MISSING_INTERNAL_TOPICS]
         assert {topic.name: topic.partitions for topic in reply.missing} == {"words": 2, "counts": 2}
         scene.topics.create(reply.missing)
         scene.group.topics_changed = True
@@ -200,7 +203,7 @@ class TestTopology:
         del scene.topics.counts["lines"]
         scene.topics_changed()
         reply = scene.stay("a", tells=False)
-        assert statuses(reply) == [Status.MISSING_SOURCE_TOPICS]
+        assert statuses(reply) == [StreamsGroupStatus.MISSING_SOURCE_TOPICS]
         assert reply.tasks == NO_ASSIGNMENT
         assert scene.group.state_text == "NotReady"
 
@@ -219,7 +222,7 @@ class TestTopology:
         scene = Scene(FakeTopics(lines=2))
         scene.join("a", COUNT)
         reply = scene.join("b", Topology(0, COUNT.subtopologies[::-1]))
-        assert statuses(reply) == [Status.MISSING_INTERNAL_TOPICS]
+        assert statuses(reply) == [StreamsGroupStatus.MISSING_INTERNAL_TOPICS]
 
 
 class TestDelays:
@@ -228,7 +231,7 @@ class TestDelays:
         for name in "ab":
             reply = scene.join(name)
             assert (reply.member_epoch, reply.tasks) == (1, NO_ASSIGNMENT)
-            assert statuses(reply) == [Status.ASSIGNMENT_DELAYED]
+            assert statuses(reply) == [StreamsGroupStatus.ASSIGNMENT_DELAYED]
         scene.now_ms += 500
         scene.expire()
         scene.settle("a", "b")
@@ -281,7 +284,7 @@ class TestShutdown:
         scene = pipe("a", "b")
         scene.settle("a", "b")
         asked = replace(asking("a", scene.epochs["a"]), is_shutdown_asked=True)
-        assert statuses(scene.beat(asked)) == [Status.SHUTDOWN_APPLICATION]
+        assert statuses(scene.beat(asked)) == [StreamsGroupStatus.SHUTDOWN_APPLICATION]
         scene.leave("a")
         reply = scene.stay("b")
         assert [note.detail for note in reply.notes] == [
@@ -296,7 +299,7 @@ class TestShutdown:
     def test_a_member_may_ask_while_it_leaves(self) -> None:
         scene = pipe("a", "b")
         scene.leave("a", is_shutdown_asked=True)
-        assert statuses(scene.stay("b")) == [Status.SHUTDOWN_APPLICATION]
+        assert statuses(scene.stay("b")) == [StreamsGroupStatus.SHUTDOWN_APPLICATION]
 
 
 class TestEndpoints:

@@ -6,7 +6,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, configure
+from seqgate.gateway.coordinator.streams.internal_topics import (
+    ConfiguredTopology,
+    StreamsGroupStatus,
+    configure,
+)
 from seqgate.gateway.coordinator.streams.task_assignor import SubtopologyTasks
 from seqgate.gateway.coordinator.streams.topology import Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
@@ -27,7 +31,7 @@ def missing(found: ConfiguredTopology) -> dict[str, int]:
     return {topic.name: topic.partitions for topic in found.missing}
 
 
-def problem(found: ConfiguredTopology) -> tuple[Status, str]:
+def problem(found: ConfiguredTopology) -> tuple[StreamsGroupStatus, str]:
     assert found.problem is not None
     return found.problem.status, found.problem.detail
 
@@ -41,7 +45,7 @@ def test_a_topology_without_internal_topics_is_ready() -> None:
 def test_a_missing_source_topic_is_reported() -> None:
     found = configured(subtopology("0", "d", "b", "c", "a"))
     assert problem(found) == (
-        Status.MISSING_SOURCE_TOPICS,
+        StreamsGroupStatus.MISSING_SOURCE_TOPICS,
         "Source topics a, b, c and 1 additional topics are missing.",
     )
     assert found.subtopologies is None
@@ -51,7 +55,10 @@ def test_a_missing_source_topic_is_reported() -> None:
 def test_internal_topics_have_the_partitions_of_the_sources() -> None:
     found = configure(COUNT, FakeTopics(lines=4))
     assert missing(found) == {"words": 4, "counts": 4}
-    assert problem(found) == (Status.MISSING_INTERNAL_TOPICS, "Internal topics are missing: counts, words")
+    assert problem(found) == (
+        StreamsGroupStatus.MISSING_INTERNAL_TOPICS,
+        "Internal topics are missing: counts, words",
+    )
     assert not found.tasks, "no tasks before the topics exist"
 
 
@@ -94,7 +101,7 @@ def test_a_subtopology_has_the_tasks_of_its_largest_source() -> None:
 def test_an_internal_topic_with_other_partitions_is_reported(name: str) -> None:
     found = configure(COUNT, FakeTopics(**{"lines": 4, "words": 4, "counts": 4, name: 6}))
     status, detail = problem(found)
-    assert status is Status.INCORRECTLY_PARTITIONED_TOPICS
+    assert status is StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS
     if name == "counts":
         assert detail == "Existing topic counts has different number of partitions: expected 4, found 6"
     else:
@@ -105,7 +112,7 @@ def test_an_internal_topic_with_other_partitions_is_reported(name: str) -> None:
 def test_copartitioned_sources_must_be_equally_large() -> None:
     found = configured(subtopology("0", "a", "b", copartitioned=[((0, 1), ())]), a=2, b=3)
     assert problem(found) == (
-        Status.INCORRECTLY_PARTITIONED_TOPICS,
+        StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS,
         "Following topics do not have the same number of partitions: [{a=2, b=3}]",
     )
 
@@ -149,7 +156,7 @@ def test_numbers_asked_for_must_fit_each_other() -> None:
         a=8,
     )
     assert problem(found) == (
-        Status.INCORRECTLY_PARTITIONED_TOPICS,
+        StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS,
         "Following topics do not have the same number of partitions: [{x=3, y=4}]",
     )
 
@@ -162,7 +169,7 @@ def test_a_number_asked_for_must_fit_a_copartitioned_source() -> None:
         table=5,
     )
     assert problem(found) == (
-        Status.INCORRECTLY_PARTITIONED_TOPICS,
+        StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS,
         (
             "Number of partitions [3] of repartition topic [x] doesn't match number of partitions [5] of the "
             "source topic."

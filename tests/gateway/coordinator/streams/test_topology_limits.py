@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
-from seqgate.gateway.coordinator.streams.internal_topics import Status, configure
+from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus, configure
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology
 from tests.gateway.coordinator.streams.applications import (
@@ -189,12 +189,12 @@ class TestTasks:
         assert len(reply.tasks.active) == MOST_TASKS
         scene.topics_changed(lines=MOST_TASKS + 1)
         reply = scene.stay("a", tells=False)
-        assert statuses(reply) == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+        assert statuses(reply) == [StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS]
         assert reply.notes[0].detail.startswith("The topology has 10001 tasks;")
         assert reply.tasks == NO_ASSIGNMENT
         assert scene.group.state_text == "NotReady"
         scene.restart()
-        assert statuses(scene.join("b")) == [Status.INCORRECTLY_PARTITIONED_TOPICS]
+        assert statuses(scene.join("b")) == [StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS]
         assert set(scene.group.members) == {"a", "b"}
 
     def test_a_group_works_again_with_fewer_partitions(self) -> None:
