@@ -17,7 +17,7 @@ from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, may_describe_cluster
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.listener import MetricsClient
-from seqgate.gateway.console.metrics.rates import History
+from seqgate.gateway.console.metrics.rates import RateHistory
 
 # A visit: one request of one person to a page.
 
@@ -99,7 +99,7 @@ class Visit:
         sampler = self.console.sampler
         return self.since(sampler.history, names, sampler.error)
 
-    def since(self, history: History, names: Sequence[str], error: str | None = None) -> Data:
+    def since(self, history: RateHistory, names: Sequence[str], error: str | None = None) -> Data:
         """Return what a history has of these names since the time `after` of the address, for a chart."""
         times, series = history.since(self.number("after", 0), names)
         return Data({"times": times, "series": series, "error": error})
@@ -200,13 +200,13 @@ class Post:
     function: Function
 
 
-Endpoint = Get | Feed | Post
+PageEndpoint = Get | Feed | Post
 
 
 class Page:
     """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open it."""
 
-    def __init__(self, title: str, section: PageGroup, key: str | None, *endpoints: Endpoint) -> None:
+    def __init__(self, title: str, section: PageGroup, key: str | None, *endpoints: PageEndpoint) -> None:
         self.title = title
         self.section = section
         self.key = key

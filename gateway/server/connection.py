@@ -25,7 +25,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
+from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, CloseConnection, Deferred, ResponseBytes
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.security.principals import ANONYMOUS, Unidentified
 from seqgate.gateway.server.intake import (
@@ -305,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         if (intake.held or intake.is_paused) and not intake.is_consuming:
             intake.resume()
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: ResponseBytes) -> None:
         transport = self._transport
         intake = self._intake
         if transport is None or intake.stops & CLOSING:

@@ -19,7 +19,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.durations import Durations
 from seqgate.gateway.handlers.answering.api import (
-    Answer,
     Api,
     CloseConnection,
     Deferred,
@@ -28,6 +27,7 @@ from seqgate.gateway.handlers.answering.api import (
     Peer,
     Repeats,
     RequestContext,
+    ResponseBytes,
 )
 from seqgate.gateway.protocol.error_answers import PRODUCE, with_throttle_time
 from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
@@ -71,10 +71,10 @@ class Requests(Protocol):
     def requests(self) -> int:
         """Return the number of requests since the start."""
 
-    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin one request, as `Dispatcher.begin`."""
 
-    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin a request of a client that has not logged in, as `Dispatcher.begin_uncharged`."""
 
 
@@ -99,7 +99,7 @@ class Dispatcher:
         self._times = RequestTimes(self._quotas.seconds)
         return self._times
 
-    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin one request; return its answer, the future of its answer, or None when it has no answer.
         Raises MalformedRequest or CloseConnection when the connection must be closed.
         """
@@ -115,12 +115,12 @@ class Dispatcher:
                     return begun
         return self._begin_new(frame, peer)
 
-    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin a request without charging a quota: before the login, the client id may be made up."""
         self.requests += 1
         return self._begin_new(frame, peer)
 
-    def _begin_charged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def _begin_charged(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)
         quotas = self._quotas
         if api_key in _EXEMPT_FROM_QUOTAS or not self._serves(api_key, api_version):
@@ -141,7 +141,7 @@ class Dispatcher:
 
     def _begin_new(
         self, frame: memoryview, peer: Peer, charge: Charge | None = None
-    ) -> Answer | Deferred | None:
+    ) -> ResponseBytes | Deferred | None:
         """Begin a request after decoding all of it, and time it where requests are timed."""
         times = self._times
         if times is None:
@@ -156,7 +156,7 @@ class Dispatcher:
 
     def _decode_and_begin(
         self, frame: memoryview, peer: Peer, charge: Charge | None
-    ) -> Answer | Deferred | None:
+    ) -> ResponseBytes | Deferred | None:
         api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
         found = self._schemas.get((api_key, api_version))
         if found is None:
@@ -218,7 +218,7 @@ class Dispatcher:
                 self._times.follow(api_key, repeats, partial(self._repeats.__setitem__, kind))
         return found
 
-    def _refuse_api_versions(self, correlation_id: int) -> Answer:
+    def _refuse_api_versions(self, correlation_id: int) -> ResponseBytes:
         """Refuse a too new ApiVersions, in version 0, with error 35 and its own versions (KIP-511)."""
         api = self._apis[API_VERSIONS]
         row = (API_VERSIONS, api.min_version, api.max_version)
@@ -227,7 +227,9 @@ class Dispatcher:
         head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
         return head + body
 
-    def _begin_eagerly(self, api: Api[Any], context: RequestContext[Any], request: Any) -> Answer | Deferred:
+    def _begin_eagerly(
+        self, api: Api[Any], context: RequestContext[Any], request: Any
+    ) -> ResponseBytes | Deferred:
         begun = begin(self._answer(api, context, request))
         if isinstance(begun, Waiting):
             return self._begin_in_task(api, begun)
@@ -370,7 +372,7 @@ class ChargedAnswer:
         self._api_key = api_key
         self._api_version = api_version
 
-    def of(self, begun: Answer | Deferred | None) -> Answer | Deferred | None:
+    def of(self, begun: ResponseBytes | Deferred | None) -> ResponseBytes | Deferred | None:
         """Return the answer of a request that has begun, with its throttle time."""
         if isinstance(begun, Deferred):
             return self._later(begun)
@@ -407,7 +409,7 @@ class ChargedAnswer:
         begun.on_resolved = self._charge.count_time
         self._charge.count_time()
 
-    def _finished(self, answer: Answer) -> Answer:
+    def _finished(self, answer: ResponseBytes) -> ResponseBytes:
         charge = self._charge
         if self._api_key == SHARE_FETCH:
             size_bytes = len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
@@ -533,7 +535,9 @@ class RequestTimes:
         """Count a request that is not repeated."""
         self._counts[api_key] = self._counts.get(api_key, 0) + 1
 
-    def began(self, api_key: int, begun_s: float, answer: Answer | Deferred | None, weight: int = 1) -> None:
+    def began(
+        self, api_key: int, begun_s: float, answer: ResponseBytes | Deferred | None, weight: int = 1
+    ) -> None:
         """Time a request begun at `begun_s`, now or when answered; one whose client hangs up is not timed."""
         if isinstance(answer, Deferred) and answer.answer is None:
             answer.on_answered = partial(self._end, api_key, begun_s, weight)
@@ -575,7 +579,7 @@ class TimedRepeats:
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
-    ) -> Answer | Deferred | NotRepeated | None:
+    ) -> ResponseBytes | Deferred | NotRepeated | None:
         """Begin the request, and time it. May raise the handler's errors."""
         self._put(self._repeats)
         begun_s = self._times.seconds()

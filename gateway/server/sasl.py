@@ -22,7 +22,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import enabled_mechanisms
 from seqgate.gateway.config.sasl import JAAS, MAX_REAUTH_MS, USERS_FILE, parse_jaas
 from seqgate.gateway.config.setting import SettingValue
-from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, HoldingBack, Peer
+from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred, HoldingBack, Peer, ResponseBytes
 from seqgate.gateway.protocol.error_answers import error_answer, has_messages
 from seqgate.gateway.protocol.frames import (
     MalformedRequest,
@@ -157,7 +157,7 @@ class SaslDoor:
         connection.take(self.begin, listener.limits)
         connection.when_gone(self, self._leave)
 
-    def begin(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+    def begin(self, frame: memoryview, peer: Any) -> ResponseBytes | Deferred | None:
         """Begin one request. Raises MalformedRequest or CloseConnection if the connection must be closed."""
         api_key = int.from_bytes(frame[:KEY_BYTES], "big", signed=True)
         route = self._login.route(api_key, self._listener.logins.loop.time())
@@ -181,13 +181,13 @@ class SaslDoor:
 
     # the requests of a login
 
-    def _versions(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+    def _versions(self, frame: memoryview, peer: Any) -> ResponseBytes | Deferred | None:
         answer = self._listener.serve_unknown(frame, peer)
         if not isinstance(answer, bytes) or not any(answer[_ERROR]):
             self._login.versions_sent()
         return answer
 
-    def _handshake(self, header: RequestHeader, frame: memoryview) -> Answer | Deferred:
+    def _handshake(self, header: RequestHeader, frame: memoryview) -> ResponseBytes | Deferred:
         _check_version(header, HANDSHAKE_VERSIONS)
         mechanism = request_body(header, frame).mechanism
         outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
@@ -212,7 +212,7 @@ class SaslDoor:
             answer, self._login.mechanism, f"the client sent API key {header.api_key} instead of a token"
         )
 
-    def _token(self, token: bytes, header: RequestHeader | None) -> Answer | Deferred:
+    def _token(self, token: bytes, header: RequestHeader | None) -> ResponseBytes | Deferred:
         """Begin one step of the login, now or when the login steps of other connections leave time for it."""
         turns = self._listener.turns
         if turns.has_time():
@@ -234,7 +234,7 @@ class SaslDoor:
         else:
             deferred.follow(answer)
 
-    def _step(self, token: bytes, header: RequestHeader | None) -> Answer | Deferred:
+    def _step(self, token: bytes, header: RequestHeader | None) -> ResponseBytes | Deferred:
         try:
             begun = begin(self._login.exchange.step(token))
             if isinstance(begun, Waiting):
@@ -261,7 +261,7 @@ class SaslDoor:
         task.add_done_callback(logins.tasks.discard)
         return deferred
 
-    def _answered(self, step: Step, header: RequestHeader | None) -> Answer:
+    def _answered(self, step: Step, header: RequestHeader | None) -> ResponseBytes:
         """Return the answer to a token. Raises LoginRefused."""
         lifetime_ms = 0
         if step.logged_in is not None:
@@ -324,7 +324,7 @@ LOGIN_MEMORY_BYTES: Final = 16 << 20
 """Memory of all requests that arrive in parts before their login; requests beyond this memory wait. A usual
 request of a login arrives whole and needs none of it.
 """
-Begin = Callable[[memoryview, Any], Answer | Deferred | None]
+Begin = Callable[[memoryview, Any], ResponseBytes | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
 MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
 """Returns the mechanisms of a listener, by their names. Raises LoginSettingsError."""

@@ -16,7 +16,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers import APIS
-from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred, Peer, ResponseBytes
 from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.protocol.error_answers import PRODUCE, error_answer, with_throttle_time
 from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fields
@@ -226,7 +226,7 @@ class FaultyRequests:
     def requests(self) -> int:
         return self._dispatcher.requests
 
-    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin one request, or let it fail. Raises as `Dispatcher.begin` does."""
         api_key, version, correlation_id, client_id, position = parse_request_header(frame)
         name = _NAMES.get(api_key)
@@ -258,7 +258,7 @@ class FaultyRequests:
         change = self._change_of(fault, effect, api_key, version, refusal)
         return self._changed(begun, change, effect)
 
-    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> ResponseBytes | Deferred | None:
         """Begin a request of a client that has not logged in; no fault strikes it."""
         return self._dispatcher.begin_uncharged(frame, peer)
 
@@ -269,7 +269,7 @@ class FaultyRequests:
             if each.answer is None and not each.abandoned:
                 each.fail()
 
-    def _changed(self, begun: Answer | Deferred, change: AnswerChange, effect: Effect) -> Deferred:
+    def _changed(self, begun: ResponseBytes | Deferred, change: AnswerChange, effect: Effect) -> Deferred:
         """Return the answer of a request that is carried out, as the fault leaves it."""
         changed = Deferred()
         if not isinstance(begun, Deferred):
@@ -290,7 +290,9 @@ class FaultyRequests:
         else:
             self._pass_on(begun.answer or b"", changed, change, effect)
 
-    def _pass_on(self, answer: Answer, changed: Deferred, change: AnswerChange, effect: Effect) -> None:
+    def _pass_on(
+        self, answer: ResponseBytes, changed: Deferred, change: AnswerChange, effect: Effect
+    ) -> None:
         if effect.kind is Kind.DROP_ANSWER:
             changed.fail()
         elif effect.kind is Kind.LOSE_ANSWER:
@@ -311,7 +313,7 @@ class FaultyRequests:
         self._held.add(changed)
         changed.on_abandoned = partial(self._held.discard, changed)
 
-    def _resolve_late(self, changed: Deferred, answer: Answer) -> None:
+    def _resolve_late(self, changed: Deferred, answer: ResponseBytes) -> None:
         self._held.discard(changed)
         if changed.answer is None and not changed.abandoned:
             changed.resolve(answer)
@@ -327,7 +329,7 @@ class FaultyRequests:
             return lambda answer: with_throttle_time(_whole(answer), api_key, version, effect.delay_ms)
         return lambda answer: answer
 
-    def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: Answer) -> Answer:
+    def _corrupted(self, fault: Fault, effect: Effect, version: int, answer: ResponseBytes) -> ResponseBytes:
         """Flip the last bit of the named topic's first batch; take the strike back if there is none."""
         from seqgate.gateway.testing.stored import fetched_records  # noqa: PLC0415 - slow to import
 
@@ -395,10 +397,10 @@ def _refusal(api_key: int, version: int, correlation_id: int, request: Any, effe
     )
 
 
-AnswerChange = Callable[[Answer], Answer]
+AnswerChange = Callable[[ResponseBytes], ResponseBytes]
 
 
-def _whole(answer: Answer) -> bytes:
+def _whole(answer: ResponseBytes) -> bytes:
     """Return an answer in memory, with the records that are still in their files."""
     if isinstance(answer, bytes):
         return answer

@@ -118,8 +118,8 @@ class RecordPage:
     """A page of records. `newer` and `older` are the positions of its neighbours; None: there is none."""
 
     records: Sequence[Kept]
-    found: Found
-    spans: Mapping[int, Span]
+    found: SearchResult
+    spans: Mapping[int, OffsetSpan]
     newer: Mapping[int, int] | None
     older: Mapping[int, int] | None
     left_out: int
@@ -179,13 +179,13 @@ def _spans_back(
     wanted: RecordFilter,
     starts: Mapping[int, int],
     ends: Mapping[int, int],
-) -> dict[int, Span]:
+) -> dict[int, OffsetSpan]:
     """Return the offsets to search for a page that ends before positions, or with the newest records."""
     given = wish.positions or {}
     before = {partition: min(given.get(partition, end), end) for partition, end in ends.items()}
     back = _offsets_back(cluster, topic, wish, wanted, before)
     return {
-        partition: Span(max(starts[partition], end - back[partition]), end)
+        partition: OffsetSpan(max(starts[partition], end - back[partition]), end)
         for partition, end in before.items()
     }
 
@@ -209,11 +209,11 @@ def _offsets_back(
 
 def _spans_on(
     cluster: Cluster, topic: TopicPlaces, wish: Wish, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> dict[int, Span]:
+) -> dict[int, OffsetSpan]:
     """Return the offsets to search for a page that begins somewhere."""
     first = _first_offsets(cluster, topic, wish, starts, ends)
     return {
-        partition: Span(min(max(first[partition], starts[partition]), end), end)
+        partition: OffsetSpan(min(max(first[partition], starts[partition]), end), end)
         for partition, end in ends.items()
     }
 
@@ -240,7 +240,7 @@ def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[i
     return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
 
 
-def _order(spans: Mapping[int, Span]) -> Callable[[Kept], tuple[int, int, int]]:
+def _order(spans: Mapping[int, OffsetSpan]) -> Callable[[Kept], tuple[int, int, int]]:
     """Return the order of records: by offset in one partition, by time among several."""
     is_one = len(spans) == 1
 
@@ -288,7 +288,7 @@ _TURNS: Final = threading.BoundedSemaphore(SEARCHES)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetSpan:
     """The offsets of a partition that a search reads, from `first` (inclusive) to `end` (exclusive)."""
 
     first: int
@@ -323,7 +323,7 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """The records of a search. `positions` are the offsets after it; `stopped`: why it ended early."""
 
     records: list[Kept] = field(default_factory=list)
@@ -339,19 +339,19 @@ class Search:
     """A search in some spans of a topic. It ends when each partition has `most` matches, or at its bounds."""
 
     topic: TopicPlaces
-    spans: Mapping[int, Span]
+    spans: Mapping[int, OffsetSpan]
     wanted: RecordFilter
     most: int
     committed: bool = False
     longest_kept: int = LONGEST_KEPT
 
-    def run(self, cluster: Cluster) -> Found:
+    def run(self, cluster: Cluster) -> SearchResult:
         """Return what the spans hold. Raises ControlError."""
         with _TURNS:
             return self._run(cluster)
 
-    def _run(self, cluster: Cluster) -> Found:
-        found = Found(positions={partition: span.first for partition, span in self.spans.items()})
+    def _run(self, cluster: Cluster) -> SearchResult:
+        found = SearchResult(positions={partition: span.first for partition, span in self.spans.items()})
         matches = dict.fromkeys(self.spans, 0)
         deadline = time.monotonic() + MOST_SECONDS
         left = {partition for partition, span in self.spans.items() if span.first < span.end}
@@ -363,7 +363,7 @@ class Search:
                 cluster,
                 self.topic,
                 {partition: found.positions[partition] for partition in left},
-                Limits(),
+                FetchLimits(),
                 committed=self.committed,
             )
             left &= stretches.keys()
@@ -373,7 +373,7 @@ class Search:
                     left.discard(partition)
         return found
 
-    def _take(self, found: Found, partition: int, stretch: Stretch, room: int) -> int:
+    def _take(self, found: SearchResult, partition: int, stretch: BatchStretch, room: int) -> int:
         """Keep the matches of a stretch, at most `room`; return their number."""
         taken = 0
         for record in stretch.records():
@@ -392,14 +392,14 @@ class Search:
         found.positions[partition] = max(found.positions[partition], stretch.next_offset)
         return taken
 
-    def _is_done(self, found: Found, partition: int, stretch: Stretch) -> bool:
+    def _is_done(self, found: SearchResult, partition: int, stretch: BatchStretch) -> bool:
         """Return whether a partition has no more for this search. A stretch without progress is the last."""
         position = found.positions[partition]
         nothing_came = not stretch.size_bytes
         return position >= self.spans[partition].end or position >= stretch.end_offset or nothing_came
 
 
-def _bound(found: Found, deadline: float) -> str | None:
+def _bound(found: SearchResult, deadline: float) -> str | None:
     if found.size_bytes >= MOST_BYTES:
         return f"The search ended after {MOST_BYTES >> 20} MiB."
     if time.monotonic() >= deadline:
@@ -436,7 +436,7 @@ class ReadRecord(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stretch:
+class BatchStretch:
     """The batches of one partition in one answer. `problems` tell of batches that can't be read."""
 
     partition: int
@@ -462,7 +462,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """The bounds of one fetch. A first batch that is larger comes whole all the same (KIP-74)."""
 
     answer_bytes: int = 8 << 20
@@ -471,12 +471,17 @@ class Limits:
 
 
 def fetch(
-    cluster: Cluster, topic: TopicPlaces, positions: Mapping[int, int], limits: Limits, *, committed: bool
-) -> dict[int, Stretch]:
+    cluster: Cluster,
+    topic: TopicPlaces,
+    positions: Mapping[int, int],
+    limits: FetchLimits,
+    *,
+    committed: bool,
+) -> dict[int, BatchStretch]:
     """Return what follows `positions`, by partition, without partitions that have no leader; `committed`
     leaves out records of open and aborted transactions.
     """
-    found: dict[int, Stretch] = {}
+    found: dict[int, BatchStretch] = {}
     for leader, partitions in topic.by_leader(positions).items():
         wanted = tuple(
             FetchPartition(
@@ -501,8 +506,8 @@ def fetch(
     return found
 
 
-def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> Stretch:
-    stretch = Stretch(partition, position, next_offset=position, end_offset=position)
+def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> BatchStretch:
+    stretch = BatchStretch(partition, position, next_offset=position, end_offset=position)
     refused = refusal(row.error_code.value)
     if refused is not None:
         stretch.problems.append(f"partition {partition} can't be read: {refused}")

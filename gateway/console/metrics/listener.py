@@ -126,25 +126,25 @@ WANTED: Final = (
 """The names that are read; a gateway with many topics has many others, which are not parsed."""
 
 
-class Sample(NamedTuple):
+class ScrapedSample(NamedTuple):
     name: str
     labels: Mapping[str, str]
     value: float
 
 
-def samples(text: str, wanted: Iterable[str] = WANTED) -> list[Sample]:
+def samples(text: str, wanted: Iterable[str] = WANTED) -> list[ScrapedSample]:
     names = set(wanted)
     return [sample for sample in samples_of(text, tuple(names)) if sample.name in names]
 
 
-def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[Sample]:
+def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[ScrapedSample]:
     lines = [line for line in text.splitlines() if line.startswith(prefixes)]
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
-            yield Sample(sample.name, sample.labels, float(sample.value))
+            yield ScrapedSample(sample.name, sample.labels, float(sample.value))
 
 
-def totals(found: Iterable[Sample]) -> dict[str, float]:
+def totals(found: Iterable[ScrapedSample]) -> dict[str, float]:
     """Return the sum of each metric over its labels; histograms are left out."""
     sums: dict[str, float] = defaultdict(float)
     for sample in found:
@@ -153,7 +153,7 @@ def totals(found: Iterable[Sample]) -> dict[str, float]:
     return dict(sums)
 
 
-def buckets(found: Iterable[Sample], name: str, **labels: str) -> dict[float, float]:
+def buckets(found: Iterable[ScrapedSample], name: str, **labels: str) -> dict[float, float]:
     """Return a histogram's cumulative counts by upper bound, summed over labels that are not given."""
     sums: dict[float, float] = defaultdict(float)
     for sample in found:

@@ -17,7 +17,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
 from seqgate.gateway.console.metrics.listener import (
     MetricsClient,
-    Sample,
+    ScrapedSample,
     buckets,
     quantile,
     samples,
@@ -68,7 +68,7 @@ class Reading:
     """The turns of the event loop by how late they were."""
 
     @classmethod
-    def of(cls, time_s: float, found: list[Sample]) -> Reading:
+    def of(cls, time_s: float, found: list[ScrapedSample]) -> Reading:
         return cls(time_s, totals(found), buckets(found, DURATION, api="Produce"), buckets(found, LATENESS))
 
 
@@ -114,14 +114,14 @@ _BUCKET: Final = "_bucket"
 @dataclass(slots=True)
 class PushingClient:
     labels: dict[str, str] = field(default_factory=dict)
-    series: list[Sample] = field(default_factory=list)
+    series: list[ScrapedSample] = field(default_factory=list)
 
     @property
     def instance_id(self) -> str:
         """The id that the gateway gave this instance of the client."""
         return self.labels.get(INSTANCE, "")
 
-    def own_labels(self, sample: Sample) -> dict[str, str]:
+    def own_labels(self, sample: ScrapedSample) -> dict[str, str]:
         """Return the labels of a series that other series of the client may have with other values."""
         return {name: value for name, value in sample.labels.items() if name not in OF_THE_CLIENT}
 
@@ -138,7 +138,7 @@ def clients_of(text: str) -> dict[str, PushingClient]:
     return found
 
 
-def total_of(series: Iterable[Sample], name: str) -> float | None:
+def total_of(series: Iterable[ScrapedSample], name: str) -> float | None:
     """Return the sum of a metric over its labels; None where the client does not push it."""
     values = [sample.value for sample in series if sample.name == name]
     return sum(values) if values else None
@@ -194,7 +194,7 @@ MOST_SERIES: Final = 400
 """Series that are kept; further ones are left out."""
 
 
-class History:
+class RateHistory:
     """Points in time with a value for each series. A series that begins late has None before. Thread-safe."""
 
     def __init__(self, points: int = POINTS) -> None:
@@ -253,7 +253,7 @@ class LeaderChange(NamedTuple):
     after: Leader
 
 
-class Summary(NamedTuple):
+class MovesSummary(NamedTuple):
     """The partitions that went from one leader to another between two looks. `examples` are some of them."""
 
     time_ms: int
@@ -283,7 +283,7 @@ class LeaderChanges:
             if len(self._known) > MOST_KNOWN:
                 self._known = dict(leaders)
 
-    def summaries(self, visible: Container[Place], most: int) -> list[Summary]:
+    def summaries(self, visible: Container[Place], most: int) -> list[MovesSummary]:
         """Return the newest changes of the partitions that somebody may see, the newest first."""
         with self._lock:
             changes = [change for change in reversed(self._changes) if change.place in visible]
@@ -293,7 +293,9 @@ class LeaderChanges:
             if key not in found and len(found) == most:
                 break
             found.setdefault(key, []).append(change.place)
-        return [Summary(*key, len(places), tuple(sorted(places)[:NAMED])) for key, places in found.items()]
+        return [
+            MovesSummary(*key, len(places), tuple(sorted(places)[:NAMED])) for key, places in found.items()
+        ]
 
 
 # Figures that are sampled only while somebody looks, such as the lag of one group.
@@ -311,7 +313,7 @@ Read = Callable[[], Mapping[str, float | None]]
 @dataclass(slots=True)
 class _Watch:
     read: Read
-    history: History = field(default_factory=History)
+    history: RateHistory = field(default_factory=RateHistory)
     seen: float = field(default_factory=time.monotonic)
 
 
@@ -322,7 +324,7 @@ class Watches:
         self._lock = threading.Lock()
         self._watches: OrderedDict[str, _Watch] = OrderedDict()
 
-    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
+    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> RateHistory:
         """Return the history of what `read` returns, sampled from now on. `keeps_reader`: the first look's
         function goes on, because it remembers what it has read.
         """
@@ -336,7 +338,7 @@ class Watches:
                 self._watches.popitem(last=False)
             return watch.history
 
-    def due(self) -> list[tuple[Read, History]]:
+    def due(self) -> list[tuple[Read, RateHistory]]:
         """Return what to sample; forget what nobody has looked at for long."""
         before = time.monotonic() - KEPT_S
         with self._lock:
@@ -367,7 +369,7 @@ class Sampler:
         way_in: WayIn,
         security: ClientSecurity,
     ) -> None:
-        self.history = History()
+        self.history = RateHistory()
         self.watches = Watches()
         self.leader_changes = LeaderChanges()
         self.error: str | None = None

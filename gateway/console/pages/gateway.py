@@ -11,7 +11,7 @@ from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep.command import ListTasksRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Data, PageAnswer, View
-from seqgate.gateway.console.metrics.listener import Sample, samples
+from seqgate.gateway.console.metrics.listener import ScrapedSample, samples
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -81,7 +81,7 @@ NEAR: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class LimitRow:
     """A limit: its setting, what counts towards it now, and the limit itself, None where there is none."""
 
     setting: str
@@ -102,13 +102,13 @@ class Limit:
         return self.setting.endswith(".bytes")
 
 
-def limits_of(found: Iterable[Sample]) -> list[Limit]:
+def limits_of(found: Iterable[ScrapedSample]) -> list[LimitRow]:
     """Return the limits in a gateway's metrics, the nearest first."""
     used: dict[str, float] = {}
     most: dict[str, float] = {}
     for sample in found:
         (used if sample.name == USED else most)[sample.labels["setting"]] = sample.value
-    limits = [Limit(setting, value, most.get(setting)) for setting, value in used.items()]
+    limits = [LimitRow(setting, value, most.get(setting)) for setting, value in used.items()]
     return sorted(limits, key=lambda limit: (-limit.share, limit.setting))
 
 

@@ -22,7 +22,7 @@ from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.metrics.rates import History
+from seqgate.gateway.console.metrics.rates import RateHistory
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
 
@@ -170,7 +170,7 @@ def strips(visit: Visit) -> PageAnswer:
 
 def _watched(
     visit: Visit, topic: str | None, partition: int | None, cursor: Cursor | None, limit: int
-) -> History:
+) -> RateHistory:
     def read() -> dict[str, float | None]:
         return sample_of(producers(visit, topic, partition, cursor, limit).rows)
 

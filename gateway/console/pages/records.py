@@ -28,13 +28,13 @@ from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     LONGEST_KEPT,
     MOST_PARTITIONS,
+    FetchLimits,
     From,
     Kept,
-    Limits,
+    OffsetSpan,
     RecordFilter,
     RecordPage,
     Search,
-    Span,
     Wish,
     fetch,
     read_positions,
@@ -148,7 +148,7 @@ _CHUNK_BYTES: Final = 1 << 20
 PARTS: Final = ("key", "value")
 
 
-class Content(NamedTuple):
+class ShownContent(NamedTuple):
     """A key or a value on the page; `shown` is None for null."""
 
     part: str
@@ -184,16 +184,18 @@ def record(visit: Visit) -> PageAnswer:
     )
 
 
-def _content(part: str, content: bytes | None, size: int | None, form: str, schema: Schema | None) -> Content:
+def _content(
+    part: str, content: bytes | None, size: int | None, form: str, schema: Schema | None
+) -> ShownContent:
     """Return a content for the page. A long one in hexadecimal is cut once more."""
     if content is None:
-        return Content(part, None, None, is_cut=False)
+        return ShownContent(part, None, None, is_cut=False)
     is_cut = len(content) != size
     shown = show(content, form, schema, is_cut=is_cut)
     if shown.form == HEX and len(content) > HEX_BYTES:
         error = shown.error
         shown, is_cut = show(content[:HEX_BYTES], HEX, None, is_cut=True)._replace(error=error), True
-    return Content(part, size, shown, is_cut)
+    return ShownContent(part, size, shown, is_cut)
 
 
 def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
@@ -221,7 +223,11 @@ def _record_at(
     cluster: Cluster, topic: TopicPlaces, partition: int, offset: int, longest: int
 ) -> Kept | None:
     search = Search(
-        topic, {partition: Span(offset, offset + 1)}, RecordFilter(markers=True), 1, longest_kept=longest
+        topic,
+        {partition: OffsetSpan(offset, offset + 1)},
+        RecordFilter(markers=True),
+        1,
+        longest_kept=longest,
     )
     found = search.run(cluster)
     if found.problems and not found.records:
@@ -344,7 +350,7 @@ def _shown(content: bytes | None) -> str:
 
 RECORD_TAIL_MOST_ROWS: Final = 200
 """Rows of one answer; of more only the newest are sent."""
-_LIMITS: Final = Limits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=500)
+_LIMITS: Final = FetchLimits(answer_bytes=2 << 20, partition_bytes=1 << 20, wait_ms=500)
 
 
 def tail(visit: Visit) -> PageAnswer:

@@ -31,7 +31,7 @@ _SERIES: Final = (rates.OPEN_TRANSACTIONS, rates.OLDEST_TRANSACTION)
 
 def transactions(visit: Visit) -> PageAnswer:
     older_than_s = visit.optional_number("older_than_s", 0, 1 << 40)
-    wanted = Wanted(
+    wanted = TransactionFilter(
         state=visit.text("state") or None,
         pattern=visit.text("pattern") or None,
         older_than_ms=None if older_than_s is None else older_than_s * _SECOND_MS,
@@ -227,7 +227,7 @@ INVALID_REGULAR_EXPRESSION: Final = 128
 """Kafka's error, which kafka-python has no name for."""
 
 
-class Wanted(NamedTuple):
+class TransactionFilter(NamedTuple):
     """The filters of a list. `pattern` is a regular expression (RE2) that must match the whole id."""
 
     state: str | None = None
@@ -247,7 +247,7 @@ class Listed(NamedTuple):
 listings: Final[Cache[list[Listed]]] = Cache(KEPT_S)
 
 
-def listed(cluster: Cluster, wanted: Wanted) -> list[Listed]:
+def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
     """Return the ids that pass the filters, by id; a list that is a few seconds old counts."""
     if wanted.state is not None and wanted.state not in STATES:
         raise ControlError(f"state must be one of {', '.join(STATES)}, not {wanted.state}")
@@ -256,7 +256,7 @@ def listed(cluster: Cluster, wanted: Wanted) -> list[Listed]:
     )
 
 
-def _asked(cluster: Cluster, wanted: Wanted) -> list[Listed]:
+def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
     try:
         found = cluster.admin.list_transactions(
             producer_id_filters=None if wanted.producer_id is None else [wanted.producer_id],

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.answer import Confirmation, Data, Download, PageAnswer, Redirect, View, address
 from seqgate.gateway.console.console import Console
-from seqgate.gateway.console.page import CONFIRMED, Endpoint, Feed, Function, Get, Page, Post, Visit
+from seqgate.gateway.console.page import CONFIRMED, Feed, Function, Get, Page, PageEndpoint, Post, Visit
 from seqgate.gateway.console.sessions import FIELD
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
@@ -50,7 +50,7 @@ class Desk:
     def routes(self, pages: tuple[Page, ...]) -> list[Route]:
         return [self._route(endpoint) for page in pages for endpoint in page.endpoints]
 
-    def _route(self, endpoint: Endpoint) -> Route:
+    def _route(self, endpoint: PageEndpoint) -> Route:
         match endpoint:
             case Get():
                 return Route(endpoint.path, partial(self._get, endpoint), methods=["GET"])

@@ -44,15 +44,15 @@ class FormRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentForm:
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
     uploads: Mapping[str, Upload] = field(default_factory=dict)
 
 
-_NOTHING: Final = Sent()
+_NOTHING: Final = SentForm()
 
 
-async def visit_of(console: Console, request: Request, sent: Sent = _NOTHING) -> Visit:
+async def visit_of(console: Console, request: Request, sent: SentForm = _NOTHING) -> Visit:
     """Return the visit of a request. Raises LoginNeeded, and ControlError when the cluster can't be asked."""
     visit = stranger(console, request, sent)
     login = console.sessions.login(visit.session_id)
@@ -62,7 +62,7 @@ async def visit_of(console: Console, request: Request, sent: Sent = _NOTHING) ->
     return replace(visit, security=login, path=path, uploads=sent.uploads)
 
 
-def stranger(console: Console, request: Request, sent: Sent = _NOTHING) -> Visit:
+def stranger(console: Console, request: Request, sent: SentForm = _NOTHING) -> Visit:
     """Return the visit of somebody without a login, for the login page and for errors."""
     return Visit(
         console=console,
@@ -81,7 +81,7 @@ def _open_login(console: Console) -> ClientSecurity:
     return console.options.security
 
 
-async def form_of(console: Console, request: Request) -> Sent:
+async def form_of(console: Console, request: Request) -> SentForm:
     """Return a form whose token and origin are right. Raises FormRefused and HTTPException."""
     if request.headers.get("sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
         raise FormRefused
@@ -107,7 +107,7 @@ async def _read_bounded(request: Request) -> None:
     request._body = bytes(body)  # noqa: SLF001 - Starlette's own place of a body that was read
 
 
-async def _sent(form: FormData) -> Sent:
+async def _sent(form: FormData) -> SentForm:
     fields: dict[str, list[str]] = {}
     uploads: dict[str, Upload] = {}
     for name, value in form.multi_items():
@@ -117,7 +117,7 @@ async def _sent(form: FormData) -> Sent:
                 uploads[name] = Upload(value.filename or "", content)
         else:
             fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
-    return Sent(fields, uploads)
+    return SentForm(fields, uploads)
 
 
 # Numbers, sizes and times as templates show them.

@@ -27,7 +27,7 @@ from seqgate.seq_validator import RefusedBatches
 
 R = TypeVar("R")
 
-Answer = bytes | Sequence[bytes | FileRegion]
+ResponseBytes = bytes | Sequence[bytes | FileRegion]
 """A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
 
 
@@ -52,7 +52,7 @@ class Deferred:
     # Class attributes are the initial values: an answer is made for nearly every request, and costs no call.
     abandoned = False
     """Whether the client no longer waits for the answer."""
-    answer: Answer | None = None
+    answer: ResponseBytes | None = None
     holds_back = False
     """Whether later requests of the connection begin only after this answer, or after `let_others_begin`."""
     on_others_may_begin: Callable[[], object] | None = None
@@ -66,7 +66,7 @@ class Deferred:
     on_resolved: Callable[[], object] | None = None
     """Called when the answer is set, to send it or to pass it on."""
 
-    def resolve(self, answer: Answer) -> None:
+    def resolve(self, answer: ResponseBytes) -> None:
         """Set the answer and call back whoever waits for it."""
         self.answer = answer
         # The callback refers to this object. Break the cycle, so that the answer is freed with its last
@@ -83,12 +83,12 @@ class Deferred:
         self.failed = True
         self.resolve(b"")
 
-    def resolve_last(self, answer: Answer) -> None:
+    def resolve_last(self, answer: ResponseBytes) -> None:
         """Set the answer after which the connection is closed; an empty one is not sent."""
         self.failed = True
         self.resolve(answer)
 
-    def follow(self, answer: Answer | Deferred | None) -> None:
+    def follow(self, answer: ResponseBytes | Deferred | None) -> None:
         """Take over the answer of another part of the work, now or when it is resolved."""
         if not isinstance(answer, Deferred):
             self.resolve(b"" if answer is None else answer)
@@ -252,7 +252,7 @@ class RequestContext(Generic[R]):
 ColdHandler = Callable[[RequestContext[R], Any], Coroutine[Any, Any, Any]]
 """Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
 
-HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
+HotHandler = Callable[[RequestContext[R], Any], ResponseBytes | Deferred | None]
 """Begins the request at once; returns the frame, or its Deferred, or None for no answer."""
 
 
@@ -274,7 +274,7 @@ class Repeats(Protocol):
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
-    ) -> Answer | Deferred | NotRepeated | None:
+    ) -> ResponseBytes | Deferred | NotRepeated | None:
         """Begin the request as the handler would. May raise the handler's errors."""
 
     def learn(self, frame: memoryview, context: RequestContext[Any], request: Any) -> None:

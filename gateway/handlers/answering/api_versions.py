@@ -17,7 +17,13 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.packages import is_installed
 from seqgate.gateway.handlers.answering import api as reach
-from seqgate.gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
+from seqgate.gateway.handlers.answering.api import (
+    Api,
+    ClientSoftware,
+    HotHandler,
+    RequestContext,
+    ResponseBytes,
+)
 from seqgate.gateway.protocol.messages import build, encode_response, response_module
 from seqgate.gateway.runtime.services import TopicServices
 
@@ -58,7 +64,7 @@ def _row(api: Api[Any]) -> _Row:
 
 
 def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:
-    def begin(context: RequestContext[TopicServices], request: Any) -> Answer:
+    def begin(context: RequestContext[TopicServices], request: Any) -> ResponseBytes:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
         context.peer.is_nameless = context.api_version < FIRST_WITH_SOFTWARE

@@ -40,13 +40,13 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import (
     NOT_REPEATED,
-    Answer,
     Api,
     Deferred,
     HoldingBack,
     NotRepeated,
     Peer,
     RequestContext,
+    ResponseBytes,
 )
 from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
@@ -110,7 +110,7 @@ class _Sorted(NamedTuple):
         return [*merged.items()]
 
 
-def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Answer | Deferred:
+def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> ResponseBytes | Deferred:
     """Commit the valid offsets without a task; each partition gets its own result."""
     hidden: AbstractSet[str] = NOTHING
     if context.node.access.is_on:
@@ -447,7 +447,7 @@ class CommitRepeats:
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
-    ) -> Answer | Deferred | NotRepeated | None:
+    ) -> ResponseBytes | Deferred | NotRepeated | None:
         try:
             end = prefix_end(frame, self._api_version, client_id_bytes)
         except IndexError:

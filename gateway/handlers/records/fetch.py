@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Answer, Api, Deferred, HoldingBack, RequestContext
+from seqgate.gateway.handlers.answering.api import Api, Deferred, HoldingBack, RequestContext, ResponseBytes
 from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.protocol.fetch_codec import (
     REFUSED,
@@ -142,7 +142,7 @@ class _Read:
         return self.rows
 
 
-def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
+def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> ResponseBytes | Deferred:
     """Answer with the records that the logs have now, or wait until enough bytes have arrived."""
     fetch, error = open_fetch(context, request)
     if fetch is None:
@@ -273,7 +273,7 @@ class _Waiting:
         return bool(read.partitions) and not ended and read.record_bytes < self.fetch.min_bytes
 
 
-def _frame(pieces: list[Piece]) -> Answer:
+def _frame(pieces: list[Piece]) -> ResponseBytes:
     """Join the answer into one frame in memory, unless the kernel should send its records."""
     in_memory = [piece for piece in pieces if isinstance(piece, bytes)]
     return b"".join(in_memory) if len(in_memory) == len(pieces) else pieces
@@ -528,7 +528,7 @@ class Fetch:
             and read.record_bytes < max(1, self.min_bytes)
         )
 
-    def answer(self, read: _Read) -> Answer:
+    def answer(self, read: _Read) -> ResponseBytes:
         """Return the answer with the records that were read."""
         context, charge = self.context, self.context.charge
         if charge is not None and not charge.may_fetch(read.record_bytes):
@@ -556,7 +556,7 @@ class Fetch:
         """Return whether any partition of the fetch exists and may be read."""
         return any(self._resolve(key)[1] not in REFUSED for key, _ in self.wanted())
 
-    def unknown_isolation(self) -> Answer:
+    def unknown_isolation(self) -> ResponseBytes:
         """Return the answer to an isolation level that the protocol does not define."""
         error, topics = int(ErrorCode.unknown_server_error), []
         if self.context.api_version < FIRST_TOPIC_ID_VERSION:
@@ -564,7 +564,7 @@ class Fetch:
             topics = by_topic([(key, FetchRow(key[1], error, -1, -1, -1, (), b"")) for key in positions])
         return self._encoded(error, self.request.session_id, topics)
 
-    def _encoded(self, error: int, session_id: int, topics: Sequence[TopicRows]) -> Answer:
+    def _encoded(self, error: int, session_id: int, topics: Sequence[TopicRows]) -> ResponseBytes:
         context = self.context
         return _frame(
             encode_fetch_response(context.api_version, context.correlation_id, error, session_id, topics)

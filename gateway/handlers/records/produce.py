@@ -35,7 +35,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred
+from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Deferred, ResponseBytes
 from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
@@ -602,7 +602,7 @@ def _refuse_all(
     message: str,
     *,
     refused: Sequence[TopicRows] = (),
-) -> Answer:
+) -> ResponseBytes:
     """Return the answer with the error for all partitions of the request, and with the rows of partitions
     that were refused earlier. Raises CloseConnection under acks=0, which has no answer.
     """
@@ -620,7 +620,9 @@ def _refuse_all(
     return produce_frame(context, topics)
 
 
-def _refuse_acks(context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]) -> Answer:
+def _refuse_acks(
+    context: ProduceContext, request: ProduceRequest, refused: Sequence[TopicRows]
+) -> ResponseBytes:
     """Refuse the number of acknowledgements; as in Kafka, unknown partitions get their own error first."""
     topics: Topics = []
     for key, entries in request.topics:

@@ -44,12 +44,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering.api import (
     NOT_REPEATED,
-    Answer,
     CloseConnection,
     Deferred,
     NotRepeated,
     Peer,
     RequestContext,
+    ResponseBytes,
 )
 from seqgate.gateway.handlers.records.produce_order import Key, Refusals, note_stored, refused_before
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
@@ -654,7 +654,7 @@ class _Target:
         self._api_version = context.api_version
         self._encode: Callable[[int, int, int, int], bytes] | None = None
 
-    def confirm(self, correlation_id: int, info: Appended) -> Answer:
+    def confirm(self, correlation_id: int, info: Appended) -> ResponseBytes:
         """Return the answer to a batch that was appended."""
         encode = self._encode
         if encode is None:
@@ -662,7 +662,7 @@ class _Target:
         base_offset, _, log_append_time_ms, log_start_offset, _, _, _ = info
         return encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
 
-    def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
+    def refuse(self, correlation_id: int, row: ProduceRow) -> ResponseBytes:
         """Return the answer to a batch that was refused."""
         return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
 
@@ -703,7 +703,7 @@ class ProduceRepeats:
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
-    ) -> Answer | Deferred | NotRepeated | None:
+    ) -> ResponseBytes | Deferred | NotRepeated | None:
         api_version = self._api_version
         try:
             end = prefix_end(frame, api_version, client_id_bytes)

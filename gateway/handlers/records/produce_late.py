@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.transaction.rules import Producer
-from seqgate.gateway.handlers.answering.api import Answer, CloseConnection, Deferred, HoldingBack
+from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred, HoldingBack, ResponseBytes
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -50,7 +50,7 @@ AT_ONCE: Final = 4
 """Batches of one request that threads recompress at a time; the others wait, so that other requests have
 their turns.
 """
-Begun = Answer | Deferred | None
+Begun = ResponseBytes | Deferred | None
 
 
 class Late:

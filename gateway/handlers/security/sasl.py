@@ -18,12 +18,15 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Answer, Api, RequestContext
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, ResponseBytes
 from seqgate.gateway.protocol.messages import build, encode_response, response_type
 from seqgate.gateway.runtime.services import NodeServices
 
 
-def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - always refused
+def begin(
+    context: RequestContext[NodeServices],
+    request: Any,  # noqa: ARG001 - always refused
+) -> ResponseBytes:
     """Refuse the request."""
     response = build(
         response_type(context.api_key, context.api_version),

@@ -16,7 +16,7 @@ from seqgate.gateway.console.metrics.rates import (
     PRODUCE_P99,
     RECORDS,
     REFUSALS,
-    History,
+    RateHistory,
     Reading,
     Watches,
     figures,
@@ -74,7 +74,7 @@ def test_a_quantile_lies_inside_its_bucket(
 
 
 def test_a_series_that_begins_late_has_gaps_before() -> None:
-    history = History(points=3)
+    history = RateHistory(points=3)
     history.add(1, {"a": 1.0})
     history.add(2, {"a": 2.0, "b": 5.0})
     assert history.since(0, ["a", "b", "c"]) == (
@@ -88,7 +88,7 @@ def test_a_series_that_begins_late_has_gaps_before() -> None:
 
 
 def test_series_and_watches_are_bounded() -> None:
-    history = History(points=2)
+    history = RateHistory(points=2)
     history.add(1, {str(number): 1.0 for number in range(MOST_SERIES + 10)})
     assert sum(history.last(str(number)) is not None for number in range(MOST_SERIES + 10)) == MOST_SERIES
     watches = Watches()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.console.metrics.listener import Sample
-from seqgate.gateway.console.pages.gateway import MOST, USED, Limit, limits_of
+from seqgate.gateway.console.metrics.listener import ScrapedSample
+from seqgate.gateway.console.pages.gateway import MOST, USED, LimitRow, limits_of
 from seqgate.gateway.metrics.subjects import requests as shown
 
 
-def sample(name: str, setting: str, value: float) -> Sample:
-    return Sample(name, {"setting": setting}, value)
+def sample(name: str, setting: str, value: float) -> ScrapedSample:
+    return ScrapedSample(name, {"setting": setting}, value)
 
 
 def test_the_nearest_limit_comes_first_and_those_without_a_limit_last() -> None:
@@ -23,7 +23,11 @@ def test_the_nearest_limit_comes_first_and_those_without_a_limit_last() -> None:
             sample(MOST, "b.bytes", 100),
         ]
     )
-    assert found == [Limit("b.bytes", 90, 100), Limit("a.max", 1, 10), Limit("c.max", 1_000_000, None)]
+    assert found == [
+        LimitRow("b.bytes", 90, 100),
+        LimitRow("a.max", 1, 10),
+        LimitRow("c.max", 1_000_000, None),
+    ]
     assert [(limit.is_near, limit.is_bytes) for limit in found] == [
         (True, True),
         (False, False),

@@ -11,7 +11,7 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from seqgate.gateway.handlers.answering.api import Answer, Deferred
+from seqgate.gateway.handlers.answering.api import Deferred, ResponseBytes
 from seqgate.gateway.handlers.records import fetch, list_offsets
 from seqgate.gateway.handlers.transactions import describe_producers
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest
@@ -65,7 +65,7 @@ def ask(
     max_bytes: int = 1 << 20,
     min_bytes: int = 1,
     max_wait_ms: int = 0,
-) -> Answer | Deferred:
+) -> ResponseBytes | Deferred:
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -81,7 +81,7 @@ def ask(
     return fetch.begin(context, request)
 
 
-def row(answer: Answer | Deferred, version: int = 12) -> Any:
+def row(answer: ResponseBytes | Deferred, version: int = 12) -> Any:
     assert not isinstance(answer, Deferred)
     pieces = [answer] if isinstance(answer, bytes) else answer
     frame = b"".join(piece.read() if isinstance(piece, FileRegion) else piece for piece in pieces)

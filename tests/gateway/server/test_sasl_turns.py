@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.config import load_config
-from seqgate.gateway.handlers.answering.api import Answer, Deferred
+from seqgate.gateway.handlers.answering.api import Deferred, ResponseBytes
 from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.security.principals import ANONYMOUS
@@ -47,7 +47,7 @@ class Connection:
 
     def close(self, reason: str) -> None: ...
 
-    def send(self, api: str, version: int, **fields: object) -> Answer | Deferred | None:
+    def send(self, api: str, version: int, **fields: object) -> ResponseBytes | Deferred | None:
         return self.begin(memoryview(encode(api, version, fields)), self)
 
 
@@ -66,7 +66,7 @@ class Scene:
             logins, config, "SASL", self.serve, limits, serve_unknown=self.serve, turns=self.turns
         )
 
-    def serve(self, frame: memoryview, peer: Any) -> Answer:
+    def serve(self, frame: memoryview, peer: Any) -> ResponseBytes:
         raise AssertionError("no request but those of a login may be begun")
 
     def connect(self) -> Connection:
@@ -80,7 +80,7 @@ class Scene:
             self.now_s += SLICE_S
 
 
-def error_of(answer: Answer | None) -> int:
+def error_of(answer: ResponseBytes | None) -> int:
     assert isinstance(answer, bytes)
     error: int = decode("sasl_authenticate", 1, answer[FRAME_BYTES:]).fields["error_code"]
     return error
