@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from seqgate import __version__
-from seqgate.gateway.admin.commands import Command, Commands, command, flag, option
+from seqgate.gateway.admin.commands import Command, Commands
 
 if TYPE_CHECKING:
     import typer
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     """The whole command line."""
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "serve": ("cli", "serve"),
+    "serve": ("serving", "serve"),
     "topics": ("admin.topics.command", "app"),
     "configs": ("admin.configs.command", "app"),
     "acls": ("admin.acls.command", "app"),
@@ -47,72 +46,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "sweep": ("admin.sweep.command", "sweep"),
 }
 """The commands and groups of commands in the order of the help: the module of each, and its name there."""
-
-
-@command
-def serve(
-    listen: list[str] | None = option(
-        "--listen",
-        "HOST:PORT",
-        "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
-    ),
-    data_dir: Path | None = option(
-        "--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]", readable=False
-    ),
-    cluster: str | None = option(
-        "--cluster",
-        "ADDRESS",
-        "The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
-        "file:///DIRECTORY.",
-    ),
-    workers: int | None = option(
-        "--workers",
-        "N",
-        "Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
-        "[default: 1]",
-    ),
-    settings: list[str] | None = option(
-        "--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated."
-    ),
-    config_file: Path | None = option(
-        "--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False
-    ),
-    guide: bool = flag("--guide", "Also print a first command to try."),
-    with_console: bool = flag(
-        "--console", "Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
-    ),
-    test_control: str | None = option(
-        "--test-control",
-        "HOST:PORT",
-        "Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
-    ),
-    exit_with: int | None = option(
-        "--exit-with",
-        "PID",
-        "With --test-control: stop when the process with this id, that of the test, has ended, however "
-        "it ended.",
-        min=1,
-    ),
-) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    from seqgate.gateway import serving
-
-    code = serving.serve(
-        serving.Options(
-            listen or (),
-            data_dir,
-            settings or (),
-            config_file,
-            guide,
-            with_console,
-            cluster,
-            workers,
-            test_control,
-            exit_with,
-        )
-    )
-    if code:
-        raise SystemExit(code)
 
 
 def found(name: str) -> Command | Commands:

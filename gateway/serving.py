@@ -1,4 +1,4 @@
-"""`seqgate serve`: its run, without what other commands import. `seqgate.gateway.cli` has its options."""
+"""`seqgate serve`: its options, and its run, without what other commands import."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from seqgate.gateway.admin.commands import command, flag, option
 from seqgate.gateway.config import Config, ConfigError, load_config
 from seqgate.gateway.config.cluster import address_complaint
 from seqgate.gateway.config.listeners import parse_listener
@@ -21,7 +22,73 @@ _NO_CONSOLE: Final = (
 )
 
 
+@command
+def serve(
+    listen: list[str] | None = option(
+        "--listen",
+        "HOST:PORT",
+        "The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
+    ),
+    data_dir: Path | None = option(
+        "--data-dir", "DIRECTORY", "The data directory (log.dirs). [default: ./data]", readable=False
+    ),
+    cluster: str | None = option(
+        "--cluster",
+        "ADDRESS",
+        "The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or "
+        "file:///DIRECTORY.",
+    ),
+    workers: int | None = option(
+        "--workers",
+        "N",
+        "Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
+        "[default: 1]",
+    ),
+    settings: list[str] | None = option(
+        "--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated."
+    ),
+    config_file: Path | None = option(
+        "--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False
+    ),
+    guide: bool = flag("--guide", "Also print a first command to try."),
+    with_console: bool = flag(
+        "--console", "Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
+    ),
+    test_control: str | None = option(
+        "--test-control",
+        "HOST:PORT",
+        "Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
+    ),
+    exit_with: int | None = option(
+        "--exit-with",
+        "PID",
+        "With --test-control: stop when the process with this id, that of the test, has ended, however "
+        "it ended.",
+        min=1,
+    ),
+) -> None:
+    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
+    code = run_with(
+        Options(
+            listen or (),
+            data_dir,
+            settings or (),
+            config_file,
+            guide,
+            with_console,
+            cluster,
+            workers,
+            test_control,
+            exit_with,
+        )
+    )
+    if code:
+        raise SystemExit(code)
+
+
 class Options(NamedTuple):
+    """The options of `seqgate serve`."""
+
     listen: Sequence[str] = ()
     data_dir: Path | None = None
     settings: Sequence[str] = ()
@@ -42,7 +109,7 @@ class _Refused(Exception):
         self.code = code
 
 
-def serve(options: Options) -> int:
+def run_with(options: Options) -> int:
     """Run the gateway until Ctrl-C or SIGTERM; return the exit code. An error is one sentence on stderr."""
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()

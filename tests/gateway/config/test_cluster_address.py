@@ -12,7 +12,7 @@ from seqgate.gateway.config.cluster import (
     endpoint_complaint,
     parse_address,
 )
-from seqgate.gateway.serving import Options, serve
+from seqgate.gateway.serving import Options, run_with
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_settings_of_a_cluster() -> None:
 
 
 def test_a_wrong_flag_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve(Options(cluster="/mnt/objects")) == 2
+    assert run_with(Options(cluster="/mnt/objects")) == 2
     assert capsys.readouterr().err == (
         "seqgate: --cluster /mnt/objects: an address has the form s3://BUCKET/PREFIX or file:///DIRECTORY; "
         "write file:///mnt/objects\n"
