@@ -1,5 +1,5 @@
-"""`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control.
-`seqgate.gateway.admin.faults.command` has the commands for the broker itself.
+"""`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control, and stops,
+starts and moves the broker itself.
 """
 
 from __future__ import annotations

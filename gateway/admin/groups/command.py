@@ -381,9 +381,8 @@ LONGEST_METADATA: Final = 60
 
 
 def _metadata(text: str) -> str:
-    return shown(
-        text.rstrip("\0"), LONGEST_METADATA
-    )  # confluent-kafka's Python client counts a C string's end
+    """Return a commit's metadata without the zero byte that confluent-kafka for Python puts at its end."""
+    return shown(text.rstrip("\0"), LONGEST_METADATA)
 
 
 class GroupRow(msgspec.Struct, frozen=True):

@@ -220,7 +220,7 @@ REDIS: Final = "redis"
 
 class BlockRow(msgspec.Struct, frozen=True):
     """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them. `state` is
-    one of the words in `seqgate.gateway.admin.pids.blocks`.
+    one of the words of `seqgate pids list --help`.
     """
 
     first_producer_id: Annotated[int, Column("first id", number)]

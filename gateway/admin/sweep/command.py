@@ -118,9 +118,6 @@ def tasks(opened: Opened[Client]) -> Output:
 # The requests about sweeps and tasks, and what `seqgate sweep --json` and `seqgate tasks --json` print.
 
 
-DEFAULT_MIN_AGE_MS: Final = 3_600_000
-
-
 def _name(name: str) -> str:
     return shown(name, 60)
 
@@ -199,7 +196,7 @@ class SweepRequest(Request[TaskRow], tag="sweep"):
 
     remove: bool = False
     unknown: bool = False
-    min_age_ms: int = DEFAULT_MIN_AGE_MS
+    min_age_ms: int = duration_ms(DEFAULT_AGE)
 
 
 class SweepResultRequest(PagedRequest[SweepPage], tag="sweep.result"):

@@ -1,13 +1,4 @@
-"""Checks the right to describe or alter the configurations of a resource.
-
-    resource                            right on            refusal
-    topic                               the topic           TOPIC_AUTHORIZATION_FAILED
-    group                               the group           GROUP_AUTHORIZATION_FAILED
-    broker, its loggers, client metrics the cluster         CLUSTER_AUTHORIZATION_FAILED
-
-Source: Kafka's ConfigHelper, ControllerApis.authorizeAlterResource.
-
-DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
+"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
 broker and its loggers.
 
 As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is
@@ -27,19 +18,28 @@ configurations.
 
 Source: KIP-339, Kafka's ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
 
-Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
-listeners use them after the change.
-
-As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the
-gateway reads no file for a client that may not alter the broker. Source: Kafka's ConfigAdminManager,
-DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
-
 ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
 
 Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker
 and its loggers are always listed; a group and a subscription are listed only when configurations are set on
 them. The client needs DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's
 KafkaApis.handleListConfigResources.
+
+Checks the right to describe or alter the configurations of a resource.
+
+    resource                            right on            refusal
+    topic                               the topic           TOPIC_AUTHORIZATION_FAILED
+    group                               the group           GROUP_AUTHORIZATION_FAILED
+    broker, its loggers, client metrics the cluster         CLUSTER_AUTHORIZATION_FAILED
+
+Source: Kafka's ConfigHelper, ControllerApis.authorizeAlterResource.
+
+Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
+listeners use them after the change.
+
+As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the
+gateway reads no file for a client that may not alter the broker. Source: Kafka's ConfigAdminManager,
+DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
 """
 
 from __future__ import annotations

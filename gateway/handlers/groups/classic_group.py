@@ -147,9 +147,6 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
         return SyncReply(error_code=error.error_code)
 
 
-SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync)
-
-
 HEARTBEAT_FIRST_WITH_INSTANCE_ID: Final = 3
 
 
@@ -171,9 +168,6 @@ async def handle_heartbeat(context: RequestContext[CoordinatorServices], request
     except Unavailable as error:
         error_code = error.error_code
     return build(response_type(context.api_key, context.api_version), error_code=error_code)
-
-
-HEARTBEAT_API = Api(12, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
 
 
 FIRST_BATCHED_VERSION: Final = 3
@@ -270,12 +264,10 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
     )
 
 
+JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join)
+HEARTBEAT_API = Api(12, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
+LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave)
+SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync)
 DESCRIBE_GROUPS_API = Api(
     15, "DescribeGroups", 0, 6, api.coordinators, handle=handle_describe, may_be_given_up=True
 )
-
-
-LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave)
-
-
-JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join)

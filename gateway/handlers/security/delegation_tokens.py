@@ -132,11 +132,6 @@ async def handle_renew_delegation_token(context: RequestContext[SecurityServices
     )
 
 
-RENEW_DELEGATION_TOKEN_API = Api(
-    39, "RenewDelegationToken", 1, 2, api.security, handle=handle_renew_delegation_token
-)
-
-
 async def handle_expire_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Set the time at which a token expires, or remove the token at once; return that time."""
     return await _change_expiry(
@@ -181,11 +176,6 @@ async def _change_expiry(
     if isinstance(expires_at_ms, ApiError):
         return answer(expires_at_ms.error_code, time_of(0))
     return answer(ErrorCode.none, time_of(expires_at_ms))
-
-
-EXPIRE_DELEGATION_TOKEN_API = Api(
-    40, "ExpireDelegationToken", 1, 2, api.security, handle=handle_expire_delegation_token
-)
 
 
 async def handle_describe_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
@@ -236,11 +226,6 @@ def _token(context: RequestContext[SecurityServices], module: Any, token: Delega
     )
 
 
-DESCRIBE_DELEGATION_TOKEN_API = Api(
-    41, "DescribeDelegationToken", 1, 3, api.security, handle=handle_describe_delegation_token, is_long=True
-)
-
-
 # The parts that all requests about delegation tokens share: who may send such a request, and how requests
 # name principals.
 
@@ -273,4 +258,13 @@ def time_of(time_ms: int) -> dt.datetime:
 
 CREATE_DELEGATION_TOKEN_API = Api(
     38, "CreateDelegationToken", 1, 3, api.security, handle=handle_create_delegation_token
+)
+RENEW_DELEGATION_TOKEN_API = Api(
+    39, "RenewDelegationToken", 1, 2, api.security, handle=handle_renew_delegation_token
+)
+EXPIRE_DELEGATION_TOKEN_API = Api(
+    40, "ExpireDelegationToken", 1, 2, api.security, handle=handle_expire_delegation_token
+)
+DESCRIBE_DELEGATION_TOKEN_API = Api(
+    41, "DescribeDelegationToken", 1, 3, api.security, handle=handle_describe_delegation_token, is_long=True
 )

@@ -92,11 +92,6 @@ async def handle_push_telemetry(context: RequestContext[Telemetry], request: Any
     return build(module.PushTelemetryResponse, error_code=outcome.error)
 
 
-PUSH_TELEMETRY_API = Api(
-    72, "PushTelemetry", 0, 0, api.telemetry, handle=handle_push_telemetry, package=PACKAGE
-)
-
-
 # Describes the client that sent a telemetry request.
 
 _KEY: Final = "telemetry"
@@ -127,4 +122,7 @@ GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
     handle=handle_get_telemetry_subscriptions,
     is_eager=True,
     package=PACKAGE,
+)
+PUSH_TELEMETRY_API = Api(
+    72, "PushTelemetry", 0, 0, api.telemetry, handle=handle_push_telemetry, package=PACKAGE
 )
