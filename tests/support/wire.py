@@ -189,9 +189,8 @@ def encode_header(
 ) -> bytes:
     """Encode a request header of version 1, or of version 2 (without tagged fields) when `flexible`."""
     head = struct.pack(">hhi", api_key, version, correlation_id)
-    name = (
-        struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id.encode()
-    )
+    encoded = b"" if client_id is None else client_id.encode()
+    name = struct.pack(">h", -1 if client_id is None else len(encoded)) + encoded
     return head + name + (b"\0" if flexible else b"")
 
 

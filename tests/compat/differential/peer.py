@@ -30,13 +30,17 @@ class Unsettled(Exception):
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request with its answer, or with a sentence that says why no answer came."""
+    """A request with its answer, or with a sentence that says why no answer came.
+
+    `is_in_vain` where the endpoint did not do what the scenario waits for.
+    """
 
     label: str
     request: Any
     answer: Plain | None = None
     instead: str | None = None
     only_own: bool = False
+    is_in_vain: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class Peer:
 
     def stopped(self, reason: str) -> None:
         """Record why the conversation could not continue."""
-        self._record(Exchange("the end", None, instead=reason))
+        self._record(Exchange("the end", None, instead=reason, is_in_vain=True))
 
     def _disconnect(self) -> None:
         if self._wire is not None:
@@ -230,7 +234,8 @@ class Peer:
         try:
             answer = self.until(api, version, until, request)
         except Unsettled as error:
-            self._record(Exchange(f"{api} v{version}, awaited", request, instead=f"never came: {error}"))
+            instead = f"never came: {error}"
+            self._record(Exchange(f"{api} v{version}, awaited", request, instead=instead, is_in_vain=True))
             return {}
         self._record(Exchange(f"{api} v{version}, awaited", request, answer=answer, only_own=only_own))
         return answer

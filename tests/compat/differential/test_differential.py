@@ -10,11 +10,10 @@ from functools import cache
 import pytest
 
 from tests.compat.differential import scenarios
-from tests.compat.differential.compare import differences
 from tests.compat.differential.known_differences import KNOWN_DIFFERENCES
 from tests.compat.differential.peer import Transcript
 from tests.compat.differential.scenario import SCENARIOS
-from tests.compat.differential.verdict import complaints
+from tests.compat.differential.verdict import expect_agreement
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_peer import KafkaPeer
 from tests.tiers import in_tiers
@@ -25,6 +24,8 @@ CASES = 2
 """The cases of each scenario in `make test-all`, mostly the oldest versions; the others run in `make
 test-nightly`.
 """
+MINUTES = frozenset({"share_offsets.describe_a_partition_that_is_not_there"})
+"""Scenarios of `make test-nightly`, because Kafka takes its time for the answer."""
 TOKEN = uuid.uuid4().hex[:8]
 
 # The first and last version that Apache Kafka 4.3.1 offers of each API that Seqgate answers.
@@ -111,7 +112,8 @@ def _tiers() -> dict[str, list[str]]:
         cases[scenario] += 1
         is_new = theme not in themes
         themes.add(theme)
-        divided["test" if is_new else "all" if cases[scenario] <= CASES else "nightly"].append(name)
+        is_rare = cases[scenario] > CASES or scenario in MINUTES
+        divided["test" if is_new else "nightly" if is_rare else "all"].append(name)
     return divided
 
 
@@ -126,8 +128,7 @@ def test_answers_agree(name: str, kafka: KafkaPeer, shared_gateway: GatewayProce
     with ThreadPoolExecutor(1) as beside:
         expected = beside.submit(_at_kafka, name, kafka.bootstrap)
         seen = scenario.run(shared_gateway.bootstrap, TOKEN)
-    found = complaints(name, differences(expected.result(), seen), KNOWN_DIFFERENCES)
-    assert not found, "\n".join([f"{name}:", *found])
+    expect_agreement(name, expected.result(), seen, KNOWN_DIFFERENCES)
 
 
 def test_every_known_difference_speaks_for_a_scenario() -> None:

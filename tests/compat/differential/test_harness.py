@@ -14,7 +14,7 @@ from tests.compat.differential.compare import MISSING, differences
 from tests.compat.differential.known_differences import KnownDifference
 from tests.compat.differential.peer import Exchange, Transcript
 from tests.compat.differential.scenario import SCENARIOS
-from tests.compat.differential.verdict import complaints
+from tests.compat.differential.verdict import complaints, expect_agreement
 from tests.support.batches import Batch, records
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.wire import Plain
@@ -165,6 +165,28 @@ def test_a_planted_difference_is_found(name: str) -> None:
     found = differences(right, altered)
     assert path in [item.path for item in found]
     assert complaints("theme.some", found, ())
+
+
+def _stop(transcript: Transcript) -> None:
+    transcript.exchanges.append(Exchange("the end", None, instead="no leader came", is_in_vain=True))
+
+
+def _wait(transcript: Transcript) -> None:
+    transcript.exchanges[1] = Exchange("metadata v12, awaited", {}, instead="never came", is_in_vain=True)
+
+
+@pytest.mark.parametrize("in_vain", [_stop, _wait])
+def test_a_wait_in_vain_is_no_agreement(in_vain: Callable[[Transcript], None]) -> None:
+    kafka, gateway = _transcript(), _transcript()
+    expect_agreement("theme.some", kafka, gateway, ())
+    in_vain(kafka)
+    known = [KnownDifference(("theme.some",), "*", "for a reason")]
+    with pytest.raises(AssertionError, match="Kafka never did what exchange") as one:
+        expect_agreement("theme.some", kafka, gateway, known)
+    assert "Seqgate never" not in str(one.value)
+    in_vain(gateway)
+    with pytest.raises(AssertionError, match="Seqgate never did"):
+        expect_agreement("theme.some", kafka, gateway, ())
 
 
 def test_a_listed_difference_passes_and_fails_once_it_is_gone() -> None:

@@ -181,6 +181,24 @@ def transact(
     producer.end(commit, version)
 
 
+def end_marker(producer: TransactionalProducer, topic: Topic, *partitions: int, **more: Any) -> Plain:
+    """Return a marker that aborts the producer's transaction; keyword arguments replace fields."""
+    marker = {
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "transaction_result": ABORT,
+        "coordinator_epoch": 0,
+        "transaction_version": 0,
+        "topics": [{"name": topic.name, "partition_indexes": list(partitions or (0,))}],
+    }
+    return {**marker, **more}
+
+
+def send_markers(peer: Peer, version: int, *markers: Plain) -> Plain:
+    """Send WriteTxnMarkers, as a coordinator does."""
+    return peer.call("write_txn_markers", version, markers=list(markers))
+
+
 def describe_producers(peer: Peer, topic: Topic, *partitions: int) -> Plain:
     wanted = [{"name": topic.name, "partition_indexes": list(partitions or (0,))}]
     return peer.call("describe_producers", 0, topics=wanted)

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.compat.differential.compare import differences
 from tests.compat.differential.peer import Transcript
 from tests.compat.differential.rights import acl_apis, logins, requests
 from tests.compat.differential.rights.endpoints import Endpoint
@@ -16,7 +15,7 @@ from tests.compat.differential.rights.known_differences import KNOWN_DIFFERENCES
 from tests.compat.differential.rights.scenes import AS_SUPER_USER, BEFORE_LOGIN
 from tests.compat.differential.rights.stage import Right, steps
 from tests.compat.differential.rights.table import CLUSTER_ACTION, READ_GROUP, READ_TOPIC, ROWS, WRITE_TOPIC
-from tests.compat.differential.verdict import complaints
+from tests.compat.differential.verdict import expect_agreement
 
 assert requests.__all__
 assert acl_apis.__doc__
@@ -25,33 +24,30 @@ assert logins.__doc__
 TOKEN = uuid.uuid4().hex[:8]
 
 
-def _expect_agreement(
+def _expect_alike(
     name: str, run: Callable[[Endpoint], Transcript], kafka: Endpoint, gateway: Endpoint
 ) -> None:
     with ThreadPoolExecutor(1) as beside:
         expected = beside.submit(run, kafka)
         seen = run(gateway)
-    found = complaints(name, differences(expected.result(), seen), KNOWN_DIFFERENCES)
-    assert not found, "\n".join([f"{name}:", *found])
+    expect_agreement(name, expected.result(), seen, KNOWN_DIFFERENCES)
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_rights_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpoint) -> None:
-    _expect_agreement(name, lambda endpoint: ROWS[name].run(endpoint, TOKEN), guarded_kafka, guarded_gateway)
+    _expect_alike(name, lambda endpoint: ROWS[name].run(endpoint, TOKEN), guarded_kafka, guarded_gateway)
 
 
 @pytest.mark.parametrize("name", BEFORE_LOGIN.found)
 def test_logins_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpoint) -> None:
     scene = BEFORE_LOGIN.found[name]
-    _expect_agreement(
-        name, lambda endpoint: scene.run(endpoint.logins, TOKEN), guarded_kafka, guarded_gateway
-    )
+    _expect_alike(name, lambda endpoint: scene.run(endpoint.logins, TOKEN), guarded_kafka, guarded_gateway)
 
 
 @pytest.mark.parametrize("name", AS_SUPER_USER.found)
 def test_apis_of_security_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpoint) -> None:
     scene = AS_SUPER_USER.found[name]
-    _expect_agreement(name, lambda endpoint: scene.run(endpoint.admin, TOKEN), guarded_kafka, guarded_gateway)
+    _expect_alike(name, lambda endpoint: scene.run(endpoint.admin, TOKEN), guarded_kafka, guarded_gateway)
 
 
 def test_every_known_difference_speaks_for_a_scenario() -> None:

@@ -28,6 +28,10 @@ from tests.support.wire import NO_TOPIC_ID, Plain
 NOWHERE = "00000000-0000-0000-0000-0000000000ff"
 RECORD_LIMIT = 1
 BEGUN_AFTER_MS = 500
+DELIVERIES = 5
+"""How often a record is delivered at most, by default."""
+NO_RECORDS = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+"""The limits of a fetch that only acknowledges."""
 
 
 @scenario_for_each((1, 2))
@@ -277,11 +281,12 @@ def two_members_read_one_partition(peer: Peer) -> None:
 
 @scenario
 def released_records_come_again(peer: Peer) -> None:
-    """Release records until they reach the limit of deliveries."""
+    """Release records until they reach the limit of deliveries. Kafka gives the last ones out one by one."""
     member = reader(peer, 4)
-    for _ in range(5):
-        member.fetch(acks=[said(1, 2, RELEASE)], max_wait=PERSISTED_AFTER_MS)
+    for _ in range(DELIVERIES):
+        member.fetch(acks=[said(1, 2, RELEASE)], **NO_RECORDS)
         member.fetch(max_wait=500)
+        member.fetch()
     member.fetch(acks=[said(0, 0, ACCEPT), said(3, 3, ACCEPT)])
     offsets_of(member)
 
@@ -317,7 +322,7 @@ def acknowledged_and_acquired(peer: Peer) -> None:
     member = reader(peer, 2)
     fill(member, 1)
     member.fetch(acks=[said(0, 1, ACCEPT)], max_wait=PERSISTED_AFTER_MS)
-    member.fetch(acks=[said(2, 2, ACCEPT)], max_wait=PERSISTED_AFTER_MS)
+    member.fetch(acks=[said(2, 2, ACCEPT)])
 
 
 @scenario
@@ -333,10 +338,9 @@ def acknowledged_without_being_acquired(peer: Peer) -> None:
 def renewed(peer: Peer, flag: bool) -> None:
     """Renew locks in a fetch, which must then ask for no records."""
     member = reader(peer, 2)
-    nothing = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
-    for limits in (nothing, {"max_wait": 0}):
+    for limits in (NO_RECORDS, {"max_wait": 0}):
         member.fetch(acks=[said(0, 1, RENEW)], is_renew_ack=flag, **limits)
-    member.fetch(acks=[said(0, 0, ACCEPT), said(1, 1, RENEW)], is_renew_ack=flag, **nothing)
+    member.fetch(acks=[said(0, 0, ACCEPT), said(1, 1, RENEW)], is_renew_ack=flag, **NO_RECORDS)
     member.fetch(acks=[said(0, 1, ACCEPT)])
 
 
@@ -369,5 +373,6 @@ def unknown_partition_beside_records(peer: Peer, max_records: int) -> None:
     member = member_of_its_own(peer)
     member.open(0, 9, max_wait=500)
     fill(member, 2, 3)
-    for _ in range(3):
-        member.fetch(max_records=max_records, max_wait=PERSISTED_AFTER_MS)
+    member.fetch(max_records=max_records, max_wait=PERSISTED_AFTER_MS)
+    for _ in range(2):
+        member.fetch(max_records=max_records)

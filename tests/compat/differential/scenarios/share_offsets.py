@@ -103,7 +103,6 @@ def describe_what_is_not_there(peer: Peer, version: int) -> None:
     name = member.topics[0].name
     other = assignable_topic(peer, "other")
     for topics in (
-        [{"topic_name": name, "partitions": [0, 7]}],
         [{"topic_name": name, "partitions": [-1]}],
         [{"topic_name": name, "partitions": []}],
         [{"topic_name": other.name, "partitions": [0]}],
@@ -114,6 +113,14 @@ def describe_what_is_not_there(peer: Peer, version: int) -> None:
     ):
         asked = [{"group_id": member.group_id, "topics": topics}]
         peer.call("describe_share_group_offsets", version, groups=asked)
+
+
+@scenario_for_each(range(2))
+def describe_a_partition_that_is_not_there(peer: Peer, version: int) -> None:
+    """Kafka looks for its share state for half a minute."""
+    member = reader(peer, 2)
+    member.acknowledge(said(0, 0, ACCEPT))
+    offsets_of(member, 0, 7, version=version)
 
 
 @scenario_for_each(range(2))

@@ -12,6 +12,8 @@ from tests.compat.differential.transactional import (
     COMMIT,
     TransactionalProducer,
     describe_producers,
+    end_marker,
+    send_markers,
     transact,
 )
 from tests.support.batches import Batch, records
@@ -158,22 +160,6 @@ def producers_of_a_partition(peer: Peer) -> None:
     describe_producers(peer, topic, 0)
 
 
-def _write_markers(peer: Peer, version: int, *markers: Plain) -> None:
-    peer.call("write_txn_markers", version, markers=list(markers))
-
-
-def _marker(producer: TransactionalProducer, topic: Topic, *partitions: int, **more: Any) -> Plain:
-    marker = {
-        "producer_id": producer.producer_id,
-        "producer_epoch": producer.producer_epoch,
-        "transaction_result": ABORT,
-        "coordinator_epoch": 0,
-        "transaction_version": 0,
-        "topics": [{"name": topic.name, "partition_indexes": list(partitions or (0,))}],
-    }
-    return {**marker, **more}
-
-
 @scenario_for_each(MARKER_VERSIONS)
 def write_markers(peer: Peer, version: int) -> None:
     """End a hanging transaction with WriteTxnMarkers, bypassing the coordinator, which ends the transaction
@@ -182,12 +168,12 @@ def write_markers(peer: Peer, version: int) -> None:
     producer = TransactionalProducer(peer)
     producer.init()
     producer.produce(topic, 2)
-    _write_markers(peer, version, _marker(producer, topic, 0, 1, 7))
+    send_markers(peer, version, end_marker(producer, topic, 0, 1, 7))
     describe_producers(peer, topic, 0, 1)
     peer.fetch(topic, isolation_level=1)
     producer.describe()
-    _write_markers(peer, version, _marker(producer, topic))
-    _write_markers(peer, version, _marker(producer, topic, transaction_result=COMMIT))
+    send_markers(peer, version, end_marker(producer, topic))
+    send_markers(peer, version, end_marker(producer, topic, transaction_result=COMMIT))
     producer.end(COMMIT)
     describe_producers(peer, topic, 0, 1)
     peer.fetch(topic)
@@ -204,16 +190,16 @@ def write_markers_of_strangers(peer: Peer, version: int) -> None:
     producer.produce(topic)
     nowhere = Topic(peer.name("nowhere"), "")
     for marker in (
-        _marker(producer, topic, producer_epoch=0),
-        _marker(producer, nowhere),
-        _marker(producer, topic, 9, -1),
-        _marker(producer, topic, producer_id=2**60, producer_epoch=3),
-        _marker(producer, topic, topics=[]),
-        _marker(producer, topic, producer_epoch=5),
-        _marker(producer, topic, producer_epoch=4),
-        _marker(producer, topic, coordinator_epoch=-1),
+        end_marker(producer, topic, producer_epoch=0),
+        end_marker(producer, nowhere),
+        end_marker(producer, topic, 9, -1),
+        end_marker(producer, topic, producer_id=2**60, producer_epoch=3),
+        end_marker(producer, topic, topics=[]),
+        end_marker(producer, topic, producer_epoch=5),
+        end_marker(producer, topic, producer_epoch=4),
+        end_marker(producer, topic, coordinator_epoch=-1),
     ):
-        _write_markers(peer, version, marker)
+        send_markers(peer, version, marker)
         describe_producers(peer, topic)
     peer.fetch(topic)
 
@@ -225,7 +211,7 @@ def coordinator_epochs(peer: Peer, version: int) -> None:
     producer = TransactionalProducer(peer)
     producer.init()
     for coordinator_epoch in (5, 4, 5, 6, 0, -1):
-        _write_markers(peer, version, _marker(producer, topic, coordinator_epoch=coordinator_epoch))
+        send_markers(peer, version, end_marker(producer, topic, coordinator_epoch=coordinator_epoch))
     describe_producers(peer, topic)
     peer.fetch(topic)
 
@@ -240,7 +226,7 @@ def transaction_versions_of_markers(peer: Peer, transaction_version: int) -> Non
     producer.produce(topic)
     more = {"transaction_version": transaction_version}
     for producer_epoch in (0, 1, 1, 0):
-        _write_markers(peer, 2, _marker(producer, topic, producer_epoch=producer_epoch, **more))
+        send_markers(peer, 2, end_marker(producer, topic, producer_epoch=producer_epoch, **more))
         describe_producers(peer, topic)
     peer.fetch(topic)
 
@@ -251,9 +237,9 @@ def markers_without_an_epoch(peer: Peer, version: int) -> None:
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
-    _write_markers(peer, version, _marker(producer, topic, producer_epoch=-1))
+    send_markers(peer, version, end_marker(producer, topic, producer_epoch=-1))
     producer.produce(topic)
-    _write_markers(peer, version, _marker(producer, topic, producer_epoch=-1))
+    send_markers(peer, version, end_marker(producer, topic, producer_epoch=-1))
     describe_producers(peer, topic)
 
 
@@ -264,7 +250,9 @@ def several_markers(peer: Peer, version: int) -> None:
     for producer in (one, two):
         producer.init()
         producer.produce(topic)
-    _write_markers(peer, version, _marker(one, topic), _marker(two, topic, 0, 1, transaction_result=COMMIT))
+    send_markers(
+        peer, version, end_marker(one, topic), end_marker(two, topic, 0, 1, transaction_result=COMMIT)
+    )
     describe_producers(peer, topic, 0, 1)
     peer.fetch(topic)
 
@@ -280,4 +268,4 @@ def markers_of_internal_topics(peer: Peer) -> None:
     producer = TransactionalProducer(peer)
     producer.init()
     for name in ("__transaction_state",):
-        _write_markers(peer, 1, _marker(producer, Topic(name, ""), producer_id=2**60))
+        send_markers(peer, 1, end_marker(producer, Topic(name, ""), producer_id=2**60))

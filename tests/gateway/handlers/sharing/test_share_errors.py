@@ -12,9 +12,19 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.handlers.sharing import share_fetch
 from seqgate.gateway.protocol.messages import build
+from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.two_brokers import ADDRESSES, OTHER, THIS, broker, commit, partition
-from tests.gateway.runtime.share_requests import SETTINGS, acknowledge, acquired, begin, fetch, write
+from tests.gateway.runtime.share_requests import (
+    GROUP,
+    SETTINGS,
+    TOPIC,
+    acknowledge,
+    acquired,
+    begin,
+    fetch,
+    write,
+)
 
 ACCEPT = 1
 
@@ -54,6 +64,16 @@ async def test_a_missing_partition_is_reported_even_if_the_answer_is_full_of_rec
         found = {row.partition_index: row for row in answer.responses[0].partitions}
         assert found[0].acquired_records
         assert found[9].error_code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_offsets_of_a_missing_partition_are_unknown_without_an_error(node: Node) -> None:
+    """As at Apache Kafka, which takes half a minute for the answer: `make test-nightly` compares them."""
+    await begin(node)
+    asked = [{"group_id": GROUP, "topics": [{"topic_name": TOPIC, "partitions": [0, 7]}]}]
+    answer = await Asking(node).ask("describe_share_group_offsets", 1, groups=asked)
+    _, missing = answer["groups"][0]["topics"][0]["partitions"]
+    assert (missing["partition_index"], missing["start_offset"], missing["lag"]) == (7, -1, -1)
+    assert (missing["error_code"], missing["error_message"]) == (0, None)
 
 
 async def test_members_learn_the_leader_of_a_partition_that_another_broker_leads(node: Node) -> None:
