@@ -31,9 +31,9 @@ def postgresql() -> Iterator[PostgresqlServer]:
         yield server
 
 
-def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an empty database of the kind that the fixture's parameter names."""
-    if request.param == "SQLite":
+def empty_database(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> str:
+    """Return the URL of an empty database of this kind."""
+    if kind == "SQLite":
         return f"sqlite://{tmp_path / 'database.db'}"
     return str(request.getfixturevalue("postgresql").fresh_database())
 
@@ -41,4 +41,4 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
-    return empty_database(request, tmp_path)
+    return empty_database(request, request.param, tmp_path)

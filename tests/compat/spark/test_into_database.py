@@ -40,7 +40,7 @@ def with_lines(url: str) -> Database:
 @pytest.fixture(params=in_tiers(["SQLite", "PostgreSQL"], nightly=["PostgreSQL"]))
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database. `tests/compat/databases` has both in `make test-all`."""
-    return empty_database(request, tmp_path)
+    return empty_database(request, request.param, tmp_path)
 
 
 @pytest.fixture

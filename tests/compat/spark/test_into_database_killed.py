@@ -1,5 +1,5 @@
-"""The pipeline's process is killed by SIGKILL at chosen moments; afterwards the database has every line
-exactly once."""
+"""The pipeline's process is killed by SIGKILL at chosen moments; afterwards another one continues, and the
+database has every line exactly once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from pyspark.sql import SparkSession
 
 from seqgate.spark_kafka_compat.databases import Database
 from seqgate.spark_kafka_compat.positions import Place, stored_positions
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.conftest import empty_database
-from tests.compat.spark.lines_into_database import CREATE_LINES
+from tests.compat.spark.lines_into_database import CREATE_LINES, read_all
 from tests.compat.spark.topics import Topics
 from tests.support.dying_database import Death
 from tests.support.setup_peers import spark_connector_libs
@@ -33,9 +34,9 @@ CLAIMED = 2
 """Commits before that of the first micro-batch: one creates the tables, one claims the checkpoint."""
 
 
-def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | None) -> None:
-    """Run the process once. It must finish, or die where `death` kills it."""
-    words = [bootstrap, topic, url, str(checkpoint), *map(str, death or ())]
+def run_until(death: Death, bootstrap: str, topic: str, url: str, checkpoint: Path) -> None:
+    """Run the pipeline in a process that dies where `death` kills it."""
+    words = [bootstrap, topic, url, str(checkpoint), *map(str, death)]
     paths = os.pathsep.join(
         filter(None, [str(REPOSITORY / "src"), str(REPOSITORY), os.environ.get("PYTHONPATH")])
     )
@@ -60,7 +61,7 @@ def run(bootstrap: str, topic: str, url: str, checkpoint: Path, death: Death | N
         # Kill the Java process too, which survives the death of Python.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert status == (-signal.SIGKILL if death else 0), errors.read_text(errors="replace")[-4_000:]
+    assert status == -signal.SIGKILL, errors.read_text(errors="replace")[-4_000:]
 
 
 def committed_batches(checkpoint: Path) -> int:
@@ -77,28 +78,36 @@ def found_lines(url: str) -> list[tuple[int, int]]:
 
 
 class Lives(NamedTuple):
-    """The successive deaths of one pipeline, and whether the checkpoint is lost with the last."""
+    """The database, the successive deaths of one pipeline, and whether the checkpoint is lost with the last."""
 
+    database: str
     deaths: tuple[Death, ...]
-    loses_checkpoint: bool
+    loses_checkpoint: bool = False
 
 
 LIVES = {
+    # between the commit of the second micro-batch in the database and Spark's
+    "committed": Lives("PostgreSQL", (("committed", CLAIMED + 2),)),
     # in the middle of a micro-batch's rows; between its commit in the database and Spark's
-    "SQLite": Lives((("rows", 4), ("committed", CLAIMED + 1)), loses_checkpoint=False),
+    "rows": Lives("SQLite", (("rows", 4), ("committed", CLAIMED + 1))),
     # before the commit of the second micro-batch of a run, and after that commit
-    "PostgreSQL": Lives((("committing", CLAIMED + 2), ("committed", CLAIMED + 2)), loses_checkpoint=True),
+    "committing": Lives(
+        "PostgreSQL", (("committing", CLAIMED + 2), ("committed", CLAIMED + 2)), loses_checkpoint=True
+    ),
 }
 
 
-@pytest.fixture(params=in_tiers(LIVES, nightly=["SQLite"]))
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return empty_database(request, tmp_path)
-
-
+@pytest.mark.parametrize("lives", in_tiers(LIVES, nightly=["rows", "committing"]))
 def test_every_line_is_there_once(
-    request: pytest.FixtureRequest, database_url: str, bootstrap: str, topics: Topics, tmp_path: Path
+    request: pytest.FixtureRequest,
+    lives: str,
+    spark: SparkSession,
+    bootstrap: str,
+    topics: Topics,
+    tmp_path: Path,
 ) -> None:
+    database, deaths, loses_checkpoint = LIVES[lives]
+    database_url = empty_database(request, database, tmp_path)
     topic = topics.fresh(partitions=PARTITIONS)
     for partition in range(PARTITIONS):
         topics.fill(topic, range(partition, LINES, PARTITIONS), partition=partition)
@@ -106,10 +115,9 @@ def test_every_line_is_there_once(
         transaction.execute(CREATE_LINES)
     checkpoint = tmp_path / "checkpoint"
 
-    deaths, loses_checkpoint = LIVES[request.node.callspec.params["database_url"]]
     for death in deaths:
         before = len(found_lines(database_url))
-        run(bootstrap, topic, database_url, checkpoint, death)
+        run_until(death, bootstrap, topic, database_url, checkpoint)
         found = found_lines(database_url)
         assert len(set(found)) == len(found)
         if death[0] == "committed":
@@ -118,7 +126,7 @@ def test_every_line_is_there_once(
     if loses_checkpoint:
         shutil.rmtree(checkpoint)
     assert 0 < len(found_lines(database_url)) < LINES
-    run(bootstrap, topic, database_url, checkpoint, None)
+    read_all(spark, bootstrap, topic, Database(database_url), str(checkpoint))
 
     assert sorted(found_lines(database_url)) == [(line, line % PARTITIONS) for line in range(LINES)]
     ends = {Place(topic, partition): LINES // PARTITIONS for partition in range(PARTITIONS)}
