@@ -25,9 +25,9 @@ from functools import cache
 from typing import Any, Final, get_args, get_origin
 
 from kio.schema.errors import ErrorCode
-from kio.schema.index import api_key_map, schema_name_map
 
 from seqgate.gateway.protocol.frames import read_unsigned_varint
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES, has_version
 from seqgate.gateway.protocol.messages import (
     API_VERSIONS,
     ZERO_DURATION,
@@ -197,8 +197,7 @@ _ZEROS: Final[dict[str, Any]] = {
 
 def has_messages(api_key: int, version: int) -> bool:
     """Return whether an API has messages in this version, so that a request can be answered with an error."""
-    name = api_key_map.get(api_key, "")
-    return name not in NOT_MADE and version in schema_name_map.get(name, {})
+    return API_NAMES.get(api_key) not in NOT_MADE and has_version(api_key, version)
 
 
 def error_answer(
@@ -216,7 +215,7 @@ def error_answer(
     """
     if api_key == _PRODUCE and request.acks == 0:
         return b""
-    name = api_key_map[api_key]
+    name = API_NAMES[api_key]
     refusal = _Refusal(version, error, message, most_rows, _VALUES.get(name, {}))
     rows = [_Rows.parsed(text) for text in _ROWS.get(name, "").split("; ") if text]
     copied = _copied(request, _REPEATED.get(name, {}))

@@ -1,5 +1,5 @@
 """The codec of every message but Produce and Fetch, by kio's schemas (generated from Kafka's message
-definitions).
+definitions) and those of `kafka_4_4`.
 
 A handler serves all versions of its API with one piece of code. The handler reads the fields that the
 request's version has, and builds the answer with `build`, which leaves out fields that the answer's version
@@ -18,10 +18,10 @@ from struct import Struct
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from kio.index import load_payload_module, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 
 from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
+from seqgate.gateway.protocol.kafka_4_4 import payload_module, payload_type
 from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer
 
 _HEAD = Struct(">ii")
@@ -40,45 +40,45 @@ class RequestSchema(NamedTuple):
 @cache
 def request_schema(api_key: int, version: int) -> RequestSchema:
     """Return the reader of a request, and whether its header and fields are flexible (KIP-482)."""
-    entity_type: Any = load_request_schema(api_key, version)
+    entity_type = request_type(api_key, version)
     return RequestSchema(entity_reader(entity_type), entity_type.__flexible__)
 
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Return True when requests of this version have a header with tagged fields."""
-    entity_type: Any = load_request_schema(api_key, version)
+    entity_type = request_type(api_key, version)
     return bool(entity_type.__flexible__)
 
 
 @cache
 def request_name(api_key: int, version: int) -> str:
     """Return the name of an API, such as DescribeAcls."""
-    entity_type: Any = load_request_schema(api_key, version)
+    entity_type = request_type(api_key, version)
     return str(entity_type.__name__).removesuffix("Request")
 
 
 @cache
 def response_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module of this API and version: the response class and its nested classes."""
-    return load_payload_module(api_key, version, EntityType.response)
+    """Return the module of this API and version: the response class and its nested classes."""
+    return payload_module(api_key, version, EntityType.response)
 
 
 @cache
 def request_module(api_key: int, version: int) -> ModuleType:
-    """Return kio's module of this API and version: the request class and its nested classes."""
-    return load_payload_module(api_key, version, EntityType.request)
+    """Return the module of this API and version: the request class and its nested classes."""
+    return payload_module(api_key, version, EntityType.request)
 
 
 @cache
 def request_type(api_key: int, version: int) -> Any:
-    """Return kio's request class of this API and version."""
-    return load_request_schema(api_key, version)
+    """Return the request class of this API and version."""
+    return payload_type(api_key, version, EntityType.request)
 
 
 @cache
 def response_type(api_key: int, version: int) -> Any:
-    """Return kio's response class of this API and version."""
-    return load_response_schema(api_key, version)
+    """Return the response class of this API and version."""
+    return payload_type(api_key, version, EntityType.response)
 
 
 @cache

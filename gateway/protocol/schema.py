@@ -111,7 +111,7 @@ def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tupl
 
 def _layout(field: Field[Any]) -> str | None:
     """Return the layout of a field that is a plain number; None for every other field."""
-    inner, _, is_array = _shape(field.type)
+    inner, _, is_array = shape(field.type)
     if is_array or _is_entity(inner):
         return None
     return _NUMBERS.get(str(field.metadata["kafka_type"]))
@@ -159,7 +159,7 @@ def _check_room(frame: memoryview, position: int, size: int) -> None:
 
 
 def _field_reader(field: Field[Any], flexible: bool) -> Read:
-    inner, nullable, is_array = _shape(field.type)
+    inner, nullable, is_array = shape(field.type)
     read_entity: Read | None = entity_reader(inner) if _is_entity(inner) else None
     if is_array:
         return _array(field.name, read_entity or _primitive(field, flexible, False), nullable, flexible)
@@ -172,7 +172,7 @@ def _is_entity(annotation: Any) -> bool:
     return is_dataclass(annotation)
 
 
-def _shape(annotation: Any) -> tuple[Any, bool, bool]:
+def shape(annotation: Any) -> tuple[Any, bool, bool]:
     """Return the inner type of a field, whether the field can be null, and whether the field is an array."""
     nullable = type(None) in get_args(annotation)
     if nullable:
@@ -332,7 +332,7 @@ def _steps_writer(plain: Sequence[Field[Any]], flexible: bool) -> Iterator[Write
 
 
 def _is_number(field: Field[Any]) -> bool:
-    _, _, is_array = _shape(field.type)
+    _, _, is_array = shape(field.type)
     return not is_array and field.metadata.get("kafka_type") in _WRITER_NUMBERS
 
 
@@ -350,7 +350,7 @@ def _of_attribute(name: str, write_value: Write) -> Write:
 
 
 def _value_writer(field: Field[Any], flexible: bool) -> Write:
-    annotation, nullable, is_array = _shape(field.type)
+    annotation, nullable, is_array = shape(field.type)
     if _is_entity(annotation):
         write_one = entity_writer(annotation)
         if not is_array and nullable and "tag" not in field.metadata:

@@ -14,11 +14,11 @@ from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from kio.index import load_request_schema
 from kio.serial import entity_writer
 
 from seqgate.gateway.config.table import SETTINGS
 from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.messages import request_type
 from tests.fuzzing import record_batches
 from tests.fuzzing.changes import extreme
 from tests.support.wire import EPOCH, encode_header, field_shape
@@ -84,14 +84,14 @@ _GROUP_FIELDS = ("group", "coordinator_key", "key")
 def request(chance: random.Random) -> bytes:
     """Return a complete request with its length in front."""
     api_key, version = chance.choice(VERSIONS)
-    request_type: Any = load_request_schema(api_key, version)
+    kind = request_type(api_key, version)
     while True:
         buffer = io.BytesIO()
         try:
-            entity_writer(request_type)(buffer, _entity(request_type, chance))
+            entity_writer(kind)(buffer, _entity(kind, chance))
         except (ValueError, TypeError, OverflowError, struct.error):
             continue  # kio can't write a value that is too long for its field, or null in an entity
-        header = encode_header(api_key, version, 7, flexible=request_type.__flexible__, client_id=CLIENT_ID)
+        header = encode_header(api_key, version, 7, flexible=kind.__flexible__, client_id=CLIENT_ID)
         frame = header + buffer.getvalue()
         return len(frame).to_bytes(4, "big") + frame
 

@@ -25,8 +25,8 @@ from seqgate.gateway.server.handshake_turns import HandshakeTurns
 from seqgate.gateway.server.sasl import Begin, Logins, RequestLimits, SaslDoor, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
-from tests.support.full_requests import full_request, versions_of
-from tests.support.wire import encode
+from tests.support.full_requests import full_request
+from tests.support.wire import encode, versions_of
 
 MAX_INPUT_BYTES = 2048
 PEAK_BYTES = 16 << 20

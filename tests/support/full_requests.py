@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
 from tests.support.wire import Plain, entity, field_shape
@@ -20,11 +19,6 @@ _VALUES: Plain = {
     "float64": float(NUMBER),
     "uuid": "00000000-0000-0000-0000-00000000000a",
 }
-
-
-def versions_of(api: str) -> list[int]:
-    """Return the versions of an API, in order."""
-    return sorted(version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds)
 
 
 def full_request(api: str, version: int) -> Plain:

@@ -22,22 +22,22 @@ from functools import cache
 from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
-from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
-from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES, LaterErrorCode, has_version, payload_type
 from tests.support.described_transactions import DescribeTransactionsResponse
 from tests.support.times_as_numbers import with_times_as_numbers
 
 Plain = dict[str, Any]
 
-API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
+API_KEYS: Mapping[str, int] = {name: key for key, name in API_NAMES.items()}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 CLIENT_ID = "wire"
 TIMEOUT_S = 60.0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+_MOST_VERSIONS = 30
 TIMES_MAY_BE_MISSING = {"create_delegation_token", "renew_delegation_token", "expire_delegation_token"}
 
 
@@ -67,10 +67,7 @@ def entity(api: str, version: int, kind: EntityType) -> type[Any]:
     """Return kio's class for the request or response of one version."""
     if (api, kind) == ("describe_transactions", EntityType.response):
         return DescribeTransactionsResponse
-    module, _, name = schema_name_map[api][version][kind].partition(":")  # type: ignore[index]
-    loaded = load_payload_module(API_KEYS[api], version, kind)  # type: ignore[arg-type]
-    assert loaded.__name__ == module
-    found: type[Any] = getattr(loaded, name)
+    found: type[Any] = payload_type(API_KEYS[api], version, kind)  # type: ignore[arg-type]
     if kind is EntityType.response and api in TIMES_MAY_BE_MISSING:
         return with_times_as_numbers(found)
     return found
@@ -101,7 +98,7 @@ def _value(entity_field: Field[Any], item_type: Any, plain: Any) -> Any:
     if kafka_type == "datetime_i64":
         return EPOCH + dt.timedelta(milliseconds=plain)
     if kafka_type == "error_code":
-        return ErrorCode(plain)
+        return ErrorCode(plain) if plain <= max(ErrorCode) else LaterErrorCode(plain)
     if kafka_type == "uuid":
         return uuid.UUID(plain)
     return plain
@@ -113,6 +110,8 @@ def _missing(entity_field: Field[Any]) -> Any:
         return None
     if array:
         return ()
+    if is_dataclass(item_type):
+        return build(item_type, {})  # type: ignore[arg-type]
     kafka_type = entity_field.metadata.get("kafka_type")
     if kafka_type == "uuid":
         return None
@@ -165,11 +164,15 @@ def _known_names(entity_type: type[Any]) -> set[str]:
     return names
 
 
+def versions_of(api: str) -> list[int]:
+    """Return the versions of an API, in order."""
+    return [version for version in range(_MOST_VERSIONS) if has_version(API_KEYS[api], version)]
+
+
 @cache
 def _names_of_any_version(api: str) -> frozenset[str]:
-    versions = [version for version, kinds in schema_name_map[api].items() if EntityType.request in kinds]
     return frozenset().union(
-        *(_known_names(entity(api, version, EntityType.request)) for version in versions)
+        *(_known_names(entity(api, version, EntityType.request)) for version in versions_of(api))
     )
 
 

@@ -17,9 +17,8 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from kio.schema.index import api_key_map
-
 from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import NodeServices
 
@@ -78,7 +77,7 @@ class TimeLimit:
         limit = timedelta(milliseconds=node.config.int("seqgate.admin.timeout.ms"))
         if asked is not None:
             limit = min(limit, asked)
-        self._name = api_key_map[context.api_key].replace("_", " ")
+        self._name = API_NAMES[context.api_key].replace("_", " ")
         self._deadline_s = node.loop.time() + limit.total_seconds()
 
     @property

@@ -9,12 +9,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from kio.index import load_payload_module, load_request_schema
-from kio.static.constants import EntityType
-
 from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, RequestContext
-from seqgate.gateway.protocol.messages import build, encode_response, written
+from seqgate.gateway.protocol.messages import build, encode_response, request_module, request_type, written
 from seqgate.gateway.runtime.composition import (
     Surroundings,
     compose,
@@ -113,8 +110,8 @@ class Node:
         """Handle the request, built from kio's module of its version, and check that the answer can be
         encoded.
         """
-        module = load_payload_module(api.key, version, EntityType.request)
-        request = build(load_request_schema(api.key, version), **make(module))
+        module = request_module(api.key, version)
+        request = build(request_type(api.key, version), **make(module))
         if api.reader is not None:
             request = api.reader(version)(memoryview(written(request)), 0)[0]
         context = self.context(api, version)

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.protocol.error_answers import NOT_MADE, error_answer, has_messages
 from seqgate.gateway.protocol.messages import request_schema
-from tests.support.full_requests import full_request, versions_of
-from tests.support.wire import API_KEYS, Plain, decode, encode_body
+from tests.support.full_requests import full_request
+from tests.support.wire import API_KEYS, Plain, decode, encode_body, versions_of
 
 ILLEGAL = ErrorCode.illegal_sasl_state
 WITHOUT_ERRORS = {("describe_log_dirs", version) for version in (1, 2)}
@@ -99,7 +99,7 @@ def test_a_produce_that_wants_no_answer_gets_none() -> None:
 
 
 def test_what_has_no_messages() -> None:
-    assert has_messages(18, 4)
-    assert not has_messages(18, 5)
+    assert has_messages(18, 5)
+    assert not has_messages(18, 6)
     assert not has_messages(-1, 0)
     assert not any(has_messages(API_KEYS[api], 0) for api in NOT_MADE)

@@ -6,10 +6,10 @@ from seqgate.gateway.protocol.error_answers import NOT_MADE
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.compat.differential.logins.visit import Table, Visit, authenticate, is_open, is_served, shake
 from tests.compat.differential.peer import Peer
-from tests.support.full_requests import full_request, versions_of
+from tests.support.full_requests import full_request
 from tests.support.sasl_login import plain_token
 from tests.support.scram import ScramClient
-from tests.support.wire import API_KEYS, Answer, Plain, decode, encode
+from tests.support.wire import API_KEYS, Answer, Plain, decode, encode, versions_of
 
 TABLE = Table()
 CLOSES_S = 3.0
