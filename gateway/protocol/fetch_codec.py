@@ -44,6 +44,7 @@ from seqgate.gateway.protocol.frames import (
     NodeEndpoint,
     TooManyItems,
     compact_string,
+    read_tagged_count,
     read_unsigned_varint,
     skip_tagged_fields,
     string,
@@ -343,7 +344,8 @@ class _Cursor:
     def replica_id(self) -> int:
         """Read the tagged fields at the end; return the follower's node id, -1 when the request has none."""
         replica_id = -1
-        for _ in range(self._varint()):
+        count, self.position = read_tagged_count(self.frame, self.position)
+        for _ in range(count):
             tag = self._varint()
             size = self._checked(self._varint())
             if tag == _REPLICA_STATE_TAG:

@@ -27,6 +27,11 @@ is closed. All other clients wait while the event loop reads a request; Kafka ha
 sends so many items.
 """
 
+MAX_TAGGED_FIELDS = 10_000
+"""The number of tagged fields that one part of a request may have. Kafka 4.4 closes the connection of a
+request with more, and that of an array of more than 1,000,000 elements.
+"""
+
 LONGEST_TEXT_BYTES = 2**15 - 1
 """The longest text, in bytes of UTF-8: the largest length that the two bytes of older versions can hold.
 Kafka keeps the limit in all versions.
@@ -100,7 +105,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
 
 def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
     """Return the position after the tagged fields of a v2 header. Raises MalformedRequest."""
-    count, position = read_unsigned_varint(frame, position)
+    count, position = read_tagged_count(frame, position)
     for _ in range(count):
         _tag, position = read_unsigned_varint(frame, position)
         size, position = read_unsigned_varint(frame, position)
@@ -108,6 +113,16 @@ def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
         if position > len(frame):
             raise MalformedRequest(f"a tagged field of {size} bytes ends after the end of the request")
     return position
+
+
+def read_tagged_count(frame: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Return the number of tagged fields that follow, and the next position. Raises MalformedRequest."""
+    count, position = read_unsigned_varint(frame, position)
+    if count > MAX_TAGGED_FIELDS:
+        raise MalformedRequest(
+            f"a part of the request has {count} tagged fields; at most {MAX_TAGGED_FIELDS} are allowed"
+        )
+    return count, position
 
 
 def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int, int]:

@@ -4,13 +4,13 @@ kio's own native reader is not safe for requests of clients: kio reserves memory
 claims, and a count of billions in a request of ten bytes ends the process. kio also refuses requests that
 Kafka answers: array counts below -1 (null), unknown or repeated tags, invalid UTF-8, bytes after the body.
 Produce and Fetch have readers of their own; for all other requests this reader is fast enough.
-Source: org.apache.kafka.common.protocol.Readable and the classes Kafka 4.3 generates.
+Source: org.apache.kafka.common.protocol.Readable and the classes Kafka 4.4 generates.
 
 The writer of answers: walks kio's generated classes, like `schema_reader`.
 
 kio's own writer calls a function and packs a number for every field. This writer packs neighbouring numbers
 at once, in a third of the time.
-Source: org.apache.kafka.common.protocol.Writable and the classes Kafka 4.3 generates (KIP-482: tagged
+Source: org.apache.kafka.common.protocol.Writable and the classes Kafka 4.4 generates (KIP-482: tagged
 fields).
 """
 
@@ -33,6 +33,7 @@ from seqgate.gateway.protocol.frames import (
     ONE_BYTE_VARINTS,
     MalformedRequest,
     TooManyItems,
+    read_tagged_count,
     read_unsigned_varint,
     text_of,
     unsigned_varint,
@@ -120,7 +121,7 @@ def _layout(field: Field[Any]) -> str | None:
 def _read_tagged_fields(
     frame: memoryview, position: int, known: dict[int, tuple[str, Read]], values: dict[str, object]
 ) -> int:
-    count, position = read_unsigned_varint(frame, position)
+    count, position = read_tagged_count(frame, position)
     for _ in range(count):
         tag, position = read_unsigned_varint(frame, position)
         size, position = read_unsigned_varint(frame, position)

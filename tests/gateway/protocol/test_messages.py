@@ -142,6 +142,22 @@ class TestTooManyItems:
             metadata_request(body)
 
 
+TAGS = {
+    "of a header": lambda tags: skip_tagged_fields(memoryview(tags), 0),
+    "of a body": lambda tags: reader_of(3, 9)(memoryview(b"\1\0\0\0" + tags), 0),
+    "of a Fetch request": lambda tags: reader_of(1, 15)(
+        memoryview(bytes(3 * 4 + 1) + b"\0\0\0\0\xff\xff\xff\xff\1\1\1" + tags), 0
+    ),
+}
+
+
+@pytest.mark.parametrize("where", TAGS)
+def test_ten_thousand_tagged_fields_are_read_and_more_refused(where: str) -> None:
+    TAGS[where](b"\x90\x4e" + b"\x7f\0" * 10_000)
+    with pytest.raises(MalformedRequest, match="has 10001 tagged fields; at most 10000"):
+        TAGS[where](b"\x91\x4e" + b"\x7f\0" * 10_001)
+
+
 def encoded(entity: Any) -> memoryview:
     buffer = io.BytesIO()
     entity_writer(type(entity))(buffer, entity)
