@@ -1,6 +1,9 @@
-"""ApiVersions (key 18, versions 0–4): list the APIs that this node serves; the first request of every client.
+"""ApiVersions (key 18, versions 0–5): list the APIs that this node serves; the first request of every client.
 
-A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). The answer lists those of
+A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). From v5 on a client may
+name the cluster and the node that it means to reach (KIP-1242). Where another gateway or worker answers, as
+behind one address or after an address has a new owner, it gets REBOOTSTRAP_REQUIRED and asks the bootstrap
+servers again; one of the two names without the other gets INVALID_REQUEST. The answer lists those of
 Kafka's features that this node serves, at the level of a new cluster (KIP-584). By `transaction.version` 2
 clients choose between the two protocols of transactions (KIP-890). Source: Kafka's
 KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
@@ -29,9 +32,11 @@ from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
 MIN_VERSION = 0
-MAX_VERSION = 4
+MAX_VERSION = 5
 FIRST_WITH_FEATURES = FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_MIN_VERSION_0 = 4
+FIRST_WITH_NODE = 5
+NO_NODE = -1
 FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 """The features and their level, which is the highest one; the lowest is 0."""
 MAX_SOFTWARE_CHARACTERS = 256
@@ -73,6 +78,8 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
                 request.client_software_name[:MAX_SOFTWARE_CHARACTERS],
                 request.client_software_version[:MAX_SOFTWARE_CHARACTERS],
             )
+            if not _is_meant(context, request):
+                error = ErrorCode.rebootstrap_required
         served = alone if context.node.brokers.is_alone else among_others
         rows = tuple(
             module.ApiVersion(api_key=key, min_version=lowest, max_version=highest)
@@ -111,9 +118,19 @@ def _software(name: str, version: str) -> ClientSoftware:
     return ClientSoftware(name, version)
 
 
+def _is_meant(context: RequestContext[TopicServices], request: Any) -> bool:
+    """Return whether the client means this node, as far as it says whom it means (KIP-1242)."""
+    if context.api_version < FIRST_WITH_NODE or request.cluster_id is None:
+        return True
+    node = context.node
+    return bool(request.cluster_id == node.cluster_id and request.node_id == node.node_id)
+
+
 def _is_valid(version: int, request: Any) -> bool:
     if version < FIRST_WITH_SOFTWARE:
         return True
+    if version >= FIRST_WITH_NODE and (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return False
     return all(
         _SOFTWARE_NAME.fullmatch(text)
         for text in (request.client_software_name, request.client_software_version)
