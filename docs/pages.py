@@ -24,7 +24,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import typer
-from kio.schema.index import api_key_map
 from typer.core import TyperGroup
 
 from seqgate.gateway.admin.help import CONTEXT
@@ -42,6 +41,7 @@ from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.metrics.metric import Subject
 from seqgate.gateway.metrics.table import SUBJECTS
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES
 from seqgate.gateway.security.acls.access import Operation as AclOperation
 from seqgate.gateway.security.acls.access import ResourceType
 from seqgate.gateway.testing.control.routes import description
@@ -93,7 +93,7 @@ def _content(path: Path) -> str | None:
 
 AREAS: Final = (
     ("Consumer groups", (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)),
-    ("Streams groups", (88, 89)),
+    ("Streams groups", (88, 89, 93)),
     ("Share groups", (76, 77, 78, 79, 90, 91, 92)),
     ("Transactions", (24, 25, 26, 27, 28, 65, 66)),
     ("Authentication and authorization", (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51)),
@@ -111,7 +111,7 @@ _PROTOCOL_INTRODUCTION: Final = """\
 Look up here which APIs and versions of the Kafka protocol Seqgate serves, and how each API behaves.
 
 The gateway answers every version in the ranges of the first table, and advertises these ranges in ApiVersions (BrokerHeartbeat only
-where there are several gateways); nothing else is served. The ranges are those of Apache Kafka 4.3. A request of another API or version closes the connection, as in Kafka; only
+where there are several gateways); nothing else is served. The ranges are those of Apache Kafka 4.4. A request of another API or version closes the connection, as in Kafka; only
 an ApiVersions request of an unknown version is answered, in v0 and with error 35 (KIP-511).
 
 With an authorizer a client needs the rights that each API names. A topic that the client may not describe, and a topic without
@@ -194,7 +194,7 @@ def _not_served(served: set[int]) -> list[str]:
 
 
 def _name(key: int) -> str:
-    return "".join(word.capitalize() for word in api_key_map[key].split("_"))
+    return "".join(word.capitalize() for word in API_NAMES[key].split("_"))
 
 
 # docs/configuration.md
@@ -751,6 +751,7 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "DescribeProducers": (Right(AclOperation.READ, _TOPIC),),
     "BrokerHeartbeat": (Right(AclOperation.CLUSTER_ACTION, _CLUSTER),),
     "UnregisterBroker": (Right(AclOperation.ALTER, _CLUSTER),),
+    "UnregisterController": (Right(AclOperation.ALTER, _CLUSTER),),
     "DescribeTransactions": (
         Right(AclOperation.DESCRIBE, _ID),
         Right(AclOperation.DESCRIBE, _TOPIC, "else the answer leaves out its partitions"),

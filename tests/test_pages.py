@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from kio.schema.index import api_key_map
 
 from docs import pages as documentation
 from docs.pages import AREAS, BETWEEN_BROKERS, main, options_table, pages, protocol_page
@@ -15,6 +14,7 @@ from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering import api as reach
 from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.handlers.groups import find_coordinator
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES
 from seqgate.spark_kafka_compat.options import OPTIONS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -79,7 +79,7 @@ def test_every_option_of_spark_is_described() -> None:
 def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:
     listed = {key for _, keys in AREAS for key in keys}
     assert not listed & BETWEEN_BROKERS
-    assert set(api_key_map) == {api.key for api in APIS} | listed | BETWEEN_BROKERS
+    assert set(API_NAMES) == {api.key for api in APIS} | listed | BETWEEN_BROKERS
     assert "AddRaftVoter (80)" in protocol_page(APIS)
 
 

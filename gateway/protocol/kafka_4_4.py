@@ -156,6 +156,7 @@ def payload_module(api_key: int, version: int, kind: PayloadEntityType) -> Modul
     for name in [*(name for name in changes if name not in old), *old]:
         made = _fields(fields(old[name]) if name in old else (), changes.get(name, ()), vars(module))
         namespace = {
+            "__module__": module.__name__,
             "__type__": kind if name == message else EntityType.nested,
             "__version__": version,
             "__flexible__": True,

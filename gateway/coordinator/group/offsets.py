@@ -315,6 +315,8 @@ class Committer(NamedTuple):
     group_instance_id: str | None = None
     has_member_epoch: bool = True
     """Whether the request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
+    knows_group_errors: bool = False
+    """Whether a TxnOffsetCommit may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (v6 and later)."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -373,9 +375,8 @@ class OffsetCommits:
         error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
             return ErrorCode.none  # members may commit what they read before the rebalance
-        if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
-            return ErrorCode.illegal_generation
-        return error
+        is_newer = error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}
+        return ErrorCode.illegal_generation if is_newer and not committer.knows_group_errors else error
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""

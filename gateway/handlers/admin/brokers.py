@@ -20,6 +20,11 @@ UnregisterBroker (key 64, version 0): remove a gateway that has ended from the c
 Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
 INVALID_REQUEST. The client needs ALTER on the cluster. Source: Kafka's
 ClusterControlManager.unregisterBroker.
+
+UnregisterController (key 94, version 0): remove a controller that has ended from the quorum.
+
+Gateways have no controllers, so each one gets CONTROLLER_ID_NOT_REGISTERED. The client needs ALTER on the
+cluster. Source: Kafka's ClusterControlManager.unregisterController.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
 from seqgate.gateway.metadata.membership import drain_broker, unregister_broker
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
@@ -126,6 +132,24 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
 
 
 UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle_unregister_broker)
+
+
+async def handle_unregister_controller(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Refuse: nobody is registered as a controller."""
+    module = context.response_module
+    denied = cluster_refusal(context, Operation.ALTER)
+    if denied is not None:
+        return build(module.UnregisterControllerResponse, **told(denied))
+    return build(
+        module.UnregisterControllerResponse,
+        error_code=LaterErrorCode.controller_id_not_registered,
+        error_message=f"Controller ID {request.controller_id} is not currently registered.",
+    )
+
+
+UNREGISTER_CONTROLLER_API = Api(
+    94, "UnregisterController", 0, 0, api.topics, handle=handle_unregister_controller
+)
 
 
 BROKER_HEARTBEAT_API = Api(

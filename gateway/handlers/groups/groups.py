@@ -2,8 +2,9 @@
 
 Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
 
-DeleteGroups (key 42, versions 0–2): delete empty groups with all their offsets.
+DeleteGroups (key 42, versions 0–3): delete empty groups with all their offsets.
 
+From v3 on a result has an error message, which is null as in Kafka: only a failing plugin sets it there.
 Source: Kafka's GroupCoordinatorService.deleteGroups.
 """
 
@@ -118,7 +119,7 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
         return error.error_code
 
 
-DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 2, api.coordinators, handle=handle_delete)
+DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 3, api.coordinators, handle=handle_delete)
 
 
 LIST_GROUPS_API = Api(

@@ -1,12 +1,15 @@
-"""TxnOffsetCommit (key 28, versions 0–5): commit offsets that take effect when the transaction is committed.
+"""TxnOffsetCommit (key 28, versions 0–6): commit offsets that take effect when the transaction is committed.
 
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
-AddOffsetsToTxn does. A client needs WRITE on the transactional id, and READ on the group and on each topic.
+AddOffsetsToTxn does. From v6 on topics are named by id, and a client learns that its group is unknown or its
+member epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A client needs WRITE on the transactional
+id, and READ on the group and on each topic.
 Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -34,8 +37,10 @@ from seqgate.gateway.security.acls.access import Operation
 FIRST_WITH_LEADER_EPOCH: Final = 2
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_MEMBER: Final = 3
+FIRST_WITH_TOPIC_IDS: Final = 6
 
-Errors = dict[TopicPartition, ErrorCode]
+Errors = dict[tuple[str | uuid.UUID | None, int], ErrorCode]
+"""The error of each partition, by the topic as the request names it."""
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
@@ -43,25 +48,29 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     refusal = _refusal(context, request)
     if refusal is not ErrorCode.none:
         places = (
-            (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
+            (_key(topic), entry.partition_index) for topic in request.topics for entry in topic.partitions
         )
         return _response(context, request, dict.fromkeys(places, refusal))
-    hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
+    names = [_name(context, topic) for topic in request.topics]
+    hidden = await refused_topics(context, Operation.READ, (name for name in names if name is not None))
     unknown: Errors = {}
     oversize: Errors = {}
-    records: dict[TopicPartition, OffsetCommitRecord] = {}
+    records: dict[tuple[str | uuid.UUID | None, int], OffsetCommitRecord] = {}
     now_ms = context.node.clock.now_ms()
-    for topic in request.topics:
+    for topic, name in zip(request.topics, names, strict=True):
         for entry in topic.partitions:
-            place = topic.name, entry.partition_index
-            if topic.name in hidden:
+            place = _key(topic), entry.partition_index
+            if name is None:
+                unknown[place] = ErrorCode.unknown_topic_id
+            elif name in hidden:
                 unknown[place] = ErrorCode.topic_authorization_failed
-            elif not context.services.partitions.registry.has(*place):
+            elif not context.services.partitions.registry.has(name, entry.partition_index):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
             elif not metadata_fits(context.node, entry.committed_metadata or ""):
                 oversize[place] = ErrorCode.offset_metadata_too_large
             else:
-                records[place] = _record(context, request.group_id, place, entry, now_ms)
+                stored_at = name, entry.partition_index
+                records[place] = _record(context, request.group_id, stored_at, entry, now_ms)
     error = ErrorCode.none
     if records or oversize:
         error = await _commit(context, request, list(records.values()))
@@ -69,6 +78,20 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if error is ErrorCode.none:
         errors |= oversize
     return _response(context, request, errors)
+
+
+def _key(topic: Any) -> str | uuid.UUID | None:
+    """Return the topic as the request names it; None for the id that is zero."""
+    key: str | uuid.UUID | None = topic.topic_id if hasattr(topic, "topic_id") else topic.name
+    return key
+
+
+def _name(context: RequestContext[Services], topic: Any) -> str | None:
+    """Return the name of a topic of the request; None for an id that nobody has."""
+    if context.api_version < FIRST_WITH_TOPIC_IDS:
+        return str(topic.name)
+    found = context.services.partitions.registry.by_id.get(topic.topic_id)
+    return None if found is None else found.name
 
 
 def _refusal(context: RequestContext[Services], request: Any) -> ErrorCode:
@@ -101,7 +124,11 @@ async def _commit(
     committer = Committer(request.group_id)
     if version >= FIRST_WITH_MEMBER:
         committer = Committer(
-            request.group_id, request.generation_id, request.member_id, request.group_instance_id
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            knows_group_errors=version >= FIRST_WITH_TOPIC_IDS,
         )
     producer = Producer(request.producer_id, request.producer_epoch)
     client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
@@ -161,12 +188,12 @@ def _response(context: RequestContext[Services], request: Any, errors: Errors) -
         topics=tuple(
             build(
                 module.TxnOffsetCommitResponseTopic,
-                name=topic.name,
+                **{"topic_id" if hasattr(topic, "topic_id") else "name": _key(topic)},
                 partitions=tuple(
                     build(
                         module.TxnOffsetCommitResponsePartition,
                         partition_index=entry.partition_index,
-                        error_code=errors[topic.name, entry.partition_index],
+                        error_code=errors[_key(topic), entry.partition_index],
                     )
                     for entry in topic.partitions
                 ),
@@ -177,4 +204,4 @@ def _response(context: RequestContext[Services], request: Any, errors: Errors) -
     )
 
 
-API = Api(28, "TxnOffsetCommit", 0, 5, api.everything, handle=handle, is_eager=True)
+API = Api(28, "TxnOffsetCommit", 0, 6, api.everything, handle=handle, is_eager=True)

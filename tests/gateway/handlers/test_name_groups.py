@@ -115,12 +115,10 @@ async def test_no_offset_is_committed_to_the_group_of_a_name(node: Node) -> None
         )
         assert errors_in(answer) == [INVALID], version
     for version in versions(API_OF[API_KEYS["txn_offset_commit"]]):
+        named = {"topic_id": topic_id} if version >= 6 else {"name": TOPIC}
         fields = {"group_id": GROUP, "transactional_id": "t", "generation_id": -1}
         answer = await ask(
-            node,
-            "txn_offset_commit",
-            version,
-            {**fields, "topics": [{"name": TOPIC, "partitions": [COMMITTED]}]},
+            node, "txn_offset_commit", version, {**fields, "topics": [{**named, "partitions": [COMMITTED]}]}
         )
         assert errors_in(answer) == [INVALID], version
 

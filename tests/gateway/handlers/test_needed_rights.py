@@ -167,6 +167,7 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
         )
     ],
     "UnregisterBroker": [("unregister_broker", 0, {"broker_id": 7})],
+    "UnregisterController": [("unregister_controller", 0, {"controller_id": 7})],
     "ListConfigResources": [("list_config_resources", 1, {"resource_types": []})],
     "DescribeTopicPartitions": [("describe_topic_partitions", 0, {"topics": [{"name": "t"}]})],
     "FindCoordinator": [

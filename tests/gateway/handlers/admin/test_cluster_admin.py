@@ -15,8 +15,9 @@ from seqgate.gateway.handlers.admin import (
     elect_leaders,
     update_features,
 )
-from seqgate.gateway.handlers.admin.brokers import UNREGISTER_BROKER_API
+from seqgate.gateway.handlers.admin.brokers import UNREGISTER_BROKER_API, UNREGISTER_CONTROLLER_API
 from seqgate.gateway.handlers.admin.log_dirs import ALTER_REPLICA_LOG_DIRS_API
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from tests.gateway.handlers.requests import TIMEOUT, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 
@@ -132,6 +133,12 @@ async def test_unregistering_this_broker_is_refused(node: Node) -> None:
     assert response.error_message.startswith("Broker ID 1 is this gateway")
     response = await node.ask(UNREGISTER_BROKER_API, 0, lambda _: {"broker_id": 2})
     assert response.error_code.name == "broker_id_not_registered"
+
+
+async def test_no_controller_is_registered(node: Node) -> None:
+    response = await node.ask(UNREGISTER_CONTROLLER_API, 0, lambda _: {"controller_id": 1})
+    assert response.error_code == LaterErrorCode.controller_id_not_registered
+    assert response.error_message == "Controller ID 1 is not currently registered."
 
 
 class TestUpdateFeatures:

@@ -34,6 +34,7 @@ REQUESTS: list[tuple[str, list[int], dict[str, Any], Operation]] = [
         Operation.ALTER,
     ),
     ("unregister_broker", [0], {"broker_id": 7}, Operation.ALTER),
+    ("unregister_controller", [0], {"controller_id": 7}, Operation.ALTER),
     ("update_features", [0, 1, 2], {"timeout": 30_000, "feature_updates": []}, Operation.ALTER),
     ("list_config_resources", [0, 1], {"resource_types": []}, Operation.DESCRIBE_CONFIGS),
     ("describe_log_dirs", [3, 4], {"topics": None}, Operation.DESCRIBE),

@@ -4,6 +4,8 @@ restart.
 
 from __future__ import annotations
 
+import dataclasses
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,6 +22,8 @@ from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API
 from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, txn_offset_commit
 from seqgate.gateway.handlers.transactions.add_to_txn import ADD_OFFSETS_TO_TXN_API
 from seqgate.gateway.handlers.transactions.transactions import DESCRIBE_TRANSACTIONS_API
+from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators import shards
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -91,14 +95,22 @@ async def hold(
             "generation_id": fields.get("generation_id", -1),
             "member_id": fields.get("member_id", ""),
             "group_instance_id": None,
-            "topics": (
-                module.TxnOffsetCommitRequestTopic(name=fields.get("topic", TOPIC), partitions=(row,)),
-            ),
+            "topics": (build(module.TxnOffsetCommitRequestTopic, **topic, partitions=(row,)),),
         }
 
+    topic = {"name": fields.get("topic", TOPIC)}
+    if version >= FIRST_WITH_TOPIC_IDS:
+        id_of = node.services.partitions.registry.by_name[TOPIC].topic_id
+        topic = {"topic_id": fields.get("topic_id", id_of)}
     answer = await node.ask(txn_offset_commit.API, version, request)
-    code: ErrorCode = answer.topics[0].partitions[0].error_code
+    (answered,) = answer.topics
+    assert topic.items() <= {"name": "", **plain_fields(answered)}.items()
+    code: ErrorCode = answered.partitions[0].error_code
     return code
+
+
+def plain_fields(entity: Any) -> dict[str, Any]:
+    return {field.name: getattr(entity, field.name) for field in dataclasses.fields(entity)}
 
 
 async def end(
@@ -303,6 +315,29 @@ class TestRefused:
             assert await hold(node, producer, 10, partition=9) is unknown
             assert await hold(node, producer, 10, metadata="x" * 5000) is ErrorCode.offset_metadata_too_large
             assert await hold(node, producer, 10, group_id="") is ErrorCode.invalid_group_id
+
+    async def test_topics_by_id(self, tmp_path: Path) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            for topic_id in (uuid.UUID(int=9), None):
+                error = await hold(node, producer, 10, version=6, topic_id=topic_id)
+                assert error is ErrorCode.unknown_topic_id
+            unknown = ErrorCode.unknown_topic_or_partition
+            assert await hold(node, producer, 10, version=6, partition=9) is unknown
+            assert await hold(node, producer, 10, version=6) is ErrorCode.none
+            await end(node, producer, commit=True)
+            assert await fetch(node, stable=True) == {0: 10, 1: -1}
+
+    @pytest.mark.parametrize(
+        ("version", "error"), [(5, ErrorCode.illegal_generation), (6, ErrorCode.group_id_not_found)]
+    )
+    async def test_from_v6_on_a_client_learns_that_the_group_is_unknown(
+        self, tmp_path: Path, version: int, error: ErrorCode
+    ) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            refused = await hold(node, producer, 10, version=version, generation_id=4, member_id="somebody")
+            assert refused is error
 
     async def test_a_commit_without_adding_the_offsets_first(self, tmp_path: Path) -> None:
         """Before version 5, only AddOffsetsToTxn adds the partition that stores the offsets."""
