@@ -109,6 +109,7 @@ def begin_cleaning(
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         max_decompressed_bytes=config.max_decompressed_bytes,
+        max_record_bytes=config.max_record_bytes,
         limits=limits,
     )
     return Cleaning(job, log.unflushed.generation)

@@ -20,12 +20,14 @@ class LogPlace(NamedTuple):
 
 DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 """The most bytes to which a batch may decompress unless the topic says otherwise; more is refused."""
+ANY_RECORD_BYTES: Final = 2**31 - 9
+"""Kafka's largest value of `max.decompressed.message.bytes`, and the default: records of any size."""
 _FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Settings of one partition log. The defaults are Apache Kafka 4.3's."""
+    """Settings of one partition log. The defaults are Apache Kafka 4.4's."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * 24 * 60 * 60 * 1000
@@ -42,6 +44,10 @@ class LogConfig:
     """Whether to decode every record of a produced batch, or check only the header and the CRC."""
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     """The most bytes to which a batch may decompress that must be decoded; larger ones are refused."""
+    max_record_bytes: int = ANY_RECORD_BYTES
+    """The most bytes of a record in a compressed batch, without its length; a larger one is refused where
+    Kafka decompresses batches: when the batch arrives, in compaction, and in look-ups by time.
+    """
     max_decoded_records: int = 200_000
     """The most records of a batch that must be decoded while requests wait; a batch with more is refused."""
     retained_batches: int = 5

@@ -34,6 +34,7 @@ from seqgate.gateway.config.storage import (
 from seqgate.gateway.config.tls import TLS_SETTINGS
 from seqgate.gateway.config.topics import (
     COMPRESSION_SETTINGS,
+    DEAD_LETTER_TOPIC_SETTINGS,
     KEPT_TOPIC_ONLY_SETTINGS,
     KEPT_TOPIC_SETTINGS,
     TOPIC_SETTINGS,
@@ -72,7 +73,11 @@ SETTINGS: tuple[Setting, ...] = (
     *TRANSACTION_SETTINGS,
     *TELEMETRY_SETTINGS,
 )
-TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*KEPT_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
+TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (
+    *DEAD_LETTER_TOPIC_SETTINGS,
+    *KEPT_TOPIC_ONLY_SETTINGS,
+    *DELIVERY_TOPIC_SETTINGS,
+)
 """The settings of topics without a counterpart on the broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {

@@ -60,6 +60,19 @@ TOPIC_SETTINGS = (
     _TOPICS.whole("message.max.bytes", 1048588, topic_name="max.message.bytes", minimum=0, dynamic=True)(
         "Size of the largest record batch as it was sent, compressed or not. A larger batch is refused."
     ),
+    _TOPICS.whole(
+        "max.decompressed.message.bytes",
+        INT_MAX - 8,
+        topic_name="max.decompressed.message.bytes",
+        minimum=1,
+        maximum=INT_MAX - 8,
+        dynamic=True,
+    )(
+        "Size of the largest record in a compressed batch, when it is decompressed. A batch with a larger "
+        "record is refused. With a smaller value than the default, the gateway decompresses every batch that "
+        "arrives, and each costs at most this size for each of its records. Compaction and look-ups by time "
+        "fail where a stored record is larger, until the value is raised again."
+    ),
     _TOPICS.text(
         "log.message.timestamp.type",
         "CreateTime",
@@ -188,6 +201,17 @@ def _local_retention(unit: str) -> Setting:
     )(f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`.")
 
 
+def _copy_lag(unit: str, default: int) -> Setting:
+    return _KEPT.long(
+        f"log.remote.copy.lag.{unit}",
+        default,
+        topic_name=f"remote.copy.lag.{unit}",
+        minimum=-1,
+        dynamic=True,
+        without_effect=True,
+    )(f"{_NO_TIERS} -1 means `local.retention.{unit}`, and 0 no lag.")
+
+
 def _throttled(role: str) -> Setting:
     name = f"{role}.replication.throttled.replicas"
 
@@ -225,6 +249,16 @@ KEPT_TOPIC_SETTINGS = (
     ),
     _local_retention("ms"),
     _local_retention("bytes"),
+    _copy_lag("ms", 0),
+    _copy_lag("bytes", -1),
+)
+DEAD_LETTER_TOPIC_SETTINGS = (
+    _TOPICS.switch(
+        "errors.deadletterqueue.group.enable",
+        False,
+        topic_name="errors.deadletterqueue.group.enable",
+        dynamic=True,
+    )("Whether share groups may write records that they can't deliver into this topic (KIP-1191)."),
 )
 KEPT_TOPIC_ONLY_SETTINGS = (
     _throttled("leader"),

@@ -60,7 +60,7 @@ from seqgate.log.compaction.job import (
     decode_job,
     encode_report,
 )
-from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
+from seqgate.log.config import ANY_RECORD_BYTES, DEFAULT_DECOMPRESSED_BYTES
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, LogError
 from seqgate.log.files.file_names import (
@@ -133,6 +133,7 @@ class LogCleaner:
                 delete_retention_ms=job.delete_retention_ms,
                 round_end_offset=job.round_end_offset,
                 limit_bytes=job.max_decompressed_bytes,
+                max_record_bytes=job.max_record_bytes,
             )
             sources = [segment for segment in job.segments if segment.base_offset < end_offset]
             groups = grouped_segments(
@@ -192,7 +193,9 @@ class LogCleaner:
             elif not transactions.is_aborted(
                 header.producer_id, header.last_offset, is_transactional=header.is_transactional
             ):
-                plain = plain_records(header, batch, self.job.max_decompressed_bytes)
+                plain = plain_records(
+                    header, batch, self.job.max_decompressed_bytes, self.job.max_record_bytes
+                )
                 for record in stored_records(header, plain):
                     if (
                         record.key is not None
@@ -580,6 +583,7 @@ class KeptRecords:
     delete_retention_ms: int
     round_end_offset: int
     limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES
+    max_record_bytes: int = ANY_RECORD_BYTES
     transactions: CleanedTransactions = field(default_factory=CleanedTransactions)
     aborted_kept: list[AbortedTransaction] = field(default_factory=list)
     """The aborted transactions whose markers were kept since the list was last cleared."""
@@ -621,7 +625,7 @@ class KeptRecords:
         is_spent_marker: bool,
         keep_empty: bool,
     ) -> bytes | memoryview | None:
-        plain = plain_records(header, batch, self.limit_bytes)
+        plain = plain_records(header, batch, self.limit_bytes, self.max_record_bytes)
         has_tombstone = False
         kept: list[StoredRecord] = []
         for record in stored_records(header, plain):

@@ -23,7 +23,7 @@ from seqgate.log.segments.transaction_index import AbortedTransaction
 if TYPE_CHECKING:
     from seqgate.log.config import LogConfig
 
-JOB_VERSION: Final = 1
+JOB_VERSION: Final = 2
 """Raised with every change of these messages: the process may start from newer files than the gateway."""
 
 
@@ -67,6 +67,7 @@ class CleaningJob(msgspec.Struct, frozen=True):
     segment_index_bytes: int
     index_interval_bytes: int
     max_decompressed_bytes: int
+    max_record_bytes: int
     limits: JobLimits
     version: int = JOB_VERSION
 

@@ -20,8 +20,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from seqgate.log.config import ANY_RECORD_BYTES
 from seqgate.log.errors import (
     CorruptRecord,
+    DecompressionLimitReached,
     InvalidRecord,
     InvalidTimestamp,
     MalformedBatch,
@@ -57,6 +59,8 @@ if TYPE_CHECKING:
 
 
 _INT32: Final = struct.Struct(">i")
+_LENGTH_BYTES: Final = 5
+"""The most bytes of the varint before a record."""
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
@@ -112,6 +116,9 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     if is_client:
         if attributes & COMPRESSION_MASK:
             _check_frame_magic(batch.compression, records)
+            if config.max_record_bytes < ANY_RECORD_BYTES:
+                check_countable(batch, config)
+                plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
         if config.message_timestamp_type == "CreateTime":
             latest = now_ms + config.message_timestamp_after_max_ms
             if (
@@ -371,11 +378,34 @@ class StoredRecord(NamedTuple):
     end: int
 
 
-def plain_records(header: BatchHeader, batch: memoryview, limit_bytes: int) -> bytes:
-    """Return the records of a batch as plain bytes. Raises InvalidRecord, UnsupportedCompressionType."""
-    return bytes(
-        compression.decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], limit_bytes)
-    )
+def plain_records(
+    header: BatchHeader, batch: memoryview, limit_bytes: int, max_record_bytes: int = ANY_RECORD_BYTES
+) -> bytes:
+    """Return the records of a batch as plain bytes. Raises UnsupportedCompressionType; InvalidRecord, also
+    for a record of a compressed batch with more than `max_record_bytes`.
+
+    The limit of records bounds the decompression, too: a batch of small records that decompresses to more
+    costs no more than records of the largest size. Source: Kafka's `DefaultRecord.readFrom`.
+    """
+    body = batch[HEADER_BYTES : header.size_bytes]
+    if not header.compression or max_record_bytes >= ANY_RECORD_BYTES:
+        return bytes(compression.decompress(header.compression, body, limit_bytes))
+    most_bytes = header.record_count * (max_record_bytes + _LENGTH_BYTES)
+    try:
+        plain = bytes(compression.decompress(header.compression, body, min(limit_bytes, most_bytes)))
+    except DecompressionLimitReached as error:
+        text = f"{error}, in {header.record_count}; max.decompressed.message.bytes is {max_record_bytes}."
+        raise DecompressionLimitReached(text) from None
+    position = 0
+    for _ in range(header.record_count):
+        size, position = read_varint(plain, position)
+        if size > max_record_bytes:
+            raise InvalidRecord(
+                f"A record of the batch has {size} bytes; max.decompressed.message.bytes is "
+                f"{max_record_bytes}."
+            )
+        position += max(size, 0)
+    return plain
 
 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:

@@ -491,7 +491,7 @@ def _records(
 ) -> Iterator[tuple[int, int]]:
     """Yield (timestamp, offset) of a batch's records. Their headers, maybe millions, are not decoded."""
     data = segment.read_at(position, batch.size_bytes)
-    plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes)
+    plain = plain_records(batch, memoryview(data), config.max_decompressed_bytes, config.max_record_bytes)
     for record in stored_records(batch, plain):
         if batch.is_log_append_time:
             yield batch.max_timestamp, record.offset

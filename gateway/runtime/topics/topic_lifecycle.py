@@ -467,6 +467,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         # good
         deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
         max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
+        max_record_bytes=number("max.decompressed.message.bytes"),
         max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
         retained_batches=config.int("seqgate.producer.retained.batches"),
         retention_ms=number("retention.ms") if deletes else -1,

@@ -36,12 +36,15 @@ def test_every_row_is_sound(setting: Setting) -> None:
 
 
 def test_defaults_that_differ_from_kafka_are_these_only() -> None:
-    """Compares with the defaults that Kafka 4.3.1 reports in DescribeConfigs."""
+    """Compares with the defaults that Kafka 4.4.0 reports in DescribeConfigs."""
     kafka = {
         "log.segment.bytes": "1073741824",
         "log.index.interval.bytes": "4096",
         "log.index.size.max.bytes": "10485760",
         "message.max.bytes": "1048588",
+        "max.decompressed.message.bytes": "2147483639",
+        "log.remote.copy.lag.bytes": "-1",
+        "log.remote.copy.lag.ms": "0",
         "log.message.timestamp.type": "CreateTime",
         "log.message.timestamp.before.max.ms": "9223372036854775807",
         "log.message.timestamp.after.max.ms": "3600000",

@@ -27,6 +27,7 @@ KAFKA_TOPIC_CONFIGS = {
     "compression.type",
     "compression.zstd.level",
     "delete.retention.ms",
+    "errors.deadletterqueue.group.enable",
     "file.delete.delay.ms",
     "flush.messages",
     "flush.ms",
@@ -36,6 +37,7 @@ KAFKA_TOPIC_CONFIGS = {
     "local.retention.bytes",
     "local.retention.ms",
     "max.compaction.lag.ms",
+    "max.decompressed.message.bytes",
     "max.message.bytes",
     "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms",
@@ -44,6 +46,8 @@ KAFKA_TOPIC_CONFIGS = {
     "min.compaction.lag.ms",
     "min.insync.replicas",
     "preallocate",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
@@ -55,7 +59,7 @@ KAFKA_TOPIC_CONFIGS = {
     "segment.ms",
     "unclean.leader.election.enable",
 }
-"""The settings of Apache Kafka 4.3.1, as its DescribeConfigs returns them."""
+"""The settings of Apache Kafka 4.4.0, as its DescribeConfigs returns them."""
 SET, DELETE, APPEND, SUBTRACT = (
     ConfigOperation.SET,
     ConfigOperation.DELETE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import CorruptRecord, LogConfig, Storage
+from seqgate.log import CorruptRecord, InvalidRecord, LogConfig, Storage
 from seqgate.log.compaction.job import JobLimits
 from seqgate.log.files.page_cache import Place
 from seqgate.log.files.storage import DataFile
@@ -73,6 +73,20 @@ def test_leader_epochs_outlive_the_records_with_which_they_began(tmp_path: Path)
         log.close(clean=False)
         log = open_log(tmp_path / "p", CONFIG, recovery_point=5)
         assert log.epochs.entries() == epochs
+
+
+def test_a_record_above_the_limit_fails_the_cleaning_until_the_limit_is_raised(tmp_path: Path) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    log.append(keyed(("a", "1"), ("b", "x" * 300), ("a", "2"), codec="zstd"), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    log.config = replace(CONFIG, max_record_bytes=200)
+    with pytest.raises(InvalidRecord, match=r"max\.decompressed\.message\.bytes is 200"):
+        compact(log, storage, now_ms=NOW_MS)
+    log.config = CONFIG
+    compact(log, storage, now_ms=NOW_MS)
+    assert [kept.offset for kept in stored(log)] == [1, 2]
 
 
 def test_a_map_that_is_full_ends_the_section(tmp_path: Path) -> None:

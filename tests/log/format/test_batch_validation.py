@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ BASE = Batch(records(3, step_ms=1), base_timestamp=NOW_MS)
 CONFIG = LogConfig()
 DEEP = LogConfig(deep_validation=True)
 MINUTE_MS = 60_000
+INT_MAX = 2**31 - 1
 LIMITED = LogConfig(message_timestamp_before_max_ms=MINUTE_MS, examines_timestamps=True)
 """A topic that takes no record older than a minute, or later than an hour."""
 
@@ -233,6 +235,39 @@ class TestDeepValidation:
         data = replace(BASE, records=records(1, 3_000_000), codec="zstd").encode()
         with pytest.raises(InvalidRecord):
             check(data, replace(DEEP, max_decompressed_bytes=1_000_000))
+
+
+CODECS = ["gzip", "snappy", "lz4", "zstd"]
+
+
+class TestMaxDecompressedMessageBytes:
+    SMALL = replace(CONFIG, max_record_bytes=200)
+
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_a_larger_record_of_a_compressed_batch_is_refused(self, codec: str) -> None:
+        batch = replace(BASE, records=(*records(2), Record(value=bytes(300))), codec=codec)
+        check(batch.encode())
+        with pytest.raises(InvalidRecord, match=r"has 30\d bytes; max\.decompressed\.message\.bytes is 200"):
+            check(batch.encode(), self.SMALL)
+        check(replace(batch, records=(*records(2), Record(value=bytes(150)))).encode(), self.SMALL)
+
+    def test_a_batch_that_is_not_compressed_has_the_limit_of_the_wire_only(self) -> None:
+        check(replace(BASE, records=(Record(value=bytes(300)),)).encode(), self.SMALL)
+
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_a_bomb_costs_no_more_than_records_of_the_largest_size(self, codec: str) -> None:
+        bomb = replace(BASE, records=(Record(value=bytes(30_000_000)),), codec=codec).encode()
+        roomy = replace(CONFIG, max_message_bytes=INT_MAX, max_record_bytes=200)
+        tracemalloc.start()
+        with pytest.raises(InvalidRecord):
+            check(bomb, roomy)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+        tracemalloc.stop()
+
+    def test_too_many_records_are_refused_before_they_are_decompressed(self) -> None:
+        batch = replace(BASE, codec="zstd", payload=b"\x28\xb5\x2f\xfdno frame").encode()
+        with pytest.raises(InvalidRecord, match=r"seqgate\.batch\.decoded\.max\.records is 2"):
+            check(batch, replace(self.SMALL, max_decoded_records=2))
 
 
 def test_the_gateways_own_control_batch() -> None:

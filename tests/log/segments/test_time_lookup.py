@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.log import InvalidRecord
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, fill, flush, open_log
 from tests.support.batches import Batch, Record
 
@@ -51,6 +52,16 @@ def test_log_append_time_answers_with_the_base_offset(tmp_path: Path) -> None:
     largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.offset == 27
+
+
+def test_a_record_above_the_limit_of_the_topic_is_not_decompressed(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "log")
+    log.append(batch(3, timestamp=NOW_MS, codec="gzip"), now_ms=NOW_MS)
+    log.config = replace(log.config, max_record_bytes=1)
+    with pytest.raises(InvalidRecord, match=r"max\.decompressed\.message\.bytes is 1"):
+        log.offset_for_timestamp(NOW_MS)
+    with pytest.raises(InvalidRecord):
+        log.offset_of_max_timestamp()
 
 
 def test_after_deletion(tmp_path: Path) -> None:

@@ -232,7 +232,9 @@ class TestEmbeddedBlockStore:
 class TestTopicPolicy:
     def test_the_topics_own_values_count(self) -> None:
         config = load_config(overrides=["log.flush.interval.messages=3", "seqgate.log.deep.validation=true"])
-        policy = topic_policy(config, {"segment.bytes": "2097152", "flush.ms": "7"})
+        own = {"segment.bytes": "2097152", "flush.ms": "7", "max.decompressed.message.bytes": "9"}
+        policy = topic_policy(config, own)
+        assert policy.log_config.max_record_bytes == 9
         assert policy.log_config.segment_bytes == 2097152
         assert policy.log_config.deep_validation
         assert (policy.flush_messages, policy.flush_ms) == (3, 7)
