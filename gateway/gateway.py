@@ -38,7 +38,7 @@ from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
 from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server
-from seqgate.gateway.workers.seating import Seat
+from seqgate.gateway.workers.worker_brokers import WorkerStart
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from seqgate.seq_validator import ProducerLimit
 
@@ -64,16 +64,16 @@ class Gateway:
         config: Config,
         machine: Machine | None = None,
         *,
-        seat: Seat | None = None,
+        worker_start: WorkerStart | None = None,
         before: Before = lambda dispatcher: dispatcher,
     ) -> None:
-        """Take the settings; `seat` is a worker's place, `before` puts a part before the dispatcher."""
+        """Take the settings. `worker_start` is for a worker only; `before` puts a part before the dispatcher."""
         self._before = before
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
-        self.backend = backend_of(config, self.machine, seat)
-        self._seat = seat
+        self.backend = backend_of(config, self.machine, worker_start)
+        self._worker_start = worker_start
         self.durability = self.backend.durability
         self.has_entered = False
         """Whether the backend is prepared; until then a start may be cancelled."""
@@ -166,7 +166,7 @@ class Gateway:
         )
         self._control = ControlServer(
             services,
-            Path(config.str("log.dirs")) if self._seat is None else self._seat.share.files,
+            Path(config.str("log.dirs")) if self._worker_start is None else self._worker_start.share.files,
             traffic=self._traffic,
         )
         if shows_metrics:
@@ -241,12 +241,14 @@ class Gateway:
             return LogDirectory.open(
                 path,
                 self.machine.storage,
-                node_id=self.config.int("node.id") if self._seat is None else self._seat.first_id,
+                node_id=self.config.int("node.id")
+                if self._worker_start is None
+                else self._worker_start.first_id,
                 now_ms=self.clock.now_ms,
                 config=topic_policy(self.config, {}).log_config,
                 producer_limit=self.producer_limit,
                 durability=self.durability,
-                share=None if self._seat is None else self._seat.share,
+                share=None if self._worker_start is None else self._worker_start.share,
             )
         except DirectoryLocked as error:
             raise StartFailed(str(error)) from error

@@ -26,7 +26,7 @@ from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.server.server import check_address
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.workers.link import SupervisorLink
-from seqgate.gateway.workers.seating import Seat, report
+from seqgate.gateway.workers.worker_brokers import WorkerStart, report
 
 logger = logging.getLogger(__name__)
 
@@ -49,9 +49,11 @@ def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
     uvloop.run(_serve(config, guide, console=console))
 
 
-def run_worker(config: Config, seat: Seat) -> int:
+def run_worker(config: Config, worker_start: WorkerStart) -> int:
     """Run a worker of a data directory in this copy of its supervisor until SIGTERM; return the exit code."""
-    return _run_worker(seat.number, seat.connection, _serve(config, guide=False, seat=seat))
+    return _run_worker(
+        worker_start.number, worker_start.connection, _serve(config, guide=False, worker_start=worker_start)
+    )
 
 
 def run_gateway(config: Config, number: int, connection: socket.socket) -> int:
@@ -109,14 +111,14 @@ def _begin_logging(config: Config) -> None:
 async def _serve(
     config: Config,
     guide: bool,
-    seat: Seat | None = None,
+    worker_start: WorkerStart | None = None,
     connection: socket.socket | None = None,
     *,
     console: bool = False,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    gateway = Gateway(config, seat=seat)
+    gateway = Gateway(config, worker_start=worker_start)
     link = None
     if connection is not None:
         link = await SupervisorLink.open(connection)
@@ -125,7 +127,7 @@ async def _serve(
         stopped = loop.create_task(stopping.wait())
         if not await start_until(stopped, gateway):
             return
-        if seat is None and link is None:
+        if worker_start is None and link is None:
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()

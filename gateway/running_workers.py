@@ -25,10 +25,10 @@ from seqgate.gateway.running import (
 )
 from seqgate.gateway.runtime.loop.clock import SystemClock
 from seqgate.gateway.runtime.topics.brokers import Endpoint
-from seqgate.gateway.workers.shared_charge import SharedCharge
+from seqgate.gateway.workers.directory_storage import DirectoryStorage
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.supervisor import Supervisor, WorkersFailed
-from seqgate.gateway.workers.worker_process import BucketCharge, Charge, WorkerProcess
+from seqgate.gateway.workers.worker_process import BucketStorage, WorkerProcess, WorkerStorage
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def run_workers(config: Config, *, guide: bool = False) -> None:
             check_listener(listener)
     if is_bucket:
         _check_only_caches(root)
-        _supervise(config, BucketCharge(root, configs, run_gateway), configs, guide=guide)
+        _supervise(config, BucketStorage(root, configs, run_gateway), configs, guide=guide)
     else:
         _run_on_directory(config, root, configs, guide=guide)
 
@@ -67,18 +67,18 @@ def _run_on_directory(config: Config, root: Path, configs: Mapping[int, Config],
     except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
         raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
     try:
-        _supervise(config, SharedCharge(configs, shared, run_worker), configs, guide=guide)
+        _supervise(config, DirectoryStorage(configs, shared, run_worker), configs, guide=guide)
     finally:
         _close(shared)
 
 
-def _supervise(config: Config, charge: Charge, configs: Mapping[int, Config], *, guide: bool) -> None:
+def _supervise(config: Config, storage: WorkerStorage, configs: Mapping[int, Config], *, guide: bool) -> None:
     root = config.str("log.dirs")
     timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
     gc.freeze()  # workers share the memory of what is not written to
     gc.enable()
     try:
-        Supervisor(charge, configs, timeout_s).run(
+        Supervisor(storage, configs, timeout_s).run(
             lambda workers: _announce_workers(config, workers, guide=guide)
         )
     except WorkersFailed as error:

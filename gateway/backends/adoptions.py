@@ -19,7 +19,7 @@ from uuid import UUID
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
-from seqgate.gateway.cluster.rebuild.history import Restored, restore
+from seqgate.gateway.cluster.rebuild.history import RestoredState, restore
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
@@ -296,7 +296,7 @@ class Adoptions(Readiness):
             self._running.difference_update(keys)
 
     async def _finish(
-        self, key: PartitionKey, order: int, staged: StagedPartitions, restored: Restored
+        self, key: PartitionKey, order: int, staged: StagedPartitions, restored: RestoredState
     ) -> None:
         failure = restored.failures.get(key)
         if failure is not None:

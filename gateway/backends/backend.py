@@ -21,7 +21,7 @@ from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
 from seqgate.gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
-from seqgate.gateway.workers.seating import Seat
+from seqgate.gateway.workers.worker_brokers import WorkerStart
 from seqgate.log import (
     DirectoryLocked,
     Durability,
@@ -160,9 +160,9 @@ def check_no_cache(storage: Storage, config: Config) -> None:
 class WorkerBackend(Backend):
     """A share of the local disk, which several workers have, and the process that supervises this one."""
 
-    def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
+    def __init__(self, config: Config, machine: Machine, start: WorkerStart) -> None:
         super().__init__(config, machine)
-        self._seat = seat
+        self._start = start
         self._link: SupervisorLink
         self._metadata_log: MetadataLog
         self._following: asyncio.Task[None] | None = None
@@ -172,7 +172,7 @@ class WorkerBackend(Backend):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self) -> None:
-        self._link = await SupervisorLink.open(self._seat.connection, self._follow)
+        self._link = await SupervisorLink.open(self._start.connection, self._follow)
 
     async def open_metadata(
         self,
@@ -182,8 +182,8 @@ class WorkerBackend(Backend):
         """Return the metadata, which follows the changes of all workers from `begin` on. A change before then
         would miss the parts that carry it out.
         """
-        seat = self._seat
-        journal = WorkerJournal(self._link, seat.image, seat.end_offset, self._leave_soon)
+        start = self._start
+        journal = WorkerJournal(self._link, start.image, start.end_offset, self._leave_soon)
         self._metadata_log = MetadataLog(journal)
         return self._metadata_log
 
@@ -256,10 +256,10 @@ def ready_of(services: Services) -> Ready:
     )
 
 
-def backend_of(config: Config, machine: Machine, seat: Seat | None = None) -> Backend:
-    """Return the backend of `seqgate.cluster`: without it the local disk, with a `seat` a worker's share."""
-    if seat is not None:
-        return WorkerBackend(config, machine, seat)
+def backend_of(config: Config, machine: Machine, start: WorkerStart | None = None) -> Backend:
+    """Return the backend of `seqgate.cluster`: without it the local disk, with a `start` a worker's share."""
+    if start is not None:
+        return WorkerBackend(config, machine, start)
     if config.optional_str("seqgate.cluster") is None:
         return DiskBackend(config, machine)
     from seqgate.gateway.backends.bucket_backend import BucketBackend  # noqa: PLC0415 - the imports are slow

@@ -48,7 +48,7 @@ from seqgate.gateway.cluster.rebuild.local_session import (
     read_local_session,
 )
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
-from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -464,9 +464,9 @@ class ReplicaReading:
 # The partitions of a gateway, as the uploads into its bucket see them.
 
 
-def uploaded_partitions(services: Services) -> Partitions:
+def uploaded_partitions(services: Services) -> UploadedPartitions:
     found = _Uploaded(services)
-    return Partitions(
+    return UploadedPartitions(
         found.led, found.open_log, found.flushed, found.exists, services.topics.metadata_log.catch_up
     )
 

@@ -23,7 +23,7 @@ from seqgate.gateway.cluster.metadata.shared_log import (
     read_snapshot,
     snapshot_seqs,
 )
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, encode_snapshot, image_batches
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot, encode_snapshot, image_batches
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.uploads.collection import Collection as Deletions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -179,7 +179,7 @@ class MetadataSnapshots:
     async def _sound(self, seq: int) -> Snapshot | None:
         try:
             snapshot = await read_snapshot(self._reads, seq)
-        except (CorruptSnapshot, IncompatibleFormat) as error:
+        except (CorruptMetadataSnapshot, IncompatibleFormat) as error:
             logger.warning(
                 "a snapshot of the metadata can't be read, so no object of the metadata log is deleted for "
                 "it: %s",

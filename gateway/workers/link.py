@@ -27,12 +27,12 @@ class SupervisorLink(asyncio.Protocol):
 
     def __init__(self, when_changed: Callable[[], None]) -> None:
         """Begin without a connection. `when_changed` is called after further `changes` have come."""
-        self.changes: deque[Change] = deque()
+        self.changes: deque[CommittedChange] = deque()
         """The changes that are not folded in yet, in the order of the log."""
         self._when_changed = when_changed
         self._frames = Frames(from_supervisor)
         self._transport: asyncio.WriteTransport | None = None
-        self._verdicts: dict[int, asyncio.Future[Refused | None]] = {}
+        self._verdicts: dict[int, asyncio.Future[CommitRefused | None]] = {}
         self._numbers = 0
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -55,12 +55,12 @@ class SupervisorLink(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encode(message))
 
-    async def commit(self, end_offset: int, records: list[bytes]) -> Refused | None:
+    async def commit(self, end_offset: int, records: list[bytes]) -> CommitRefused | None:
         """Ask for a change of the log at `end_offset`; return None once it is in `changes`, or why not."""
         if self._lost.done():
-            return Refused(0, GONE)
+            return CommitRefused(0, GONE)
         self._numbers += 1
-        verdict: asyncio.Future[Refused | None] = asyncio.get_running_loop().create_future()
+        verdict: asyncio.Future[CommitRefused | None] = asyncio.get_running_loop().create_future()
         self._verdicts[self._numbers] = verdict
         self.send(Commit(self._numbers, end_offset, records))
         return await verdict
@@ -76,7 +76,7 @@ class SupervisorLink(asyncio.Protocol):
         reason = GONE if exc is None else f"{GONE}: {exc}"
         for number, verdict in self._verdicts.items():
             if not verdict.done():
-                verdict.set_result(Refused(number, reason))
+                verdict.set_result(CommitRefused(number, reason))
         self._verdicts.clear()
         if not self._lost.done():
             self._lost.set_result(reason)
@@ -87,7 +87,7 @@ class SupervisorLink(asyncio.Protocol):
             for message in self._frames.feed(data):
                 if isinstance(message, Ping):
                     self.send(Alive())
-                elif isinstance(message, Change):
+                elif isinstance(message, CommittedChange):
                     is_changed = True
                     self.changes.append(message)
                     self._decide(message.number, None)
@@ -101,7 +101,7 @@ class SupervisorLink(asyncio.Protocol):
         if is_changed:
             self._when_changed()
 
-    def _decide(self, number: int, refused: Refused | None) -> None:
+    def _decide(self, number: int, refused: CommitRefused | None) -> None:
         verdict = self._verdicts.pop(number, None)
         if verdict is not None and not verdict.done():
             verdict.set_result(refused)
@@ -193,7 +193,7 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     sentence: str
 
 
-class Change(msgspec.Struct, tag="change", frozen=True):
+class CommittedChange(msgspec.Struct, tag="change", frozen=True):
     """These encoded records are durable in the metadata log, which ends at `end_offset` with them. `number`
     is that of the worker's own commit; OF_OTHERS for any other change.
     """
@@ -203,7 +203,7 @@ class Change(msgspec.Struct, tag="change", frozen=True):
     number: int = OF_OTHERS
 
 
-class Refused(msgspec.Struct, tag="refused", frozen=True):
+class CommitRefused(msgspec.Struct, tag="refused", frozen=True):
     """A commit was not carried out: another change, which was sent, was first; or `error` says why."""
 
     number: int
@@ -215,7 +215,7 @@ class Ping(msgspec.Struct, tag="ping", frozen=True):
 
 
 FromWorker = Commit | Ready | Alive | Left | Failed
-FromSupervisor = Change | Refused | Ping
+FromSupervisor = CommittedChange | CommitRefused | Ping
 from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgspec.msgpack.Decoder(FromWorker)
 from_supervisor: Final[msgspec.msgpack.Decoder[FromSupervisor]] = msgspec.msgpack.Decoder(FromSupervisor)
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.workers.leaving_topics import LeftDirectory
 from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
-from seqgate.gateway.workers.seating import leader_of, seats, spread, unregistered
+from seqgate.gateway.workers.worker_brokers import leader_of, only_brokers, spread, unregistered
 from seqgate.log import (
     CorruptRecord,
     DirectoryShare,
@@ -143,7 +143,7 @@ class SharedDirectory:
     def share_out(self, brokers: Sequence[RegisterBrokerRecord]) -> None:
         """Make these the only brokers, spread leaders, give each its files. Raises LogError, OSError."""
         metadata = self.metadata
-        metadata.change(list(seats(metadata.image, brokers)))
+        metadata.change(list(only_brokers(metadata.image, brokers)))
         node_ids = [broker.broker_id for broker in brokers]
         metadata.change(list(spread(metadata.image, node_ids)))
         split(

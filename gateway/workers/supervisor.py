@@ -1,9 +1,10 @@
 """The process that supervises several workers: starts them, starts a dead one again, and stops them all.
 
-It serves no client. Workers are forked from it, so a new one needs no imports. A `Charge` cares for what the
-workers share. If that is a data directory, this process holds its lock, which the workers inherit, and is the
-only writer of the metadata log. A worker leads its partitions until its process is dead, and then the next
-process of that worker leads them: no partition has two leaders, whatever is stopped, slow or cut off.
+It serves no client. Workers are forked from it, so a new one needs no imports. A `WorkerStorage` cares for
+what the workers share. If that is a data directory, this process holds its lock, which the workers inherit,
+and is the only writer of the metadata log. A worker leads its partitions until its process is dead, and then
+the next process of that worker leads them: no partition has two leaders, whatever is stopped, slow or cut
+off.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Final, Self
 
 from seqgate.gateway.stop_signals import STOPPING, ignore_stop_signals
 from seqgate.gateway.workers.link import Failed, FromWorker, Ready
-from seqgate.gateway.workers.worker_process import Charge, WorkerProcess
+from seqgate.gateway.workers.worker_process import WorkerProcess, WorkerStorage
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +46,9 @@ class WorkersFailed(Exception):
 
 
 class Supervisor:
-    def __init__(self, charge: Charge, numbers: Collection[int], timeout_s: float) -> None:
+    def __init__(self, storage: WorkerStorage, numbers: Collection[int], timeout_s: float) -> None:
         """Supervise the workers of these numbers; one without a sign of life for `timeout_s` is killed."""
-        self._charge = charge
+        self._storage = storage
         self._numbers = numbers
         self._timeout_s = timeout_s
         self._workers: dict[int, WorkerProcess] = {}
@@ -64,7 +65,7 @@ class Supervisor:
         """Run the workers until SIGTERM or SIGINT; call `announce` once all serve. Raises WorkersFailed,
         LogError, OSError.
         """
-        self._unstarted.extend(self._charge.begin(self._workers))
+        self._unstarted.extend(self._storage.begin(self._workers))
         with Signals() as signals:
             try:
                 self._selector.register(signals.wakes, selectors.EVENT_READ)
@@ -109,7 +110,7 @@ class Supervisor:
                 self._bury(worker, code, now_s)
             else:
                 self._watch(worker, now_s)
-        self._charge.look(now_s)
+        self._storage.run_due(now_s)
         if self._stop_by_s is None:
             self._stop_some(now_s)
         for number, due_s in list(self._due_s.items()):
@@ -117,12 +118,12 @@ class Supervisor:
                 self._start_again(number, now_s)
 
     def _stop_some(self, now_s: float) -> None:
-        """Stop the workers that the charge wants to stop, if all serve; kill those that do not end."""
-        for number in self._charge.late(now_s):
+        """Stop the workers that the storage wants to stop, if all serve; kill those that do not end."""
+        for number in self._storage.late(now_s):
             if number in self._workers:
                 self._workers[number].kill()
         if self._is_announced and self._all_ready() and not self._due_s:
-            for number in self._charge.to_stop(now_s):
+            for number in self._storage.to_stop(now_s):
                 self._workers[number].signal(signal.SIGTERM)
 
     def _watch(self, worker: WorkerProcess, now_s: float) -> None:
@@ -174,11 +175,11 @@ class Supervisor:
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
         else:
-            self._charge.take(worker, message, time.monotonic())
+            self._storage.take(worker, message, time.monotonic())
 
     def _register(self, worker: WorkerProcess) -> None:
         """Send clients to a worker that serves. `_turn` tries again what fails."""
-        worker.is_registered = self._charge.register(worker)
+        worker.is_registered = self._storage.register(worker)
 
     # --- starts and ends
 
@@ -192,11 +193,13 @@ class Supervisor:
         inherited = [own, *(worker.connection for worker in self._workers.values())]
         with other:
             try:
-                pid = fork_worker(self._charge.seat(number, other, is_again=self._is_announced), inherited)
+                pid = fork_worker(
+                    self._storage.entry_point(number, other, is_again=self._is_announced), inherited
+                )
             except OSError:
                 own.close()
                 raise
-        worker = WorkerProcess(number, self._charge.node_id(number), pid, own, time.monotonic())
+        worker = WorkerProcess(number, self._storage.node_id(number), pid, own, time.monotonic())
         self._workers[number] = worker
         self._selector.register(own, selectors.EVENT_READ, worker)
 
@@ -224,7 +227,7 @@ class Supervisor:
         if not self._is_announced:
             self._fail(f"worker {worker.number}: {_how(worker, code)}", now_s)
             return
-        ending = self._charge.ended(worker, now_s, is_clean=code == 0)
+        ending = self._storage.ended(worker, now_s, is_clean=code == 0)
         self._due_s.update(dict.fromkeys(ending.start, now_s))
         if ending.is_wanted:
             return
@@ -238,7 +241,7 @@ class Supervisor:
                 now_s,
             )
             return
-        self._charge.died(worker)
+        self._storage.died(worker)
         self._due_s[worker.number] = now_s + (0.0 if deaths == 1 else PAUSE_S * 2 ** (deaths - 2))
 
     def _forget(self, worker: WorkerProcess) -> None:

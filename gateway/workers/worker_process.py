@@ -132,12 +132,12 @@ class WorkerProcess:
 
 class Ending(NamedTuple):
     is_wanted: bool
-    """Whether the worker ended because the charge had it stopped, and is started again later."""
+    """Whether the worker ended because the storage stopped it, and is started again later."""
     start: Collection[int]
     """The workers that are started again now."""
 
 
-class Charge(ABC):
+class WorkerStorage(ABC):
     """A data directory, or a bucket, that all workers of one supervisor share."""
 
     @abstractmethod
@@ -151,7 +151,7 @@ class Charge(ABC):
         return number
 
     @abstractmethod
-    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
+    def entry_point(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
         """Return what a worker's process runs, with its stream. `is_again`: all have served before."""
 
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:  # noqa: B027 - a choice
@@ -176,7 +176,7 @@ class Charge(ABC):
     def died(self, worker: WorkerProcess) -> None:  # noqa: B027 - a choice
         """Note that a worker is dead, and will be started again."""
 
-    def look(self, now_s: float) -> None:  # noqa: B027 - a choice
+    def run_due(self, now_s: float) -> None:  # noqa: B027 - a choice
         """Do what is due, after anything has happened."""
 
 
@@ -184,7 +184,7 @@ RunGateway = Callable[[Config, int, socket.socket], int]
 """Runs a worker's gateway in its own process, with its number and stream; returns the exit code."""
 
 
-class BucketCharge(Charge):
+class BucketStorage(WorkerStorage):
     """Nothing but the directories of the caches: each worker is a gateway with a cache of its own, and these
     register, watch and replace each other in the bucket.
     """
@@ -199,7 +199,7 @@ class BucketCharge(Charge):
         # One after the other: so their node ids have the order of their numbers in a new bucket.
         return [[number] for number in self._configs]
 
-    def seat(
+    def entry_point(
         self,
         number: int,
         connection: socket.socket,

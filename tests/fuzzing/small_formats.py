@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot as CorruptMetadata
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot as CorruptMetadata
 from seqgate.gateway.cluster.metadata.snapshot import decode_snapshot, encode_snapshot, image_batches
 from seqgate.gateway.cluster.wal.sessions import (
     CorruptRegistration,

@@ -27,13 +27,13 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Final, NamedTuple
 
-from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, ObjectOutcome, ObjectStep
 
 EMPTY, DATA, SEAL = range(3)
 """What a place of the log has in the store."""
 UNSENT, CREATING, CREATE, LOOK, REST = range(5)
 """What the session does about an object: a call is under way, or which call comes next."""
-_STEPS: Final = {Step.CREATE: CREATE, Step.LOOK: LOOK, Step.REST: REST}
+_STEPS: Final = {ObjectStep.CREATE: CREATE, ObjectStep.LOOK: LOOK, ObjectStep.REST: REST}
 NOWHERE: Final = -1
 
 
@@ -196,9 +196,9 @@ class Machine:
             if step == CREATE:
                 yield self._creating(state, seq)
             elif step == CREATING:
-                yield self._ended(state, seq, Outcome.UNKNOWN)
+                yield self._ended(state, seq, ObjectOutcome.UNKNOWN)
             elif step == LOOK:
-                found = (Outcome.MISSING, Outcome.OURS, Outcome.SEALED)[state.store[seq]]
+                found = (ObjectOutcome.MISSING, ObjectOutcome.OURS, ObjectOutcome.SEALED)[state.store[seq]]
                 yield self._ended(state, seq, found)
 
     def _creating(self, state: State, seq: int) -> State:
@@ -208,7 +208,7 @@ class Machine:
             copies=_changed(state.copies, seq, copies), steps=_changed(state.steps, seq, CREATING)
         )
 
-    def _ended(self, state: State, seq: int, outcome: Outcome) -> State:
+    def _ended(self, state: State, seq: int, outcome: ObjectOutcome) -> State:
         writer, step = self._after(state.writer, seq, outcome)
         return state._replace(writer=writer, steps=_changed(state.steps, seq, step))
 
@@ -219,7 +219,7 @@ class Machine:
             arrived = arrived._replace(store=_changed(state.store, seq, DATA))
         yield arrived  # the answer is lost, or nobody waits for it any more
         if state.steps[seq] == CREATING and not state.writer.is_fenced:
-            yield self._ended(arrived, seq, Outcome.CREATED if is_empty else Outcome.TAKEN)
+            yield self._ended(arrived, seq, ObjectOutcome.CREATED if is_empty else ObjectOutcome.TAKEN)
 
     def _session_collects(self, state: State) -> Iterator[State]:
         confirmed_end = state.writer.confirmed_end
@@ -244,7 +244,7 @@ class Machine:
         confirmed = rules.confirm()
         return _writer(rules), confirmed
 
-    def _uncached_after(self, writer: Writer, seq: int, outcome: Outcome) -> tuple[Writer, int]:
+    def _uncached_after(self, writer: Writer, seq: int, outcome: ObjectOutcome) -> tuple[Writer, int]:
         rules = self._rules(writer)
         step = rules.after(seq, outcome)
         return _writer(rules), _STEPS[step]

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.wal import ended, session_wal, sessions
-from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, SessionWal, Step
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, ObjectOutcome, ObjectStep, SessionWal
 from seqgate.gateway.cluster.wal.wal_object import Seal, WalObject, encode, encode_seal
 from tests.properties import wal_history
 
@@ -39,45 +39,45 @@ def confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 def already_there_is_success(patch: pytest.MonkeyPatch) -> None:
     """AlreadyThere counts as the session's own object, without a look"""
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.TAKEN})
-    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.TAKEN: ObjectStep.REST})
 
 
 def already_there_is_a_fence(patch: pytest.MonkeyPatch) -> None:
     """AlreadyThere counts as a seal, without a look"""
-    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.TAKEN})
-    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {ObjectOutcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.TAKEN: ObjectStep.REST})
 
 
 def failed_create_is_success(patch: pytest.MonkeyPatch) -> None:
     """a create without an answer counts as carried out"""
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.UNKNOWN})
-    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.UNKNOWN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.UNKNOWN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.UNKNOWN: ObjectStep.REST})
 
 
 def failed_create_is_given_up(patch: pytest.MonkeyPatch) -> None:
     """a create that failed and had no effect is not tried again"""
-    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.MISSING: Step.REST})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.MISSING: ObjectStep.REST})
 
 
 def any_object_is_our_own(patch: pytest.MonkeyPatch) -> None:
     """a look does not compare what it finds"""
-    patch.setattr(session_wal, "judge", lambda *_: (Outcome.OURS, ""))
+    patch.setattr(session_wal, "judge", lambda *_: (ObjectOutcome.OURS, ""))
 
 
 def seal_confirms(patch: pytest.MonkeyPatch) -> None:
     """a session that finds a seal continues behind it"""
     patch.setattr(session_wal, "_FENCING", frozenset())
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.SEALED})
 
 
 def other_bytes_in_a_retry(patch: pytest.MonkeyPatch) -> None:
     """a create is tried again with newer content"""
     honest = SessionWal._call
 
-    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
+    async def call(self: SessionWal, pending: Any, step: ObjectStep) -> Any:
         outcome = await honest(self, pending, step)
-        if outcome[0] is Outcome.UNKNOWN:
+        if outcome[0] is ObjectOutcome.UNKNOWN:
             row = wal_history.DataRow(wal_history._TOPIC, 0, 0, 0, 1, 0, 0, 3)
             number, node_id, nonce, _ = self.session
             pending.content = encode(WalObject(node_id, number, pending.seq, nonce, [row], [b"999"]))
@@ -90,9 +90,9 @@ def another_place_in_a_retry(patch: pytest.MonkeyPatch) -> None:
     """a create is tried again under the next key"""
     honest = SessionWal._call
 
-    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
+    async def call(self: SessionWal, pending: Any, step: ObjectStep) -> Any:
         outcome = await honest(self, pending, step)
-        if outcome[0] is Outcome.UNKNOWN:
+        if outcome[0] is ObjectOutcome.UNKNOWN:
             number, node_id, *_ = self.session
             pending.key = session_wal.object_key(node_id, number, pending.seq + 1)
         return outcome
@@ -104,8 +104,8 @@ def lease_from_the_last_attempt(patch: pytest.MonkeyPatch) -> None:
     """the time of an object is that of its last create, which may be after a taker has seen the object"""
     honest = SessionWal._call
 
-    async def call(self: SessionWal, pending: Any, step: Step) -> Any:
-        if step is Step.CREATE:
+    async def call(self: SessionWal, pending: Any, step: ObjectStep) -> Any:
+        if step is ObjectStep.CREATE:
             pending.sent_s = self._seconds()
         return await honest(self, pending, step)
 

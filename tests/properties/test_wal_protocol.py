@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from seqgate.gateway.cluster.wal import session_wal
-from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, ObjectOutcome, ObjectStep
 from tests.models.wal_protocol import Explored, Machine, Protocol
 
 AS_DESIGNED = (
@@ -58,25 +58,25 @@ def test_a_mistake_of_the_protocol_is_found(protocol: Protocol, words: str) -> N
 
 
 def taken_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.TAKEN})
-    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.TAKEN: ObjectStep.REST})
 
 
 def taken_is_a_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.TAKEN})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {ObjectOutcome.TAKEN})
 
 
 def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.UNKNOWN})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.UNKNOWN})
 
 
 def a_seal_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.SEALED})
     patch.setattr(session_wal, "_FENCING", frozenset())
 
 
 def missing_is_a_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.MISSING})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {ObjectOutcome.MISSING})
 
 
 def confirmed_without_the_objects_before(patch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from seqgate.gateway.cluster.metadata.shared_log import (
     read_snapshot,
     snapshot_seqs,
 )
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot
 from seqgate.gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import (
     PREFIX,
@@ -130,7 +130,7 @@ class _Check:
         """Return all of `meta/` that a start may read if newer snapshots fail. Raises as `read_metadata`."""
         try:
             return await read_all_metadata(self._objects)
-        except CorruptSnapshot as error:
+        except CorruptMetadataSnapshot as error:
             self._is_damaged(SHORTENED_KEY, error)
             return await read_metadata(self._objects)
 
@@ -144,7 +144,7 @@ class _Check:
                         for record in iterate_records(batch):
                             decode_record(record.value or b"")
                     self._was_read(sum(map(len, found.batches)))
-            except (CorruptSnapshot, UnknownRecordError, LogError, IncompatibleFormat) as error:
+            except (CorruptMetadataSnapshot, UnknownRecordError, LogError, IncompatibleFormat) as error:
                 self._is_damaged(snapshot_key(seq), error)
 
     def metadata(self, known: SharedLogContent) -> None:

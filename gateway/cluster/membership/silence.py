@@ -103,7 +103,7 @@ class Watched(NamedTuple):
     lease_s: float
 
 
-class Verdict(NamedTuple):
+class WatchResult(NamedTuple):
     end_seq: int
     """The first empty place of the log, or that of its seal."""
     is_sealed: bool
@@ -128,7 +128,7 @@ class Watch:
     def silent_s(self) -> float:
         return self._silence.silent_s
 
-    async def verdict(self) -> Verdict:
+    async def verdict(self) -> WatchResult:
         """Watch until the session is sealed, or has been silent for so long that its lease is over."""
         is_known = False
         while True:
@@ -140,7 +140,7 @@ class Watch:
                 self._silence.failed()
                 is_sealed = False
             if is_sealed or self.silent_s >= self._needed_s:
-                return Verdict(self._seq, is_sealed, self.silent_s)
+                return WatchResult(self._seq, is_sealed, self.silent_s)
             await asyncio.sleep(self._step_s)
 
     async def _look(self) -> bool:
@@ -251,7 +251,7 @@ class Watcher:
             # The task is cancelled once the metadata shows the end of the session.
             await asyncio.sleep(RETRIED_AFTER_S)
 
-    async def _take_over(self, watched: Watched, verdict: Verdict) -> None:
+    async def _take_over(self, watched: Watched, verdict: WatchResult) -> None:
         node_id, session, lease_s = watched
         if verdict.is_sealed:
             # Whoever sealed it also ends it in the metadata. If not, its lease is over by then.

@@ -39,7 +39,7 @@ from seqgate.gateway.cluster.metadata.change import (
     encode_change,
     placed_batch,
 )
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot, decode_snapshot
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import (
@@ -279,7 +279,7 @@ async def read_all_metadata(objects: ObjectStore) -> SharedLogContent:
         if boundary:
             oldest = await read_snapshot(reads, boundary)
             if oldest is None and await read_shortened(reads) == boundary:
-                raise CorruptSnapshot(
+                raise CorruptMetadataSnapshot(
                     f"{snapshot_key(boundary)} is missing, and the objects before it are deleted."
                 )
         if oldest is not None or not boundary:
@@ -296,7 +296,7 @@ async def newest_snapshot(reads: PersistentReads) -> Snapshot | None:
     for seq in reversed(await snapshot_seqs(reads)):
         try:
             found = await read_snapshot(reads, seq)
-        except (CorruptSnapshot, IncompatibleFormat) as error:
+        except (CorruptMetadataSnapshot, IncompatibleFormat) as error:
             logger.warning("a snapshot of the metadata can't be read, and the one before is used: %s", error)
             continue
         if found is not None:

@@ -32,7 +32,7 @@ _HEAD: Final = struct.Struct(">4sI")
 _FIELDS: Final = struct.Struct(">hi")
 
 
-class CorruptSnapshot(Exception):
+class CorruptMetadataSnapshot(Exception):
     """The bytes are no sound snapshot of the metadata. The message names the object and what does not fit."""
 
 
@@ -103,16 +103,16 @@ def decode_snapshot(content: bytes, seq: int) -> Snapshot:
     key = snapshot_key(seq)
     begin = _HEAD.size + _FIELDS.size
     if len(content) < begin or not content.startswith(MAGIC):
-        raise CorruptSnapshot(
+        raise CorruptMetadataSnapshot(
             f"{key} is no snapshot of the metadata, or cut short: it has {len(content)} bytes."
         )
     _, crc = _HEAD.unpack_from(content)
     version, head_bytes = _FIELDS.unpack_from(content, _HEAD.size)
     check_version(key, version, VERSION)
     if crc32c(memoryview(content)[_HEAD.size :]) != crc:
-        raise CorruptSnapshot(f"{key} is damaged: its CRC-32C does not fit.")
+        raise CorruptMetadataSnapshot(f"{key} is damaged: its CRC-32C does not fit.")
     if version < 1 or not 0 <= head_bytes <= len(content) - begin:
-        raise CorruptSnapshot(f"{key} is damaged: version {version}, a head of {head_bytes} bytes.")
+        raise CorruptMetadataSnapshot(f"{key} is damaged: version {version}, a head of {head_bytes} bytes.")
     try:
         head = msgspec.json.decode(content[begin : begin + head_bytes], type=_StoredHead)
         sessions = tuple(
@@ -121,13 +121,13 @@ def decode_snapshot(content: bytes, seq: int) -> Snapshot:
         )
         batches = tuple(_batches(content, begin + head_bytes))
     except (msgspec.DecodeError, ValueError, CorruptRecord) as error:
-        raise CorruptSnapshot(f"{key} is damaged: {error}.") from error
+        raise CorruptMetadataSnapshot(f"{key} is damaged: {error}.") from error
     snapshot = Snapshot(head.seq, head.next_offset, head.cluster_id, head.kept_end, sessions, batches)
     if snapshot.seq != seq:
-        raise CorruptSnapshot(f"{key} is an object of another place: snapshot {snapshot.seq}.")
+        raise CorruptMetadataSnapshot(f"{key} is an object of another place: snapshot {snapshot.seq}.")
     wrong = _fault_of(snapshot)
     if wrong is not None:
-        raise CorruptSnapshot(f"{key} is damaged: {wrong}.")
+        raise CorruptMetadataSnapshot(f"{key} is damaged: {wrong}.")
     return snapshot
 
 

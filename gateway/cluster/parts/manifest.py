@@ -35,7 +35,7 @@ from seqgate.seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 UNKNOWN: Final = -1
-Place = tuple[int, int, int]
+WalPlace = tuple[int, int, int]
 #: (leader epoch, session, seq) of an object with rows of one partition. Each leader epoch of a partition
 #: belongs to one node, and the sessions of a node follow each other. So places ascend in the order in which
 #: the partition was written, whoever led it.
@@ -111,7 +111,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return self.leader_epoch, self.session
 
     @property
-    def place(self) -> Place:
+    def place(self) -> WalPlace:
         """The place in all write-ahead logs before which side files are older than the manifest's."""
         return self.leader_epoch, self.session, self.seq
 
@@ -228,7 +228,7 @@ class NoLongerLed(Exception):
     """The leader of a later epoch has replaced the manifest: this gateway no longer leads the partition."""
 
 
-class Known(NamedTuple):
+class KnownManifest(NamedTuple):
     """A manifest, and the version of the object that has it."""
 
     manifest: Manifest | None
@@ -251,7 +251,7 @@ class Manifests:
         self._objects = objects
         self._restored = restored or {}
         self._reads = PersistentReads(objects, "the gateway waits to read and replace manifests", chance)
-        self._known: dict[PartitionKey, Known] = {}
+        self._known: dict[PartitionKey, KnownManifest] = {}
 
     def of(self, partition: PartitionKey) -> Manifest | None:
         """Return the manifest as it was last read or written here; None without one."""
@@ -301,7 +301,7 @@ class Manifests:
                     await asyncio.sleep(conflicts.next_s())
                     continue
             else:
-                known = Known(stored, version, stored.leadership)
+                known = KnownManifest(stored, version, stored.leadership)
             self._known[partition] = known
             return stored
 
@@ -318,16 +318,16 @@ class Manifests:
         await self._reads.answered(lambda: self._objects.delete(manifest_key(partition)))
         self._known.pop(partition, None)
 
-    async def _read(self, partition: PartitionKey) -> Known:
+    async def _read(self, partition: PartitionKey) -> KnownManifest:
         key = manifest_key(partition)
         try:
             content, version = await self._reads.answered(lambda: self._objects.read(key))
         except Missing:
-            return Known(None, None)
+            return KnownManifest(None, None)
         manifest = decode_manifest(content, key)
-        return Known(manifest, version, manifest.leadership)
+        return KnownManifest(manifest, version, manifest.leadership)
 
-    def _as_restored(self, known: Known) -> Known:
+    def _as_restored(self, known: KnownManifest) -> KnownManifest:
         present = known.manifest
         restored = None if present is None else self._restored.get(present.key)
         if present is None or restored is None or present.generation <= restored.generation:
@@ -335,7 +335,7 @@ class Manifests:
         return known._replace(manifest=msgspec.structs.replace(restored, generation=present.generation))
 
 
-def _check_leadership(known: Known, manifest: Manifest) -> None:
+def _check_leadership(known: KnownManifest, manifest: Manifest) -> None:
     """Check that the manifest may replace the known one. Raises NoLongerLed, Overtaken."""
     leader_epoch, session = known.leadership
     if leader_epoch > manifest.leader_epoch:

@@ -54,7 +54,7 @@ class NotConfirmed(Exception):
     """The leader did not tell its log start offset. The message says why."""
 
 
-class Found(NamedTuple):
+class FoundRecords(NamedTuple):
     """Records for a reader; none if they do not fit into its limit."""
 
     records: bytes
@@ -96,7 +96,7 @@ class BucketReads:
         self._blocks = Blocks(PartReader(objects), cache_bytes)
         self._largest_bytes = cache_bytes // 2
         """The largest batch that is read here: all of its blocks must be in memory together."""
-        self._known: OrderedDict[PartitionKey, Known] = OrderedDict()
+        self._known: OrderedDict[PartitionKey, KnownPartition] = OrderedDict()
         self._loads: dict[tuple[PartitionKey, object], asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
         self._waiting: dict[PartitionKey, dict[Waiter, None]] = {}
@@ -107,7 +107,7 @@ class BucketReads:
 
     def read(
         self, key: PartitionKey, offset: int, max_bytes: int, *, min_one_batch: bool, committed_only: bool
-    ) -> Found | Loading | None:
+    ) -> FoundRecords | Loading | None:
         """Return the batches from the one with the offset on, or None if the leader must answer. Waits for
         nothing. Raises NotConfirmed if the leader did not answer a short time ago.
         """
@@ -157,14 +157,14 @@ class BucketReads:
 
     def _batches(
         self,
-        known: Known,
+        known: KnownPartition,
         contents: Contents,
         offset: int,
         bound: int,
         max_bytes: int,
         min_one_batch: bool,
         bounds: Bounds,
-    ) -> Found | Loading | None:
+    ) -> FoundRecords | Loading | None:
         """Return batches from memory, or fetch what is missing. Raises CorruptPart."""
         number = contents.part_at(offset)
         part = contents.parts[number]
@@ -192,9 +192,9 @@ class BucketReads:
         self._load_ahead(known, contents, number, stretch, place)
         records = stretch.data[: found.size_bytes]
         self.bytes_read += len(records)
-        return Found(records, contents.aborted(offset, found.end_offset) if records else [], bounds)
+        return FoundRecords(records, contents.aborted(offset, found.end_offset) if records else [], bounds)
 
-    def _seek(self, known: Known, part: PartRef, offset: int) -> int | BlockKey:
+    def _seek(self, known: KnownPartition, part: PartRef, offset: int) -> int | BlockKey:
         """Return where the batch with the offset begins, or the block that is missing. Raises CorruptPart."""
         place = known.position_before(part, offset)
         while place < part.length:
@@ -212,17 +212,17 @@ class BucketReads:
 
     # --- fetches
 
-    def _of(self, key: PartitionKey) -> Known:
+    def _of(self, key: PartitionKey) -> KnownPartition:
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = Known(key)
+            known = self._known[key] = KnownPartition(key)
             if len(self._known) > PARTITIONS_KEPT:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return known
 
     def _load_ahead(
-        self, known: Known, contents: Contents, number: int, stretch: Stretch, place: int
+        self, known: KnownPartition, contents: Contents, number: int, stretch: CachedStretch, place: int
     ) -> None:
         """Fetch the next blocks of a reader that goes on, also those of the next part."""
         left = BLOCKS_AHEAD
@@ -234,14 +234,14 @@ class BucketReads:
                     left -= 1
             place = 0
 
-    def _load_blocks(self, known: Known, contents: Contents, number: int, missing: BlockKey) -> None:
+    def _load_blocks(self, known: KnownPartition, contents: Contents, number: int, missing: BlockKey) -> None:
         """Fetch a block that a reader waits for, and those behind it."""
         part = contents.parts[number]
         last = blocks_from(part, part.length - 1).start
         for block in range(missing.number, min(missing.number + BLOCKS_AHEAD, last) + 1):
             self._load_block(known, contents, part, BlockKey(part.name, block))
 
-    def _load_block(self, known: Known, contents: Contents, part: PartRef, block: BlockKey) -> None:
+    def _load_block(self, known: KnownPartition, contents: Contents, part: PartRef, block: BlockKey) -> None:
         if not self._blocks.has(block):
             self._load(known.key, block, partial(self._fetch_block, known, contents, part, block))
 
@@ -291,13 +291,13 @@ class BucketReads:
                 if not waiting:
                     del self._waiting[key]
 
-    async def _confirm(self, known: Known) -> None:
+    async def _confirm(self, known: KnownPartition) -> None:
         asked_s = self._loop.time()
         known.confirmed(await self._ask_leader(known.key), asked_s)
         if not known.is_confirmed(self._loop.time()):
             raise NotConfirmed("the leader's answer came too late")
 
-    async def _read_manifest(self, known: Known) -> None:
+    async def _read_manifest(self, known: KnownPartition) -> None:
         manifest = await read_manifest(self._reads, known.key)
         if manifest is None:
             manifest = Manifest(*known.key, "", 0, 0, 0, 0, (), ())  # Nothing is uploaded yet.
@@ -320,7 +320,9 @@ class BucketReads:
             raise CorruptPart(f"the file {file.name} of {manifest_key(manifest.key)} is damaged.")
         return content
 
-    async def _fetch_block(self, known: Known, contents: Contents, part: PartRef, block: BlockKey) -> None:
+    async def _fetch_block(
+        self, known: KnownPartition, contents: Contents, part: PartRef, block: BlockKey
+    ) -> None:
         try:
             await self._blocks.load(known.key, part, block)
         except Missing:
@@ -395,7 +397,7 @@ class BlockKey(NamedTuple):
     number: int
 
 
-class Stretch(NamedTuple):
+class CachedStretch(NamedTuple):
     """Bytes of a part from a position on, as far as they are in memory, and the first block that is not."""
 
     data: bytes
@@ -415,7 +417,7 @@ class Blocks:
     def has(self, key: BlockKey) -> bool:
         return key in self._blocks
 
-    def stretch(self, part: PartRef, start: int, stop: int) -> Stretch:
+    def stretch(self, part: PartRef, start: int, stop: int) -> CachedStretch:
         """Return a part's bytes from `start` to `stop`, as far as its blocks are in memory without a gap."""
         pieces: list[bytes] = []
         stop = min(stop, part.length)
@@ -423,12 +425,12 @@ class Blocks:
             key = block_at(part, start)
             block = self._blocks.get(key)
             if block is None:
-                return Stretch(b"".join(pieces), key)
+                return CachedStretch(b"".join(pieces), key)
             self._blocks.move_to_end(key)
             first, last = place_of(part, key.number)
             pieces.append(block[start - first : min(stop, last) - first])
             start = last
-        return Stretch(b"".join(pieces), None)
+        return CachedStretch(b"".join(pieces), None)
 
     async def load(self, partition: PartitionKey, part: PartRef, key: BlockKey) -> None:
         """Fetch a block; wait for the store. Raises Missing, CorruptPart, IncompatibleFormat, Refused."""
@@ -471,7 +473,7 @@ POSITIONS_KEPT: Final = 32
 NEVER: Final = float("-inf")
 
 
-class Known:
+class KnownPartition:
     """One partition. Times are of the event loop's clock."""
 
     __slots__ = (

@@ -39,8 +39,8 @@ from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     PartitionKey,
     PartRef,
-    Place,
     SegmentRef,
+    WalPlace,
     decode_manifest,
     manifest_key,
     part_key,
@@ -49,7 +49,7 @@ from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, dec
 from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import read_boundary
-from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, WalRow
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import CorruptRecord, IncompatibleFormat
 from seqgate.log.format.record_batch import parse_header
@@ -88,7 +88,7 @@ class History:
         self._manifests: dict[PartitionKey, Manifest | None] = {}
         self._ends = SegmentEnds()
         self._log_starts: dict[PartitionKey, int] = {}
-        self._file_places: dict[tuple[PartitionKey, str], Place] = {}
+        self._file_places: dict[tuple[PartitionKey, str], WalPlace] = {}
         """The place of the row from which a side file is."""
         self._put_off: list[RowAt] = []
         """The rows whose predecessors have not come yet, of partitions that lost two leaders in a minute."""
@@ -174,7 +174,7 @@ class History:
 
     # --- rows of write-ahead logs
 
-    def wants(self, row: Row) -> bool:
+    def wants(self, row: WalRow) -> bool:
         """Return whether the history needs the data of a row, after the manifests are restored."""
         partition = PartitionKey(row.topic_id, row.partition)
         if (
@@ -375,7 +375,7 @@ _WHAT: Final = "the gateway waits to read the records of the cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredState:
     objects: int
     size_bytes: int
     manifests: Mapping[PartitionKey, Manifest]
@@ -391,7 +391,7 @@ async def restore(
     staged: StagedPartitions,
     partitions: Collection[PartitionKey],
     run_files: RunFiles = at_once,
-) -> Restored:
+) -> RestoredState:
     """Write the files of all partitions that the bucket has anything of. Waits until the store answers.
     Raises CorruptWalObject for an object of which nobody knows whose rows it has, IncompatibleFormat,
     Refused, OSError. Nothing is staged then.
@@ -413,7 +413,7 @@ async def _restore(
     staged: StagedPartitions,
     partitions: Collection[PartitionKey],
     run_files: RunFiles,
-) -> Restored:
+) -> RestoredState:
     """Restore everything once. Raises Collected, and as `restore`."""
     reads = PersistentReads(objects, _WHAT)
     boundaries = await asyncio.gather(*(read_boundary(reads, each.node_id, each.session) for each in ended))
@@ -435,7 +435,7 @@ async def _restore(
             failures[partition] = error
             await run_files(partial(staged.discard, *partition))
     count = sum(max(0, wal.end_seq - wal.first_seq) for wal in ranges)
-    return Restored(count, history.size_bytes, history.restored, history.with_rows, failures)
+    return RestoredState(count, history.size_bytes, history.restored, history.with_rows, failures)
 
 
 async def _discard(
@@ -615,7 +615,7 @@ async def rebuild(
     return Rebuilt(restored.objects, size_bytes + restored.size_bytes, placed, manifests)
 
 
-def _raise_first(restored: Restored) -> None:
+def _raise_first(restored: RestoredState) -> None:
     for error in restored.failures.values():
         raise error
 

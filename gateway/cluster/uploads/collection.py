@@ -37,11 +37,11 @@ from seqgate.gateway.cluster.parts.manifest import (
     Manifest,
     Manifests,
     PartitionKey,
-    Place,
+    WalPlace,
     partition_of,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
-from seqgate.gateway.cluster.uploads.partition_uploads import Partitions
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
 from seqgate.gateway.cluster.wal.ended import (
     Collected,
     EndedRows,
@@ -59,8 +59,8 @@ from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
     FileRow,
-    Row,
     RowData,
+    WalRow,
     boundary_key,
     in_one_piece,
     object_key,
@@ -292,7 +292,7 @@ class Orphans(NamedTuple):
 
 async def search(
     objects: ObjectStore,
-    partitions: Partitions,
+    partitions: UploadedPartitions,
     manifests: Manifests,
     counted: Callable[[PartitionKey], Manifest | None],
     upload: Callable[[AbcCollection[PartitionKey]], None],
@@ -314,7 +314,7 @@ async def search(
 
 async def find_orphans(
     objects: ObjectStore,
-    partitions: Partitions,
+    partitions: UploadedPartitions,
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
 ) -> Orphans:
@@ -377,11 +377,11 @@ class _Rows:
     put_s: float
     size_bytes: int = 0
     end_offset: int = 0
-    files_place: Place = _NO_PLACE
+    files_place: WalPlace = _NO_PLACE
     """The place of the last object with a side file."""
     log_start_offset: int = 0
 
-    def add(self, row: Row, data: RowData, session: int) -> None:
+    def add(self, row: WalRow, data: RowData, session: int) -> None:
         self.size_bytes += row.length
         if isinstance(row, DataRow):
             self.end_offset = row.end_offset
@@ -419,7 +419,7 @@ class Coverage:
         """Take partitions that need a manifest of this session, such as those with records in ended logs."""
         self._from_before.update(partitions)
 
-    def put(self, seq: int, rows: Sequence[Row], data: Sequence[RowData]) -> None:
+    def put(self, seq: int, rows: Sequence[WalRow], data: Sequence[RowData]) -> None:
         """Note an object that was put. Of the data only that of log start offsets is looked at."""
         for row, content in zip(rows, data, strict=True):
             entries = self._rows.setdefault(PartitionKey(row.topic_id, row.partition), deque())
@@ -494,7 +494,7 @@ class RecordingWal:
         coverage.session = wal.session.session
         self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
 
-    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[WalRow], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         if rows:
             self._coverage.put(self._wal.next_seq, rows, data)
         self._wal.put(rows, data, confirmed)

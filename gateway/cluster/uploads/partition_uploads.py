@@ -336,7 +336,7 @@ def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class UploadedPartitions:
     """The partitions of the cluster, as uploads see them."""
 
     all: Callable[[], Iterable[PartitionKey]]

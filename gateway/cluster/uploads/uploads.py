@@ -28,9 +28,9 @@ from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.cluster.uploads.collection import Collection as Deletions
 from seqgate.gateway.cluster.uploads.collection import Coverage, EndedLogs, search
 from seqgate.gateway.cluster.uploads.partition_uploads import (
-    Partitions,
     PartitionUploads,
     Uploaded,
+    UploadedPartitions,
     UploadLimits,
     UploadPorts,
 )
@@ -60,7 +60,7 @@ class Uploads:
         wal: SessionWal,
         coverage: Coverage,
         sessions: StoredSessions,
-        partitions: Partitions,
+        partitions: UploadedPartitions,
         limits: UploadLimits,
         seconds: Callable[[], float],
         now_ms: Callable[[], int],

@@ -42,11 +42,11 @@ from seqgate.gateway.cluster.wal.wal_object import END_BYTES as OBJECT_END_BYTES
 from seqgate.gateway.cluster.wal.wal_object import (
     NONCE_BYTES,
     CorruptWalObject,
-    Identity,
     Index,
     PlacedRow,
-    Row,
     Seal,
+    WalObjectIdentity,
+    WalRow,
     checked_data,
     decode_index,
     encode_seal,
@@ -293,7 +293,7 @@ class _Taker:
             if failure is not None:
                 await self._reads.failed(failure)
 
-    def _check_writer(self, found: Identity) -> None:
+    def _check_writer(self, found: WalObjectIdentity) -> None:
         self._writer = self._writer or found.nonce
         if found.nonce != self._writer:
             key = object_key(self._node_id, self._session, found.seq)
@@ -301,7 +301,7 @@ class _Taker:
                 f"{key} has another nonce than its session: two programs wrote into the log."
             )
 
-    async def _look(self, seq: int) -> Seal | Identity | None:
+    async def _look(self, seq: int) -> Seal | WalObjectIdentity | None:
         """Return the object at this place, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
         key = object_key(self._node_id, self._session, seq)
         try:
@@ -339,7 +339,7 @@ class RowAt(NamedTuple):
     placed: PlacedRow
 
     @property
-    def row(self) -> Row:
+    def row(self) -> WalRow:
         return self.placed.row
 
     @property
@@ -361,7 +361,7 @@ class EndedRows:
         self._reads = PersistentReads(objects, what)
 
     async def read(
-        self, ranges: Sequence[WalRange], wants: Callable[[Row], bool]
+        self, ranges: Sequence[WalRange], wants: Callable[[WalRow], bool]
     ) -> AsyncIterator[list[FoundRow]]:
         """Yield the wanted rows of each object, in the order of the ranges. Raises Collected,
         CorruptWalObject for an object that is missing, damaged or of another session, IncompatibleFormat,
@@ -410,7 +410,11 @@ class EndedRows:
         )
 
     async def _wanted(
-        self, wal: WalRange, seq: int, read: asyncio.Task[tuple[Index, bytes]], wants: Callable[[Row], bool]
+        self,
+        wal: WalRange,
+        seq: int,
+        read: asyncio.Task[tuple[Index, bytes]],
+        wants: Callable[[WalRow], bool],
     ) -> list[FoundRow]:
         index, end = await read
         wanted = [placed for placed in index.rows if wants(placed.row)]

@@ -46,10 +46,10 @@ from seqgate.gateway.cluster.wal.wal_object import (
     END_BYTES,
     FOOTER_BYTES,
     CorruptWalObject,
-    Row,
     RowData,
     Seal,
     WalObject,
+    WalRow,
     decode_index,
     encode,
     encode_seal,
@@ -62,7 +62,7 @@ from seqgate.log import IncompatibleFormat
 logger = logging.getLogger(__name__)
 
 
-class Outcome(enum.Enum):
+class ObjectOutcome(enum.Enum):
     CREATED = enum.auto()
     UNKNOWN = enum.auto()
     """The create failed, and the store may or may not have carried it out."""
@@ -76,7 +76,7 @@ class Outcome(enum.Enum):
     """The look failed."""
 
 
-class Step(enum.Enum):
+class ObjectStep(enum.Enum):
     CREATE = enum.auto()
     LOOK = enum.auto()
     REST = enum.auto()
@@ -84,17 +84,17 @@ class Step(enum.Enum):
 
 
 _NEXT: Final = {
-    Outcome.CREATED: Step.REST,
-    Outcome.UNKNOWN: Step.LOOK,
-    Outcome.TAKEN: Step.LOOK,
-    Outcome.OURS: Step.REST,
-    Outcome.MISSING: Step.CREATE,
-    Outcome.SEALED: Step.REST,
-    Outcome.FOREIGN: Step.REST,
-    Outcome.UNREAD: Step.LOOK,
+    ObjectOutcome.CREATED: ObjectStep.REST,
+    ObjectOutcome.UNKNOWN: ObjectStep.LOOK,
+    ObjectOutcome.TAKEN: ObjectStep.LOOK,
+    ObjectOutcome.OURS: ObjectStep.REST,
+    ObjectOutcome.MISSING: ObjectStep.CREATE,
+    ObjectOutcome.SEALED: ObjectStep.REST,
+    ObjectOutcome.FOREIGN: ObjectStep.REST,
+    ObjectOutcome.UNREAD: ObjectStep.LOOK,
 }
-_OWN: Final = frozenset({Outcome.CREATED, Outcome.OURS})
-_FENCING: Final = frozenset({Outcome.SEALED, Outcome.FOREIGN})
+_OWN: Final = frozenset({ObjectOutcome.CREATED, ObjectOutcome.OURS})
+_FENCING: Final = frozenset({ObjectOutcome.SEALED, ObjectOutcome.FOREIGN})
 
 
 class Confirmations:
@@ -122,10 +122,10 @@ class Confirmations:
             self.sent_end = max(begin, min(self.next_seq, self.confirmed_end + self.window))
         return range(begin, self.sent_end)
 
-    def after(self, seq: int, outcome: Outcome) -> Step:
+    def after(self, seq: int, outcome: ObjectOutcome) -> ObjectStep:
         """Note how a call for an object ended; return what to do next about the object."""
         if self.is_fenced:
-            return Step.REST
+            return ObjectStep.REST
         if outcome in _FENCING:
             self.is_fenced = True
         elif outcome in _OWN and seq >= self.confirmed_end:
@@ -142,23 +142,26 @@ class Confirmations:
         return range(begin, self.confirmed_end)
 
 
-def judge(end: bytes, footer: bytes, key: str) -> tuple[Outcome, str]:
+def judge(end: bytes, footer: bytes, key: str) -> tuple[ObjectOutcome, str]:
     """Return whose object the key has, and a sentence about any other object than our own. `end` is the end
     of the object in the store, and `footer` that of our own. The footer has the nonce of the session and the
     checksum of the index, and the index the checksums of all data, so equal footers mean equal objects.
     """
     if end[-FOOTER_BYTES:] == footer:
-        return Outcome.OURS, ""
+        return ObjectOutcome.OURS, ""
     try:
         identity = identify(end, key)
         found = decode_index(end, key) if identity.is_seal else None
     except CorruptWalObject as error:
-        return Outcome.FOREIGN, f"The session's next object is not its own: {error}"
+        return ObjectOutcome.FOREIGN, f"The session's next object is not its own: {error}"
     except IncompatibleFormat as error:
-        return Outcome.FOREIGN, f"A later release ended the session: {error}"
+        return ObjectOutcome.FOREIGN, f"A later release ended the session: {error}"
     if isinstance(found, Seal):
-        return Outcome.SEALED, f"Node {found.by} sealed the session at {key}: {found.reason}"
-    return Outcome.FOREIGN, f"{key} is an object of another writer, with the nonce {identity.nonce.hex()}."
+        return ObjectOutcome.SEALED, f"Node {found.by} sealed the session at {key}: {found.reason}"
+    return (
+        ObjectOutcome.FOREIGN,
+        f"{key} is an object of another writer, with the nonce {identity.nonce.hex()}.",
+    )
 
 
 CALL_LIMIT_S: Final = 60.0
@@ -166,7 +169,7 @@ CALL_LIMIT_S: Final = 60.0
 _EXPECTED: Final = (StoreFailed, Refused, TimeoutError, OSError)
 """Failures of a call. A store that refuses calls may accept them again after its settings are corrected."""
 NEVER_S: Final = float("-inf")
-_FAILED: Final = frozenset({Outcome.UNKNOWN, Outcome.UNREAD})
+_FAILED: Final = frozenset({ObjectOutcome.UNKNOWN, ObjectOutcome.UNREAD})
 
 
 class SessionFenced(Exception):
@@ -256,7 +259,7 @@ class SessionWal:
                 f"session {self.session.session} was closed with {len(self._pending)} objects undecided"
             )
 
-    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[WalRow], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Create the next object of the log, and return without waiting.
 
         Calls `confirmed` when the bucket is known to hold this object and all earlier ones of this session.
@@ -324,15 +327,15 @@ class SessionWal:
     async def _make_ours(self, pending: _Pending) -> None:
         """Call the store until the object is known to be the session's own or the session is fenced."""
         creates, looks = Backoff(self._chance), Backoff(self._chance)
-        step = Step.CREATE
-        while step is not Step.REST:
+        step = ObjectStep.CREATE
+        while step is not ObjectStep.REST:
             outcome, sentence = await self._call(pending, step)
             if self.is_fenced:
                 return
             step = self._rules.after(pending.seq, outcome)
             if outcome in _FAILED:
                 await asyncio.sleep(looks.next_s())
-            elif outcome is Outcome.MISSING:  # the store answers, but it may be in trouble with creates
+            elif outcome is ObjectOutcome.MISSING:  # the store answers, but it may be in trouble with creates
                 looks.reset()
                 await asyncio.sleep(creates.next_s())
         if self.is_fenced:
@@ -341,23 +344,23 @@ class SessionWal:
             pending.content = ()  # The object is the session's own, so its bytes are not sent again.
             self._confirm()
 
-    async def _call(self, pending: _Pending, step: Step) -> tuple[Outcome, str]:
+    async def _call(self, pending: _Pending, step: ObjectStep) -> tuple[ObjectOutcome, str]:
         """Create an object, or look at it; return how that ended, and a sentence as `judge` does."""
         try:
             async with asyncio.timeout(self._call_limit_s):
-                if step is Step.CREATE:
+                if step is ObjectStep.CREATE:
                     await self._objects.create(pending.key, pending.content)
-                    found = Outcome.CREATED, ""
+                    found = ObjectOutcome.CREATED, ""
                 else:
                     end = await self._objects.get_end(pending.key, END_BYTES)
                     found = judge(end, pending.footer, pending.key)
         except AlreadyThere:
-            found = Outcome.TAKEN, ""
+            found = ObjectOutcome.TAKEN, ""
         except Missing:
-            found = Outcome.MISSING, ""
+            found = ObjectOutcome.MISSING, ""
         except Exception as error:  # noqa: BLE001 - whatever it was, the call is made again
             self._failed(pending, error)
-            return Outcome.UNKNOWN if step is Step.CREATE else Outcome.UNREAD, ""
+            return ObjectOutcome.UNKNOWN if step is ObjectStep.CREATE else ObjectOutcome.UNREAD, ""
         self._outage.succeeded()
         return found
 

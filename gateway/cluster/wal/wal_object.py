@@ -96,7 +96,7 @@ class FileRow(NamedTuple):
     leader_epoch: int = 0
 
 
-Row = DataRow | FileRow
+WalRow = DataRow | FileRow
 
 
 class WalObject(NamedTuple):
@@ -108,7 +108,7 @@ class WalObject(NamedTuple):
     """The place of the object in the session's log, from 0 on, without gaps."""
     nonce: bytes
     """Random bytes of the process that runs the session; they show which objects are its own."""
-    rows: Sequence[Row]
+    rows: Sequence[WalRow]
     data: Sequence[RowData]
     """The data of each row, in the order of the rows."""
 
@@ -129,7 +129,7 @@ class Seal(NamedTuple):
 class PlacedRow(NamedTuple):
     """A row, and the position of its bytes in the object."""
 
-    row: Row
+    row: WalRow
     start: int
     """The place of the first byte in the object."""
     crc: int
@@ -146,7 +146,7 @@ class Index(NamedTuple):
     size_bytes: int
 
 
-class Identity(NamedTuple):
+class WalObjectIdentity(NamedTuple):
     node_id: int
     session: int
     seq: int
@@ -195,7 +195,7 @@ def encode(wal_object: WalObject) -> list[Buffer]:
     return buffers
 
 
-def _encode_row(row: Row, crc: int) -> bytes:
+def _encode_row(row: WalRow, crc: int) -> bytes:
     if isinstance(row, DataRow):
         return _DATA_ROW.pack(_DATA_ROW_TYPE, row.topic_id.bytes, *row[1:], crc)
     name = row.name.encode("ascii")
@@ -234,10 +234,10 @@ def decode(content: bytes, key: str) -> WalObject | Seal:
     return WalObject(footer.node_id, footer.session, footer.seq, footer.nonce, rows, data)
 
 
-def identify(end: bytes, key: str) -> Identity:
+def identify(end: bytes, key: str) -> WalObjectIdentity:
     """Return whose object it is, by its last FOOTER_BYTES. Raises CorruptWalObject, IncompatibleFormat."""
     footer = _checked_footer(end, key)
-    return Identity(footer.node_id, footer.session, footer.seq, footer.nonce, footer.kind == _SEAL)
+    return WalObjectIdentity(footer.node_id, footer.session, footer.seq, footer.nonce, footer.kind == _SEAL)
 
 
 def index_bytes(end: bytes, key: str) -> int:
@@ -335,7 +335,7 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
     try:
         (count,) = _COUNT.unpack_from(index)
         while position < len(index):
-            row: Row
+            row: WalRow
             if index[position] == _DATA_ROW_TYPE:
                 _, topic_id, *numbers, crc = _DATA_ROW.unpack_from(index, position)
                 row = DataRow(UUID(bytes=topic_id), *numbers)
@@ -372,7 +372,7 @@ def _decode_file_row(index: bytes, position: int) -> tuple[FileRow, int, int]:
     return FileRow(UUID(bytes=topic_id), partition, name, length, epoch), crc, end
 
 
-def _fault_of(row: Row) -> str | None:
+def _fault_of(row: WalRow) -> str | None:
     if isinstance(row, FileRow):
         numbers = min(row.partition, row.length, row.leader_epoch)
         is_possible = numbers >= 0 and _FILE_NAME.fullmatch(row.name) is not None

@@ -24,7 +24,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
-from seqgate.gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
+from seqgate.gateway.cluster.reading.bucket_reads import (
+    Bounds,
+    BucketReads,
+    FoundRecords,
+    Loading,
+    NotConfirmed,
+)
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, error_row
 from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
@@ -113,7 +119,7 @@ class ReplicaReads:
             )
         except NotConfirmed:
             return None
-        if isinstance(found, Found):
+        if isinstance(found, FoundRecords):
             return self._row(index, found.bounds, found.records, found.aborted)
         if isinstance(found, Loading):
             self._loading.append(stored)

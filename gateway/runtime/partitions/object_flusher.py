@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, RowData, WalRow
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.partitions.flusher import FlushRound, LogFlusher, LogOwner, Waiting, wake
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
@@ -41,7 +41,7 @@ class WriteAheadLog(Protocol):
     on_fenced: list[Callable[[str], None]]
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
 
-    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[WalRow], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Put the next object, without waiting. Calls `confirmed` once the bucket surely holds this object
         and all earlier ones of this session.
         """
@@ -405,7 +405,7 @@ def _is_cached(ticket: FlushTicket) -> bool:
 class ObjectContent(NamedTuple):
     """The rows of one object, and the data of each row."""
 
-    rows: list[Row]
+    rows: list[WalRow]
     data: list[RowData]
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import StoreFailed
-from seqgate.gateway.cluster.wal.session_wal import Outcome, SessionWal, Step
+from seqgate.gateway.cluster.wal.session_wal import ObjectOutcome, ObjectStep, SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register
 from seqgate.gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 from tests.compat.objects.conftest import Server
@@ -53,8 +53,8 @@ class Writer:
         row = DataRow(TOPIC, 0, 0, number, number + 1, 0, 8 * number, len(content))
         self.wal.put([row], [content], lambda: self._note(number))
 
-    def _after_call(self, seq: int, outcome: Outcome) -> Step:
-        self.lost_answers += outcome is Outcome.OURS
+    def _after_call(self, seq: int, outcome: ObjectOutcome) -> ObjectStep:
+        self.lost_answers += outcome is ObjectOutcome.OURS
         return self._after(seq, outcome)
 
     def _note(self, number: int) -> None:

@@ -17,7 +17,7 @@ from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
-from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import EndedSession, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
@@ -168,7 +168,7 @@ class Members:
                 wal,
                 coverage,
                 sessions,
-                Partitions(
+                UploadedPartitions(
                     lambda: (key for key in ports.all() if key.topic_id != METADATA_TOPIC_ID),
                     ports.open_log,
                     ports.flushed,

@@ -12,7 +12,7 @@ import pytest
 
 from seqgate.gateway.runtime.partitions.partition import Recoveries
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from seqgate.gateway.workers import shared_charge
+from seqgate.gateway.workers import directory_storage
 from seqgate.log import StorageFailed
 from tests.gateway.workers.two_workers import TwoWorkers, two_workers, until
 
@@ -144,7 +144,7 @@ async def test_other_changes_go_on_and_what_waits_is_decided_again(tmp_path: Pat
         creation = workers.creating(1, NEW, 1)
         assert await is_waiting(workers, creation)
         shared = workers.shared.metadata
-        other = shared_charge.TopicRecord("u", uuid.UUID(int=NEWEST))
+        other = directory_storage.TopicRecord("u", uuid.UUID(int=NEWEST))
         shared.change([other])
         assert await is_waiting(workers, creation)
         assert shared.image.topics_by_id[other.topic_id].name == "u"
@@ -160,7 +160,7 @@ async def test_other_changes_go_on_and_what_waits_is_decided_again(tmp_path: Pat
 async def test_a_creation_fails_when_the_name_stays_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_charge, "WAIT_LIMIT_S", 0.05)
+    monkeypatch.setattr(directory_storage, "WAIT_LIMIT_S", 0.05)
     async with two_workers(tmp_path) as workers:
         await workers.creating(1, OLD, 2)
         workers.late(2).is_held = True

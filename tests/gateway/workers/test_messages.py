@@ -5,8 +5,8 @@ import pytest
 from seqgate.gateway.workers.link import (
     Alive,
     BadFrame,
-    Change,
     Commit,
+    CommittedChange,
     Frames,
     Ping,
     Ready,
@@ -27,10 +27,10 @@ def test_frames_may_come_in_any_pieces() -> None:
 
 def test_a_reader_that_stops_gets_the_rest_later() -> None:
     frames = Frames(from_supervisor)
-    reading = frames.feed(encode(Ping()) + encode(Change(3, [b"x"])))
+    reading = frames.feed(encode(Ping()) + encode(CommittedChange(3, [b"x"])))
     assert next(reading) == Ping()
     reading.close()
-    assert list(frames.feed(b"")) == [Change(3, [b"x"])]
+    assert list(frames.feed(b"")) == [CommittedChange(3, [b"x"])]
 
 
 @pytest.mark.parametrize(

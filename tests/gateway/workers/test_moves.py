@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
+from seqgate.gateway.workers.directory_storage import RETRY_S, STOP_LIMIT_S, Moves, ordered
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
-from seqgate.gateway.workers.seating import registration
-from seqgate.gateway.workers.shared_charge import RETRY_S, STOP_LIMIT_S, Moves, ordered
+from seqgate.gateway.workers.worker_brokers import registration
 from seqgate.log import StorageFailed
 from tests.gateway.workers.test_metadata_writer import created, writer
 

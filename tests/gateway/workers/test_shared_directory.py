@@ -3,8 +3,8 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from seqgate.gateway.workers.seating import registration
 from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.gateway.workers.worker_brokers import registration
 from seqgate.log import Storage
 
 

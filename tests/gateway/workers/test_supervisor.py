@@ -17,18 +17,18 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.config.workers import worker_config
 from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
 from seqgate.gateway.stop_signals import STOPPING
+from seqgate.gateway.workers.directory_storage import DirectoryStorage
 from seqgate.gateway.workers.link import (
     Alive,
-    Change,
     Commit,
+    CommitRefused,
+    CommittedChange,
     Frames,
     FromSupervisor,
     Ready,
-    Refused,
     encode,
     from_supervisor,
 )
-from seqgate.gateway.workers.shared_charge import SharedCharge
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.supervisor import Supervisor
 from seqgate.gateway.workers.worker_process import WorkerProcess
@@ -46,9 +46,9 @@ class Scene:
         self.shared = SharedDirectory(Storage(disk=self.disk), root, 1, lambda: 1_000)
         config = load_config(None, {}, [f"log.dirs={root}"])
         configs = {number: worker_config(config, number) for number in (1, 2)}
-        self.charge = SharedCharge(configs, self.shared, lambda *_: 0)
-        self.supervisor = Supervisor(self.charge, configs, 15.0)
-        self.charge.begin(self.supervisor._workers)
+        self.storage = DirectoryStorage(configs, self.shared, lambda *_: 0)
+        self.supervisor = Supervisor(self.storage, configs, 15.0)
+        self.storage.begin(self.supervisor._workers)
         ours, self.other = socket.socketpair()
         self.worker = WorkerProcess(1, 1, os.getpid(), ours, 0.0)
         self.supervisor._workers[1] = self.worker
@@ -78,19 +78,19 @@ def test_a_change_is_decided_again_on_what_a_failed_flush_has_left(scene: Scene)
     end_offset = scene.shared.metadata.end_offset
     scene.disk.fails = True
     (failed,) = scene.commit(1, end_offset, topic(1))
-    assert isinstance(failed, Refused)
+    assert isinstance(failed, CommitRefused)
     assert failed.error is not None
     again = TopicRecord("t1", uuid.UUID(int=77))
     *found, refused = scene.commit(2, end_offset, again)
-    assert refused == Refused(2)
+    assert refused == CommitRefused(2)
     assert [
         (change.number, [decode_record(record) for record in change.records])
         for change in found
-        if isinstance(change, Change)
+        if isinstance(change, CommittedChange)
     ] == [(-1, [topic(1)])]
     assert scene.shared.metadata.image.topics_by_name["t1"].topic_id == topic(1).topic_id
     (done,) = scene.commit(3, scene.shared.metadata.end_offset, topic(2))
-    assert isinstance(done, Change)
+    assert isinstance(done, CommittedChange)
     assert done.number == 3
 
 
@@ -173,7 +173,7 @@ def test_a_worker_that_does_not_end_for_a_move_is_killed(
     signals: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _, number: signals.append(number))
     supervisor = scene.supervisor
-    moves = scene.charge._moves
+    moves = scene.storage._moves
     moves._awaited, moves._until_s = {1}, 40.0
     supervisor._stop_some(40.0)
     assert not signals

@@ -17,13 +17,13 @@ from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.workers.link import (
     GONE,
     Alive,
-    Change,
     Commit,
+    CommitRefused,
+    CommittedChange,
     Frames,
     FromSupervisor,
     FromWorker,
     Ping,
-    Refused,
     SupervisorLink,
     WorkerJournal,
     encode,
@@ -89,7 +89,7 @@ async def test_a_change_is_folded_in_when_the_supervisor_says_it_is_durable() ->
         assert isinstance(asked, Commit)
         assert (asked.end_offset, asked.records) == (5, encoded(topic(1)))
         assert not metadata_log.image.topics_by_name
-        await supervisor.send(Change(6, asked.records, asked.number))
+        await supervisor.send(CommittedChange(6, asked.records, asked.number))
         assert await change == 1
         assert told == [[topic(1)]]
         assert metadata_log.last_offset == 5
@@ -100,11 +100,11 @@ async def test_the_loser_decides_again_on_what_the_winner_has_done() -> None:
         change = asyncio.create_task(metadata_log.commit(creation))
         asked = await supervisor.next()
         assert isinstance(asked, Commit)
-        await supervisor.send(Change(6, encoded(topic(1))), Refused(asked.number))
+        await supervisor.send(CommittedChange(6, encoded(topic(1))), CommitRefused(asked.number))
         again = await supervisor.next()
         assert isinstance(again, Commit)
         assert (again.end_offset, again.records) == (6, encoded(topic(2)))
-        await supervisor.send(Change(7, again.records, again.number))
+        await supervisor.send(CommittedChange(7, again.records, again.number))
         assert await change == 2
 
 
@@ -113,7 +113,7 @@ async def test_a_change_that_could_not_be_written_fails() -> None:
         change = asyncio.create_task(metadata_log.commit(creation))
         asked = await supervisor.next()
         assert isinstance(asked, Commit)
-        await supervisor.send(Refused(asked.number, "the disk is full"))
+        await supervisor.send(CommitRefused(asked.number, "the disk is full"))
         with pytest.raises(StorageFailed, match="the disk is full"):
             await change
         assert not metadata_log.image.topics_by_name
@@ -122,7 +122,9 @@ async def test_a_change_that_could_not_be_written_fails() -> None:
 async def test_changes_of_others_are_announced() -> None:
     came = asyncio.Event()
     async with connected(came.set) as (supervisor, _, metadata_log):
-        await supervisor.send(Change(6, encoded(topic(1))), Change(8, encoded(topic(2), topic(3))))
+        await supervisor.send(
+            CommittedChange(6, encoded(topic(1))), CommittedChange(8, encoded(topic(2), topic(3)))
+        )
         await came.wait()
         while len(metadata_log.image.topics_by_name) < 3:
             await metadata_log.catch_up()

@@ -9,7 +9,7 @@ import pytest
 
 from seqgate.gateway.stop_signals import STOPPING
 from seqgate.gateway.workers import worker_process
-from seqgate.gateway.workers.link import Alive, Change, Commit, Ping, Ready, encode
+from seqgate.gateway.workers.link import Alive, Commit, CommittedChange, Ping, Ready, encode
 from seqgate.gateway.workers.supervisor import fork_worker
 from seqgate.gateway.workers.worker_process import WorkerProcess
 
@@ -65,7 +65,7 @@ def test_what_a_worker_does_not_read_is_kept_and_then_kills_it(
     killed: list[int] = []
     monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
     monkeypatch.setattr(worker_process, "MOST_UNSENT_BYTES", 1 << 20)
-    change = Change(1, [bytes(1 << 19)])
+    change = CommittedChange(1, [bytes(1 << 19)])
     worker.send(change)
     worker.send(change)
     assert worker.wants_to_write

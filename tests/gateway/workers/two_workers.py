@@ -19,10 +19,10 @@ from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.workers.directory_storage import Commits
 from seqgate.gateway.workers.link import Commit, FromSupervisor, FromWorker, Left
-from seqgate.gateway.workers.seating import Seat, registration
-from seqgate.gateway.workers.shared_charge import Commits
 from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.gateway.workers.worker_brokers import WorkerStart, registration
 from seqgate.gateway.workers.worker_process import WorkerProcess
 from seqgate.log import Storage
 from seqgate.log.files.checkpoints import decode_partition_metadata
@@ -76,10 +76,10 @@ class TwoWorkers:
     async def start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         image = copy.deepcopy(self.shared.metadata.image)  # a fork has one of its own
-        seat = Seat(
+        worker_start = WorkerStart(
             number, 1, share_of(self.root, number, image), image, self.shared.metadata.end_offset, theirs
         )
-        self.gateways[number] = Gateway(worker_config(self.config, number), seat=seat)
+        self.gateways[number] = Gateway(worker_config(self.config, number), worker_start=worker_start)
         self.processes[number] = LateWorker(number, ours)
         await self.gateways[number].start()
         theirs.close()
@@ -94,7 +94,7 @@ class TwoWorkers:
             for process in list(self.processes.values()):
                 for message in process.read(time.monotonic()):
                     self._take(process, message)
-            self.commits.look(time.monotonic())
+            self.commits.run_due(time.monotonic())
             await asyncio.sleep(0.001)
 
     def _take(self, process: WorkerProcess, message: FromWorker) -> None:

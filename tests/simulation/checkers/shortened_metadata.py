@@ -13,7 +13,7 @@ from unittest import mock
 
 from seqgate.gateway.cluster.metadata.change import StoredChange
 from seqgate.gateway.cluster.metadata.shared_log import Entry, SharedLog, decode_entry
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot, decode_snapshot
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
 from seqgate.gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX
 from seqgate.gateway.metadata.image import MetadataImage
@@ -91,7 +91,7 @@ def wrong_snapshots(bucket: SimulatedBucket, firsts: Mapping[int, bytes]) -> lis
                 entry = decode_entry(firsts[place], place)
                 if isinstance(entry, StoredChange):
                     _replay(image, entry.batch)
-        except (CorruptSnapshot, CorruptRegistration, KeyError) as error:
+        except (CorruptMetadataSnapshot, CorruptRegistration, KeyError) as error:
             breaches.append(f"metadata: snapshot {seq} can't be compared: {error!r}")
             continue
         done = seq

@@ -15,11 +15,11 @@ from seqgate.gateway.backends.bucket_backend import uploaded_partitions
 from seqgate.gateway.cluster.membership import silence
 from seqgate.gateway.cluster.membership.silence import Lease
 from seqgate.gateway.cluster.uploads import uploads
-from seqgate.gateway.cluster.uploads.partition_uploads import Partitions
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
 from seqgate.gateway.cluster.wal import ended as sealing
 from seqgate.gateway.cluster.wal import session_wal
 from seqgate.gateway.cluster.wal.ended import StoredSessions
-from seqgate.gateway.cluster.wal.session_wal import Outcome, Step
+from seqgate.gateway.cluster.wal.session_wal import ObjectOutcome, ObjectStep
 from seqgate.gateway.cluster.wal.wal_object import Seal
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata import leadership
@@ -60,8 +60,8 @@ def session_goes_on_behind_its_seal() -> list[Change]:
     """a gateway that finds the seal of its session confirms what follows"""
     return [
         (session_wal, "_FENCING", frozenset()),
-        (session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED}),
-        (session_wal, "_NEXT", {**session_wal._NEXT, Outcome.SEALED: Step.REST}),
+        (session_wal, "_OWN", session_wal._OWN | {ObjectOutcome.SEALED}),
+        (session_wal, "_NEXT", {**session_wal._NEXT, ObjectOutcome.SEALED: ObjectStep.REST}),
     ]
 
 
@@ -151,7 +151,7 @@ def orphans_judged_by_old_metadata() -> list[Change]:
         # News may be lost at any time. Where they arrive, the metadata is seldom older than an upload.
         pass
 
-    def partitions(services: Services) -> Partitions:
+    def partitions(services: Services) -> UploadedPartitions:
         return replace(uploaded_partitions(services), catch_up=nothing)
 
     return [(bucket_backend, "uploaded_partitions", partitions), (MetadataNews, "changed", unheard)]

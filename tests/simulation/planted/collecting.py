@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from seqgate.gateway.cluster.parts.manifest import (
-    Known,
+    KnownManifest,
     Manifest,
     Manifests,
     PartitionKey,
@@ -73,7 +73,7 @@ def manifest_of_a_later_session_replaced() -> list[Change]:
             version = await self._objects.replace(
                 manifest_key(manifest.key), encode_manifest(stored), found.version
             )
-            self._known[manifest.key] = Known(stored, version)
+            self._known[manifest.key] = KnownManifest(stored, version)
             return stored
 
     return [(Manifests, "replace", regardless)]

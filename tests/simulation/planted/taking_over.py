@@ -15,7 +15,7 @@ from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, S
 from seqgate.gateway.cluster.wal import ended, session_wal
 from seqgate.gateway.cluster.wal.ended import SealedWal
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
-from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, ObjectOutcome, ObjectStep
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession, Session, SharedLogContent
 from seqgate.gateway.cluster.wal.wal_object import Seal
 from seqgate.gateway.runtime.partitions.object_flusher import RoundReader
@@ -23,11 +23,11 @@ from seqgate.log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault
 
 
-def _rules(*, own: Outcome) -> list[Change]:
+def _rules(*, own: ObjectOutcome) -> list[Change]:
     """Count an outcome as success, and rest."""
     return [
         (session_wal, "_OWN", session_wal._OWN | {own}),
-        (session_wal, "_NEXT", {**session_wal._NEXT, own: Step.REST}),
+        (session_wal, "_NEXT", {**session_wal._NEXT, own: ObjectStep.REST}),
     ]
 
 
@@ -50,19 +50,19 @@ def acknowledged_before_contiguity() -> list[Change]:
 @bucket_fault
 def existing_object_taken_for_our_own() -> list[Change]:
     """a put that finds an object counts as carried out, without a look whose object that is"""
-    return _rules(own=Outcome.TAKEN)
+    return _rules(own=ObjectOutcome.TAKEN)
 
 
 @bucket_fault
 def failed_put_taken_for_success() -> list[Change]:
     """a put without an answer counts as carried out, without a look at the object"""
-    return _rules(own=Outcome.UNKNOWN)
+    return _rules(own=ObjectOutcome.UNKNOWN)
 
 
 @bucket_fault
 def seal_ignored() -> list[Change]:
     """a gateway that finds the seal of its session continues behind it"""
-    return [(session_wal, "_FENCING", frozenset()), *_rules(own=Outcome.SEALED)]
+    return [(session_wal, "_FENCING", frozenset()), *_rules(own=ObjectOutcome.SEALED)]
 
 
 @bucket_fault

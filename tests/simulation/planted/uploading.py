@@ -13,7 +13,7 @@ from seqgate.gateway.cluster.rebuild import history
 from seqgate.gateway.cluster.uploads.collection import Collection, Coverage
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
 from seqgate.gateway.cluster.wal import ended
-from seqgate.gateway.cluster.wal.wal_object import Row, object_key
+from seqgate.gateway.cluster.wal.wal_object import WalRow, object_key
 from seqgate.log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
 
@@ -95,7 +95,7 @@ def rows_replayed_over_parts() -> list[Change]:
     moved their records
     """
 
-    def wants(self: history.History, row: Row) -> bool:
+    def wants(self: history.History, row: WalRow) -> bool:
         return PartitionKey(row.topic_id, row.partition) in self._manifests
 
     return [(history.History, "wants", wants)]

@@ -13,8 +13,8 @@ from seqgate.gateway.admin.repair.damage import Repair
 from seqgate.gateway.cli import app
 from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
 from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY
-from seqgate.gateway.workers.seating import registration
 from seqgate.gateway.workers.shared_directory import SharedDirectory, recover_whole, share_of
+from seqgate.gateway.workers.worker_brokers import registration
 from seqgate.log import CorruptRecord, LogConfig, LogDirectory, Storage
 from seqgate.log.format.record_batch import whole_batches
 from seqgate.log.sharing import is_shared, release

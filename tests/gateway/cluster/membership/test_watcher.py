@@ -11,10 +11,10 @@ from seqgate.gateway.cluster.membership import silence as watcher_module
 from seqgate.gateway.cluster.membership.silence import (
     LOOKS_PER_LEASE,
     Lease,
-    Verdict,
     Watch,
     Watched,
     Watcher,
+    WatchResult,
     conviction_s,
 )
 from seqgate.gateway.cluster.objects.objects import ObjectStore
@@ -175,7 +175,7 @@ def test_a_place_that_was_used_and_collected_is_no_silence() -> None:
 
 @pytest.mark.parametrize("end", [0, 1, 2, 3, 7, 8, 100])
 def test_the_end_of_a_log_is_found(end: int) -> None:
-    async def scene() -> Verdict:
+    async def scene() -> WatchResult:
         cluster = Scene()
         now_s = asyncio.get_running_loop().time
         for seq in range(end):
@@ -275,7 +275,7 @@ def test_a_taker_that_ignores_a_seal_behind_its_watch_would_be_found(monkeypatch
         return await seal(objects, node_id, session, by, reason)
 
     class Hasty(Watcher):
-        async def _take_over(self, watched: Watched, verdict: Verdict) -> None:
+        async def _take_over(self, watched: Watched, verdict: WatchResult) -> None:
             await super()._take_over(watched, verdict._replace(end_seq=1 << 40))
 
     def breaches(watcher_type: type[Watcher]) -> list[str]:

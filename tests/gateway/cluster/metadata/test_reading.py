@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from seqgate.gateway.cluster.metadata.shared_log import metadata_batches, read_all_metadata, read_metadata
-from seqgate.gateway.cluster.metadata.snapshot import CorruptSnapshot
+from seqgate.gateway.cluster.metadata.snapshot import CorruptMetadataSnapshot
 from seqgate.gateway.cluster.wal.sessions import (
     CorruptRegistration,
     LogShortened,
@@ -93,7 +93,7 @@ class TestReading:
             damage(bucket, 8)
             with pytest.raises(LogShortened, match="begins at object 4 by now"):
                 await read_metadata(SimulatedObjects(bucket))
-            with pytest.raises(CorruptSnapshot):
+            with pytest.raises(CorruptMetadataSnapshot):
                 await read_all_metadata(SimulatedObjects(bucket))
 
         in_virtual_time(scene())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from seqgate.gateway.cluster.metadata import snapshot as codec
 from seqgate.gateway.cluster.metadata.change import placed_batch
 from seqgate.gateway.cluster.metadata.snapshot import (
-    CorruptSnapshot,
+    CorruptMetadataSnapshot,
     decode_snapshot,
     encode_snapshot,
     image_batches,
@@ -75,18 +75,18 @@ def test_the_head_stays_as_it_is() -> None:
 def test_each_changed_byte_is_noticed(place: int, difference: int) -> None:
     damaged = bytearray(CONTENT)
     damaged[place] ^= difference
-    with pytest.raises((CorruptSnapshot, IncompatibleFormat)):
+    with pytest.raises((CorruptMetadataSnapshot, IncompatibleFormat)):
         decode_snapshot(bytes(damaged), 40)
 
 
 @given(st.integers(0, len(CONTENT) - 1))
 def test_a_cut_snapshot_is_refused(size: int) -> None:
-    with pytest.raises(CorruptSnapshot, match=r"meta/snapshot/00000000000000000040 is"):
+    with pytest.raises(CorruptMetadataSnapshot, match=r"meta/snapshot/00000000000000000040 is"):
         decode_snapshot(CONTENT[:size], 40)
 
 
 def test_a_snapshot_of_another_place_is_refused() -> None:
-    with pytest.raises(CorruptSnapshot, match="another place: snapshot 40"):
+    with pytest.raises(CorruptMetadataSnapshot, match="another place: snapshot 40"):
         decode_snapshot(CONTENT, 41)
 
 
@@ -112,7 +112,7 @@ def _sealed(body: bytes) -> bytes:
     ],
 )
 def test_impossible_contents_with_a_right_checksum_are_refused(body: bytes) -> None:
-    with pytest.raises(CorruptSnapshot, match=r"meta/snapshot/00000000000000000040 is damaged"):
+    with pytest.raises(CorruptMetadataSnapshot, match=r"meta/snapshot/00000000000000000040 is damaged"):
         decode_snapshot(_sealed(body), 40)
 
 

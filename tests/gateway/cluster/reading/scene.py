@@ -11,7 +11,13 @@ from pathlib import Path
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
-from seqgate.gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed
+from seqgate.gateway.cluster.reading.bucket_reads import (
+    NEVER,
+    BucketReads,
+    FoundRecords,
+    Loading,
+    NotConfirmed,
+)
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, flush
@@ -83,7 +89,7 @@ class Scene:
 
     async def read(
         self, offset: int, max_bytes: int = WHOLE, *, committed_only: bool = False, min_one_batch: bool = True
-    ) -> Found | None:
+    ) -> FoundRecords | None:
         """Return what a reader gets once all is fetched that it waits for."""
         while True:
             found = self.reads.read(

@@ -9,7 +9,7 @@ import pytest
 from seqgate.gateway.cluster.objects.objects import Missing
 from seqgate.gateway.cluster.parts.manifest import manifest_key
 from seqgate.gateway.cluster.reading import bucket_reads
-from seqgate.gateway.cluster.reading.bucket_reads import Found, Loading, NotConfirmed
+from seqgate.gateway.cluster.reading.bucket_reads import FoundRecords, Loading, NotConfirmed
 from seqgate.log import LogConfig
 from tests.gateway.cluster.reading.scene import PARTITION, WHOLE, Scene, live
 from tests.log.support import delete_records, flush
@@ -206,7 +206,7 @@ async def test_parts_that_were_replaced_are_read_by_the_new_manifest(scene: Scen
     for _ in range(5):
         scene.append(2)
         await scene.upload()
-    assert isinstance(await scene.read(0, 1), Found)
+    assert isinstance(await scene.read(0, 1), FoundRecords)
     contents = scene.reads._known[PARTITION].contents
     assert contents is not None
     # Another gateway merges all parts into one.
@@ -274,6 +274,6 @@ async def test_readers_that_wait_share_one_fetch(scene: Scene) -> None:
         waiter = scene.reads.want([PARTITION], lambda number=number: waited.append(number))  # type: ignore[misc]
         if number == 1:
             waiter.cancel()
-    assert isinstance(await scene.read(0), Found)
+    assert isinstance(await scene.read(0), FoundRecords)
     assert waited == [0, 2]
     assert scene.asked == 1

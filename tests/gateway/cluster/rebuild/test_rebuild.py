@@ -30,7 +30,7 @@ from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
     FileRow,
-    Row,
+    WalRow,
     boundary_key,
     object_key,
 )
@@ -65,7 +65,7 @@ class Cluster:
         self.faults = faults
         self.sessions: list[Session] = []
 
-    async def session(self, *puts: list[tuple[Row, bytes]]) -> None:
+    async def session(self, *puts: list[tuple[WalRow, bytes]]) -> None:
         """Run a session that puts one object for each list of rows."""
         number = len(self.sessions)
         session = Session(number, 1, bytes([number] * 16), "cluster")
@@ -105,7 +105,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 def appended(
     topic_id: uuid.UUID, first: int, end: int, base: int = 0, position: int = 0
-) -> tuple[Row, bytes]:
+) -> tuple[WalRow, bytes]:
     data = batch(first, end - first)
     return DataRow(topic_id, 0, 0, first, end, base, position, len(data)), data
 

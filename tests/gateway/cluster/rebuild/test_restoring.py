@@ -11,15 +11,15 @@ from uuid import UUID
 import pytest
 
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
-from seqgate.gateway.cluster.rebuild.history import Restored, restore
+from seqgate.gateway.cluster.rebuild.history import RestoredState, restore
 from seqgate.gateway.cluster.wal.ended import EndedSession
 from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
     FileRow,
-    Row,
     WalObject,
+    WalRow,
     boundary_key,
     encode,
     object_key,
@@ -47,7 +47,7 @@ class Hooked(SimulatedObjects):
         return await super().get_end(key, size_bytes)
 
 
-def put(objects: SimulatedObjects, session: int, *puts: list[tuple[Row, bytes]]) -> EndedSession:
+def put(objects: SimulatedObjects, session: int, *puts: list[tuple[WalRow, bytes]]) -> EndedSession:
     nonce = bytes([session] * 16)
     for seq, rows in enumerate(puts):
         made = WalObject(1, session, seq, nonce, [row for row, _ in rows], [data for _, data in rows])
@@ -55,20 +55,20 @@ def put(objects: SimulatedObjects, session: int, *puts: list[tuple[Row, bytes]])
     return EndedSession(1, session, nonce, len(puts))
 
 
-def in_epoch(epoch: int, first: int, end: int, position: int) -> tuple[Row, bytes]:
+def in_epoch(epoch: int, first: int, end: int, position: int) -> tuple[WalRow, bytes]:
     row, data = appended(FLIGHTS, first, end, 0, position)
     assert isinstance(row, DataRow)
     return row._replace(leader_epoch=epoch), data
 
 
-def note(epoch: int, content: bytes) -> tuple[Row, bytes]:
+def note(epoch: int, content: bytes) -> tuple[WalRow, bytes]:
     return FileRow(FLIGHTS, 0, "notes", len(content), epoch), content
 
 
-def restored(tmp_path: Path, objects: SimulatedObjects, *ended: EndedSession) -> tuple[Restored, Path]:
+def restored(tmp_path: Path, objects: SimulatedObjects, *ended: EndedSession) -> tuple[RestoredState, Path]:
     staged = StagedPartitions(Storage(), tmp_path)
 
-    async def work() -> Restored:
+    async def work() -> RestoredState:
         return await restore(objects, ended, staged, [KEY, OTHER])
 
     found = run(work)
@@ -95,7 +95,7 @@ def written_by(epoch: int, offset: int) -> bytes:
     return batch(0) if offset == 0 else Batch((Record(b"leader %d" % epoch),), base_offset=offset).encode()
 
 
-def by_leader(epoch: int, first: int, end: int) -> tuple[Row, bytes]:
+def by_leader(epoch: int, first: int, end: int) -> tuple[WalRow, bytes]:
     """Return a row with a batch for each offset."""
     data = b"".join(written_by(epoch, offset) for offset in range(first, end))
     position = sum(len(written_by(epoch, offset)) for offset in range(first))

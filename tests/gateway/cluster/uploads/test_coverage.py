@@ -6,21 +6,21 @@ import pytest
 
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.cluster.uploads.collection import MOST_ROWS, Coverage
-from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, WalRow
 from seqgate.log.uploading import LOG_START_OFFSET, log_start_content
 
 A, B = PartitionKey(UUID(int=1), 0), PartitionKey(UUID(int=2), 1)
 
 
-def records(partition: PartitionKey, end: int) -> tuple[Row, bytes]:
+def records(partition: PartitionKey, end: int) -> tuple[WalRow, bytes]:
     return DataRow(*partition, 0, end - 1, end, 0, 0, 3), b"abc"
 
 
-def side_file(partition: PartitionKey) -> tuple[Row, bytes]:
+def side_file(partition: PartitionKey) -> tuple[WalRow, bytes]:
     return FileRow(*partition, "partition.metadata", 1), b"x"
 
 
-def log_start(partition: PartitionKey, offset: int) -> tuple[Row, bytes]:
+def log_start(partition: PartitionKey, offset: int) -> tuple[WalRow, bytes]:
     content = log_start_content("t", partition.partition, offset)
     return FileRow(*partition, LOG_START_OFFSET, len(content)), content
 
@@ -29,7 +29,7 @@ def manifest(partition: PartitionKey, end: int, seq: int = 0, start: int = 0) ->
     return Manifest(*partition, "t", 0, seq, start, end, (), ())
 
 
-def coverage(*puts: list[tuple[Row, bytes]]) -> Coverage:
+def coverage(*puts: list[tuple[WalRow, bytes]]) -> Coverage:
     made = Coverage()
     for seq, put in enumerate(puts):
         made.put(seq, [row for row, _ in put], [data for _, data in put])

@@ -17,9 +17,9 @@ from seqgate.gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     DataRow,
     FileRow,
-    Row,
     Seal,
     WalObject,
+    WalRow,
     boundary_key,
     encode,
     encode_seal,
@@ -63,7 +63,7 @@ class Cluster:
     def logs(self) -> EndedLogs:
         return EndedLogs(self.objects, self, self.present, self.topics.__contains__, self.catch_up)
 
-    def session(self, number: int, *puts: list[tuple[Row, bytes]]) -> None:
+    def session(self, number: int, *puts: list[tuple[WalRow, bytes]]) -> None:
         """Add an ended session of node 1 that put one object for each list of rows."""
         bucket = self.objects.bucket
         for seq, put in enumerate(puts):
@@ -92,11 +92,11 @@ class Cluster:
         return 0 if content is None else decode_boundary(content, key)
 
 
-def records(partition: PartitionKey, end: int, epoch: int = 0) -> tuple[Row, bytes]:
+def records(partition: PartitionKey, end: int, epoch: int = 0) -> tuple[WalRow, bytes]:
     return DataRow(*partition, epoch, end - 1, end, 0, 0, 3), b"abc"
 
 
-def side_file(partition: PartitionKey, epoch: int = 0) -> tuple[Row, bytes]:
+def side_file(partition: PartitionKey, epoch: int = 0) -> tuple[WalRow, bytes]:
     return FileRow(*partition, "delayed", 1, epoch), b"x"
 
 

@@ -25,7 +25,7 @@ from seqgate.gateway.cluster.parts.manifest import (
 )
 from seqgate.gateway.cluster.rebuild.history import MetadataPlace, StoredTopic, rebuild
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
-from seqgate.gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
+from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal.ended import EndedSession
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -170,7 +170,7 @@ class Walk:
             self.wal,
             self.coverage,
             self.sessions,
-            Partitions(self._all, self._open_log, self._flushed, self._exists, self._catch_up),
+            UploadedPartitions(self._all, self._open_log, self._flushed, self._exists, self._catch_up),
             UploadLimits(600.0, 1 << 28, 1e4),
             self.loop.time,
             lambda: NOW_MS + LATER_MS,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.cluster.wal.session_wal import Confirmations, Outcome, Step, judge
+from seqgate.gateway.cluster.wal.session_wal import Confirmations, ObjectOutcome, ObjectStep, judge
 from seqgate.gateway.cluster.wal.wal_object import (
     END_BYTES,
     FOOTER_BYTES,
@@ -42,28 +42,28 @@ class TestWindow:
 
     def test_what_is_own_behind_a_hole_makes_no_room(self) -> None:
         rules = sent(5, window=2)
-        rules.after(1, Outcome.CREATED)
+        rules.after(1, ObjectOutcome.CREATED)
         assert list(rules.confirm()) == []
         assert list(rules.due()) == []
-        rules.after(0, Outcome.CREATED)
+        rules.after(0, ObjectOutcome.CREATED)
         assert list(rules.confirm()) == [0, 1]
         assert list(rules.due()) == [2, 3]
 
     def test_a_fenced_session_sends_nothing(self) -> None:
         rules = sent(5, window=2)
-        rules.after(0, Outcome.CREATED)
-        rules.after(1, Outcome.SEALED)
+        rules.after(0, ObjectOutcome.CREATED)
+        rules.after(1, ObjectOutcome.SEALED)
         assert list(rules.due()) == []
 
 
 class TestOrder:
-    @given(st.permutations(range(6)), st.sampled_from([Outcome.CREATED, Outcome.OURS]))
-    def test_any_order_of_answers_confirms_prefixes(self, order: list[int], outcome: Outcome) -> None:
+    @given(st.permutations(range(6)), st.sampled_from([ObjectOutcome.CREATED, ObjectOutcome.OURS]))
+    def test_any_order_of_answers_confirms_prefixes(self, order: list[int], outcome: ObjectOutcome) -> None:
         rules = sent(6)
         confirmed: list[int] = []
         known = set()
         for seq in order:
-            assert rules.after(seq, outcome) is Step.REST
+            assert rules.after(seq, outcome) is ObjectStep.REST
             known.add(seq)
             confirmed += rules.confirm()
             assert confirmed == list(range(len(confirmed)))
@@ -73,9 +73,9 @@ class TestOrder:
 
     def test_an_object_that_is_known_twice_is_confirmed_once(self) -> None:
         rules = sent(2)
-        rules.after(0, Outcome.CREATED)
+        rules.after(0, ObjectOutcome.CREATED)
         assert list(rules.confirm()) == [0]
-        rules.after(0, Outcome.OURS)
+        rules.after(0, ObjectOutcome.OURS)
         assert list(rules.confirm()) == []
 
 
@@ -83,51 +83,61 @@ class TestFailures:
     @pytest.mark.parametrize(
         ("outcome", "step"),
         [
-            (Outcome.UNKNOWN, Step.LOOK),
-            (Outcome.TAKEN, Step.LOOK),
-            (Outcome.UNREAD, Step.LOOK),
-            (Outcome.MISSING, Step.CREATE),
+            (ObjectOutcome.UNKNOWN, ObjectStep.LOOK),
+            (ObjectOutcome.TAKEN, ObjectStep.LOOK),
+            (ObjectOutcome.UNREAD, ObjectStep.LOOK),
+            (ObjectOutcome.MISSING, ObjectStep.CREATE),
         ],
     )
-    def test_nothing_is_confirmed_by_a_call_that_failed(self, outcome: Outcome, step: Step) -> None:
+    def test_nothing_is_confirmed_by_a_call_that_failed(
+        self, outcome: ObjectOutcome, step: ObjectStep
+    ) -> None:
         rules = sent(1)
         assert rules.after(0, outcome) is step
         assert list(rules.confirm()) == []
         assert not rules.is_fenced
 
-    @pytest.mark.parametrize("outcome", [Outcome.SEALED, Outcome.FOREIGN])
-    def test_nothing_is_confirmed_after_the_fence(self, outcome: Outcome) -> None:
+    @pytest.mark.parametrize("outcome", [ObjectOutcome.SEALED, ObjectOutcome.FOREIGN])
+    def test_nothing_is_confirmed_after_the_fence(self, outcome: ObjectOutcome) -> None:
         rules = sent(3)
-        rules.after(0, Outcome.CREATED)
-        assert rules.after(1, outcome) is Step.REST
+        rules.after(0, ObjectOutcome.CREATED)
+        assert rules.after(1, outcome) is ObjectStep.REST
         assert rules.is_fenced
-        assert rules.after(2, Outcome.CREATED) is Step.REST
+        assert rules.after(2, ObjectOutcome.CREATED) is ObjectStep.REST
         assert list(rules.confirm()) == []
 
 
 class TestJudge:
     def test_our_own_object(self) -> None:
-        assert judge(content(), content()[-FOOTER_BYTES:], KEY) == (Outcome.OURS, "")
+        assert judge(content(), content()[-FOOTER_BYTES:], KEY) == (ObjectOutcome.OURS, "")
 
     @pytest.mark.parametrize(
         ("found", "outcome", "words"),
         [
             (
                 lambda: encode_seal(Seal(1, 4, 9, NONCE, 2, "taken over")),
-                Outcome.SEALED,
+                ObjectOutcome.SEALED,
                 "Node 2 sealed the session at",
             ),
-            (lambda: content(nonce=bytes(15) + b"x"), Outcome.FOREIGN, "is an object of another writer"),
-            (lambda: content(seq=8), Outcome.FOREIGN, "is an object of another writer"),
-            (lambda: b"SQWL", Outcome.FOREIGN, "The session's next object is not its own: .* is cut short"),
+            (
+                lambda: content(nonce=bytes(15) + b"x"),
+                ObjectOutcome.FOREIGN,
+                "is an object of another writer",
+            ),
+            (lambda: content(seq=8), ObjectOutcome.FOREIGN, "is an object of another writer"),
+            (
+                lambda: b"SQWL",
+                ObjectOutcome.FOREIGN,
+                "The session's next object is not its own: .* is cut short",
+            ),
             (
                 lambda: content()[:-8] + b"\0\3\0\0SQWL",
-                Outcome.FOREIGN,
+                ObjectOutcome.FOREIGN,
                 "A later release ended the session: .* has version 3",
             ),
         ],
     )
-    def test_others(self, found: Callable[[], bytes], outcome: Outcome, words: str) -> None:
+    def test_others(self, found: Callable[[], bytes], outcome: ObjectOutcome, words: str) -> None:
         judged, sentence = judge(found()[-END_BYTES:], content()[-FOOTER_BYTES:], KEY)
         assert judged is outcome
         assert KEY in sentence
@@ -135,4 +145,4 @@ class TestJudge:
 
     def test_our_own_seal(self) -> None:
         seal = encode_seal(Seal(1, 4, 9, NONCE, 1, "stop"))
-        assert judge(seal, seal[-FOOTER_BYTES:], KEY)[0] is Outcome.OURS
+        assert judge(seal, seal[-FOOTER_BYTES:], KEY)[0] is ObjectOutcome.OURS

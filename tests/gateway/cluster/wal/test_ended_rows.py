@@ -14,8 +14,8 @@ from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
     DataRow,
-    Row,
     WalObject,
+    WalRow,
     boundary_key,
     encode,
     object_key,
@@ -95,7 +95,7 @@ async def test_few_large_objects_are_in_memory_at_once() -> None:
 
 
 async def test_rows_that_nobody_wants_are_not_read() -> None:
-    def wants(row: Row) -> bool:
+    def wants(row: WalRow) -> bool:
         return row.partition == 1
 
     store = Store()

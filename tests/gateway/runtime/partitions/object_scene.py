@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData, in_one_piece
+from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, RowData, WalRow, in_one_piece
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
@@ -28,13 +28,13 @@ class HeldWal:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, latency_s: float | None = None) -> None:
         self.on_fenced: list[Callable[[str], None]] = []
-        self.objects: list[tuple[list[Row], list[RowData]]] = []
+        self.objects: list[tuple[list[WalRow], list[RowData]]] = []
         self.put_at_s: list[float] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._loop = loop
         self.latency_s = latency_s
 
-    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[WalRow], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         assert [row.length for row in rows] == [len(in_one_piece(content)) for content in data]
         assert rows
         self.objects.append((list(rows), list(data)))
@@ -64,7 +64,7 @@ class Stored:
         self.files: dict[tuple[uuid.UUID, int], dict[str, bytes]] = {}
         self.end_offsets: dict[tuple[uuid.UUID, int], int] = {}
 
-    def add(self, rows: Sequence[Row], data: Sequence[Any]) -> None:
+    def add(self, rows: Sequence[WalRow], data: Sequence[Any]) -> None:
         """Add one object. Every row must follow on the rows before it."""
         for row, content in zip(rows, data, strict=True):
             key = row.topic_id, row.partition

@@ -29,20 +29,20 @@ from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all
 from seqgate.gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
-from seqgate.gateway.workers.link import Change, Commit, FromWorker, Left, Ready, Refused
+from seqgate.gateway.workers.link import Commit, CommitRefused, CommittedChange, FromWorker, Left, Ready
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
-from seqgate.gateway.workers.seating import Seat, died, registration, serves
 from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
-from seqgate.gateway.workers.worker_process import Charge, Ending, WorkerProcess
+from seqgate.gateway.workers.worker_brokers import WorkerStart, died, registration, serves
+from seqgate.gateway.workers.worker_process import Ending, WorkerProcess, WorkerStorage
 from seqgate.log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
 
-RunWorker = Callable[[Config, Seat], int]
+RunWorker = Callable[[Config, WorkerStart], int]
 """Runs a worker in its own process; returns the exit code."""
 
 
-class SharedCharge(Charge):
+class DirectoryStorage(WorkerStorage):
     """The data directory of the workers, and their registrations in its metadata."""
 
     def __init__(self, configs: Mapping[int, Config], shared: SharedDirectory, run_worker: RunWorker) -> None:
@@ -70,7 +70,7 @@ class SharedCharge(Charge):
     def node_id(self, number: int) -> int:
         return self._first_id + number - 1
 
-    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
+    def entry_point(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
         share = share_of(
             self._root,
             self.node_id(number),
@@ -79,10 +79,10 @@ class SharedCharge(Charge):
             is_again=is_again,
             tells_of_metadata=number == 1,
         )
-        seat = Seat(
+        start = WorkerStart(
             number, self._first_id, share, self._metadata.image, self._metadata.end_offset, connection
         )
-        return lambda: self._run_worker(self._configs[number], seat)
+        return lambda: self._run_worker(self._configs[number], start)
 
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
         if isinstance(message, Commit):
@@ -116,8 +116,8 @@ class SharedCharge(Charge):
     def died(self, worker: WorkerProcess) -> None:
         self._change_safely(lambda: list(died(self._metadata.image, worker.node_id)))
 
-    def look(self, now_s: float) -> None:
-        self._commits.look(now_s)
+    def run_due(self, now_s: float) -> None:
+        self._commits.run_due(now_s)
         if now_s >= self._checkpoint_at_s:
             self._checkpoint(now_s)
 
@@ -195,7 +195,7 @@ class Commits:
         try:
             self._metadata.catch_up()
             if commit.end_offset != self._metadata.end_offset:
-                worker.send(Refused(commit.number))
+                worker.send(CommitRefused(commit.number))
                 return
             why = self._why_it_waits(commit)
             if why is not None:
@@ -205,7 +205,7 @@ class Commits:
             self._metadata.append(commit.records)
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
-            worker.send(Refused(commit.number, f"the metadata can't be written: {error}"))
+            worker.send(CommitRefused(commit.number, f"the metadata can't be written: {error}"))
         finally:
             self._asker = None
 
@@ -226,19 +226,19 @@ class Commits:
         """Tell all workers a durable change; the worker that asked learns that the change is its own."""
         for worker in self._workers.values():
             if self._asker is not None and self._asker[0] is worker:
-                worker.send(Change(end_offset, records, self._asker[1]))
+                worker.send(CommittedChange(end_offset, records, self._asker[1]))
             else:
-                worker.send(Change(end_offset, records))
+                worker.send(CommittedChange(end_offset, records))
         for waiting in self._waiting:
-            waiting.worker.send(Refused(waiting.commit.number))
+            waiting.worker.send(CommitRefused(waiting.commit.number))
         self._waiting.clear()
 
     def left(self, worker: WorkerProcess, topic_id: uuid.UUID) -> None:
         """Note that a worker uses no directory of a removed topic any more."""
         self._leaving.left(worker.node_id, topic_id)
 
-    def look(self, now_s: float) -> None:
-        """Take away what dead workers left, and look at waiting commits. Call after anything has happened."""
+    def run_due(self, now_s: float) -> None:
+        """Take away what dead workers left, and retry waiting commits. Call after anything has happened."""
         if self._leaving:
             alive = [worker.node_id for worker in self._workers.values()]
             for directory in self._leaving.left_by_the_dead(alive):
@@ -248,7 +248,7 @@ class Commits:
             if self._workers.get(worker.number) is not worker:
                 continue
             if now_s - since_s > WAIT_LIMIT_S and self._why_it_waits(commit) is not None:
-                worker.send(Refused(commit.number, why))
+                worker.send(CommitRefused(commit.number, why))
             else:
                 self.take(worker, commit, since_s)
 

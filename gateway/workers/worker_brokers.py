@@ -40,7 +40,7 @@ def registration(
     return RegisterBrokerRecord(node_id, incarnation_id, broker_epoch, places, rack)
 
 
-def seats(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iterator[MetadataRecord]:
+def only_brokers(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iterator[MetadataRecord]:
     """Yield the records that make these the only brokers, and give them the partitions of the others."""
     wanted = {broker.broker_id for broker in brokers}
     yield from unregistered(image, besides=wanted)
@@ -49,7 +49,7 @@ def seats(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iter
 
 
 def spread(image: MetadataImage, node_ids: Collection[int]) -> Iterator[MetadataRecord]:
-    """Yield the moves after which all brokers lead as many. The image has the records of `seats`."""
+    """Yield the moves after which all brokers lead as many. The image has the records of `only_brokers`."""
     for node_id in node_ids:
         yield from move_all(image, planned_moves(image, node_id, most=None)).records
 
@@ -89,11 +89,11 @@ def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
     return None if known is None else known.leader
 
 
-# The place of one worker: what it inherits from the process that supervises it.
+# What one worker starts with: what it inherits from the process that supervises it.
 
 
 @dataclass(slots=True)
-class Seat:
+class WorkerStart:
     """A worker's number, which counts from 1, its share of the data directory, the metadata at its start, and
     its stream to the supervisor. `first_id` is the node id of worker 1, which the data directory belongs to.
     """

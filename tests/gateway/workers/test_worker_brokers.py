@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from seqgate.gateway.workers.seating import died, leader_of, registration, seats, serves, spread, unregistered
+from seqgate.gateway.workers.worker_brokers import (
+    died,
+    leader_of,
+    only_brokers,
+    registration,
+    serves,
+    spread,
+    unregistered,
+)
 from tests.gateway.metadata.clusters import add_topic, cluster, leaders
 
 
@@ -22,7 +30,7 @@ def replay(image: MetadataImage, records: Iterable[MetadataRecord]) -> list[Meta
 
 
 def seated(image: MetadataImage, *node_ids: int) -> None:
-    replay(image, seats(image, [worker(node_id, 100 + node_id) for node_id in node_ids]))
+    replay(image, only_brokers(image, [worker(node_id, 100 + node_id) for node_id in node_ids]))
     replay(image, spread(image, node_ids))
 
 
