@@ -67,7 +67,7 @@ class Gateway:
         worker_start: WorkerStart | None = None,
         before: Before = lambda dispatcher: dispatcher,
     ) -> None:
-        """Take the settings. `worker_start` is for a worker only; `before` puts a part before the dispatcher."""
+        """Take the settings. Only a worker has `worker_start`; `before` puts a part before the dispatcher."""
         self._before = before
         self.config = config
         self.machine = machine or Machine()

@@ -72,7 +72,7 @@ from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictP
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, UNLIMITED, recent_lines
-from seqgate.gateway.runtime.partitions.verdicts import Verdict
+from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.log import IncompatibleFormat, LogError
@@ -133,7 +133,7 @@ def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> Verdict
     return VerdictPage(rows, newest.maxlen or 0)
 
 
-def _passes(verdict: Verdict, request: ListVerdictsRequest) -> bool:
+def _passes(verdict: UnstoredBatch, request: ListVerdictsRequest) -> bool:
     return (
         verdict.number > request.after
         and request.topic in {None, verdict.topic}

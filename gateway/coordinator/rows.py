@@ -60,7 +60,7 @@ def newer_version_in(error: BaseException) -> NewerVersion | None:
     return cause
 
 
-class Reader:
+class FieldReader:
     """A position in a key or value. Raises struct.error, ValueError at the end of the bytes, and
     MalformedRequest for a varint without an end.
     """
@@ -123,14 +123,14 @@ class Reader:
         """Read a text."""
         return _text(self.cut(self.length(_INT16)))
 
-    def tagged_fields(self) -> dict[int, Reader]:
+    def tagged_fields(self) -> dict[int, FieldReader]:
         """Return the tagged fields that follow, by tag; the plain encoding has none."""
         if not self.is_compact:
             return {}
         found = {}
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
-            found[tag] = Reader(self.cut(size), self.version, is_compact=True)
+            found[tag] = FieldReader(self.cut(size), self.version, is_compact=True)
         return found
 
     def _varint(self) -> int:
@@ -171,7 +171,7 @@ class Type(NamedTuple):
     """The type of a field: how a value is written, and how a value is read."""
 
     write: Callable[[Writer, Any], None]
-    read: Callable[[Reader], Any]
+    read: Callable[[FieldReader], Any]
     layout: str = ""
     """The layout of a number."""
 
@@ -201,7 +201,7 @@ def _sized(
         size = len(raw)
         out.append((unsigned_varint(size + 1) if out.is_compact else plain.pack(size)) + raw)
 
-    def read(reader: Reader) -> Any:
+    def read(reader: FieldReader) -> Any:
         size = reader.length(plain)
         return None if size == -1 and nullable else from_raw(reader.cut(size))
 
@@ -229,7 +229,7 @@ def array(item: Type, *, nullable: bool = False) -> Type:
             for value in values:
                 write_item(out, value)
 
-    def read(reader: Reader) -> tuple[Any, ...] | None:
+    def read(reader: FieldReader) -> tuple[Any, ...] | None:
         count = reader.count(nullable=nullable)
         if count < 0:
             return None
@@ -280,7 +280,7 @@ def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
         held = [raw for write_tag in tag_writers if (raw := write_tag(value))]
         out.append(unsigned_varint(len(held)) + b"".join(held))
 
-    def read(reader: Reader) -> Any:
+    def read(reader: FieldReader) -> Any:
         found: list[Any] = []
         for read_field, is_run in reads:
             if is_run:
@@ -322,7 +322,7 @@ class _Step(NamedTuple):
 
     get: Callable[[Any], Any]
     write: Callable[[Writer, Any], None]
-    read: Callable[[Reader], Any]
+    read: Callable[[FieldReader], Any]
     is_run: bool = False
     """Whether `read` returns a sequence of fields."""
 
@@ -496,13 +496,13 @@ class Row:
         self._value.write(out, value)
         return key, out.written()
 
-    def decode(self, key: Reader, value: bytes | None) -> tuple[list[str], Any]:
+    def decode(self, key: FieldReader, value: bytes | None) -> tuple[list[str], Any]:
         """Return the names of a key, behind its kind, and the value. Raises ValueError."""
         try:
             names = [key.string() for _ in range(self._names)]
             if value is None:
                 return names, None
-            reader = Reader(value)
+            reader = FieldReader(value)
             reader.begin(self._newest, self._first_compact)
             return names, self._value.read(reader)
         except (struct.error, MalformedRequest, ValueError) as error:

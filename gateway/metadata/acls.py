@@ -131,12 +131,12 @@ def create_acls(
     return Decision([record_of(new_id(), entry) for entry in new], answers)
 
 
-Found = Mapping[uuid.UUID, AclEntry] | ApiError
+FoundEntries = Mapping[uuid.UUID, AclEntry] | ApiError
 """The entries that a filter has found, or why it found none."""
 
 
 def delete_acls(
-    stored: StoredAcls, found: Iterable[Found]
+    stored: StoredAcls, found: Iterable[FoundEntries]
 ) -> Decision[list[Collection[AclEntry] | ApiError]]:
     """Delete all entries that the filters have found and that are still there. The answer to each filter has
     all its entries, also those that another filter has found.

@@ -34,7 +34,7 @@ from seqgate.gateway.metadata.topics import replicas_error
 NO_MOVE: Final = -1
 
 
-class Move(NamedTuple):
+class PartitionMove(NamedTuple):
     """A partition that its leader hands over."""
 
     topic_id: uuid.UUID
@@ -145,7 +145,7 @@ def move(
     return Decision((_led(partition, to, _with(replicas, to), live),), True)
 
 
-def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
+def move_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[list[bool]]:
     """Carry out moves of different partitions in one change, each as `move` does."""
     decisions = [
         move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to)
@@ -157,7 +157,7 @@ def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]
     )
 
 
-def stay_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
+def stay_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[list[bool]]:
     """Let partitions stay where they are, after a change with their moves failed; the answer says which of
     them have moved. The change that failed may come into the log later, if it finds the place empty for which
     it was made. The records here take that place. They change nothing but the epochs of the partitions, and
@@ -283,7 +283,7 @@ PLANNED_AT_ONCE: Final = 1_000
 
 def planned_moves(
     image: MetadataImage, node_id: int, *, is_balanced: bool = True, most: int | None = PLANNED_AT_ONCE
-) -> list[Move]:
+) -> list[PartitionMove]:
     """Return the next moves of the partitions that `node_id` leads, ordered moves first; without
     `is_balanced` only these and a drained broker's. After all moves of all brokers (`most` None) leaders are
     spread.
@@ -417,13 +417,13 @@ class _Plan:
         self._in_all[to] += 1
         leaders[index] = to
 
-    def moves_of(self, node_id: int) -> list[Move]:
+    def moves_of(self, node_id: int) -> list[PartitionMove]:
         """Return the planned moves of the partitions that `node_id` leads."""
-        moves: list[tuple[bool, Move]] = []
+        moves: list[tuple[bool, PartitionMove]] = []
         for topic_id, index in self._places():
             partition = self._image.topics_by_id[topic_id].partitions[index]
             to = self._leaders[topic_id][index]
             if partition.leader == node_id and to != node_id:
-                made = Move(topic_id, index, node_id, partition.leader_epoch, to)
+                made = PartitionMove(topic_id, index, node_id, partition.leader_epoch, to)
                 moves.append(((topic_id, index) not in self._is_fixed, made))
         return [made for _, made in sorted(moves, key=lambda entry: entry[0])]

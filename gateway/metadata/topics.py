@@ -52,7 +52,7 @@ Assignments = Sequence[tuple[int, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
+class TopicCreation:
     """A topic to create; -1 partitions or replicas: the default; `assignments` has (partition, brokers)."""
 
     name: str
@@ -85,7 +85,7 @@ class TopicResult:
 
 def create_topics(
     image: MetadataImage,
-    topics: Sequence[NewTopic],
+    topics: Sequence[TopicCreation],
     *,
     fresh_ids: Sequence[uuid.UUID],
     config: Config,
@@ -155,7 +155,7 @@ def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
 
 
 def _refusal(
-    image: MetadataImage, topic: NewTopic, unified: Mapping[str, str], config: Config
+    image: MetadataImage, topic: TopicCreation, unified: Mapping[str, str], config: Config
 ) -> ApiError | None:
     """Return why a topic of this name and these configurations can't be created, or None."""
     if topic.name == METADATA_TOPIC:
@@ -182,7 +182,7 @@ def _refusal(
     return topic_config_error(config, {name: value for name, value in topic.configs if value is not None})
 
 
-def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
+def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | None:
     """Return the error in the numbers of partitions and replicas, or in the manual assignment, or None."""
     if topic.assignments:
         return _manual_error(topic, brokers)
@@ -215,7 +215,7 @@ def _nobody_to_lead(replication_factor: int) -> ApiError:
     )
 
 
-def _manual_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
+def _manual_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | None:
     for number, what in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -274,7 +274,7 @@ def replicas_error(
     return None
 
 
-def _partition_count(topic: NewTopic, config: Config) -> int:
+def _partition_count(topic: TopicCreation, config: Config) -> int:
     if topic.assignments:
         return len(topic.assignments)
     return config.int("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
@@ -303,7 +303,7 @@ class _Room:
 
 
 def _partitions(
-    topic: NewTopic, topic_id: uuid.UUID, count: int, brokers: Sequence[int], avoided: Sequence[int]
+    topic: TopicCreation, topic_id: uuid.UUID, count: int, brokers: Sequence[int], avoided: Sequence[int]
 ) -> Iterator[PartitionRecord]:
     if topic.assignments:
         return (

@@ -361,7 +361,7 @@ def _value_writer(field: Field[Any], flexible: bool) -> Write:
     return _array_writer(write_one, flexible) if is_array else write_one
 
 
-class Written(bytes):
+class EncodedEntity(bytes):
     """The bytes of an array's entity that was encoded before, for the same version of the answer."""
 
 
@@ -377,7 +377,7 @@ def _array_writer(write_one: Write, flexible: bool) -> Write:
         else:
             append(unsigned_varint(count + 1))
         for item in items or ():
-            if type(item) is Written:
+            if type(item) is EncodedEntity:
                 append(item)
             else:
                 write_one(append, item)

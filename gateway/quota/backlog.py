@@ -68,7 +68,7 @@ class BacklogRules:
         return not self.has_quota and self.ttl_ms < 0
 
 
-class Reader(NamedTuple):
+class GroupReader(NamedTuple):
     """A group that has a committed offset in the partition, or a share group by its start offset.
     `in_transaction` means that an open transaction is about to commit an offset of the group.
     """
@@ -107,10 +107,10 @@ class PartitionView(Protocol):
         """Return the lowest offset of a batch from which on the log has at most `max_bytes`."""
 
 
-class Move(NamedTuple):
+class OffsetMove(NamedTuple):
     """A reader moves from one offset to a larger one."""
 
-    reader: Reader
+    reader: GroupReader
     from_offset: int
     to_offset: int
     limit: Limit
@@ -121,7 +121,7 @@ class Usage(NamedTuple):
     `age_ms` is the age of the reader's first unread record; None without one, or without its timestamp.
     """
 
-    slowest: Reader | None
+    slowest: GroupReader | None
     backlog_bytes: int
     age_ms: int | None
     exceeded: Limit | None
@@ -130,12 +130,12 @@ class Usage(NamedTuple):
 NOBODY_READS: Final = Usage(None, 0, None, None)
 
 
-def position(view: PartitionView, reader: Reader) -> int:
+def position(view: PartitionView, reader: GroupReader) -> int:
     """Return the offset at which a reader continues: its committed offset, moved into the log."""
     return min(max(reader.offset, view.log_start_offset), view.log_end_offset)
 
 
-def measure(view: PartitionView, readers: Iterable[Reader], rules: BacklogRules, now_ms: int) -> Usage:
+def measure(view: PartitionView, readers: Iterable[GroupReader], rules: BacklogRules, now_ms: int) -> Usage:
     """Measure the backlog of a partition, and the quota that it exceeds, if any; bytes come before time."""
     slowest = min(readers, key=lambda reader: (reader.offset, reader.group), default=None)
     if slowest is None:
@@ -153,8 +153,8 @@ def measure(view: PartitionView, readers: Iterable[Reader], rules: BacklogRules,
 
 
 def expired_moves(
-    view: PartitionView, readers: Iterable[Reader], rules: BacklogRules, now_ms: int
-) -> list[Move]:
+    view: PartitionView, readers: Iterable[GroupReader], rules: BacklogRules, now_ms: int
+) -> list[OffsetMove]:
     """Return the moves that the message TTL causes."""
     if rules.ttl_ms < 0:
         return []
@@ -162,12 +162,12 @@ def expired_moves(
 
 
 def eviction_moves(
-    view: PartitionView, readers: Sequence[Reader], rules: BacklogRules, now_ms: int
-) -> list[Move]:
+    view: PartitionView, readers: Sequence[GroupReader], rules: BacklogRules, now_ms: int
+) -> list[OffsetMove]:
     """Return the moves that an exceeded quota causes under the policy EVICT."""
     if rules.policy is not Policy.EVICT:
         return []
-    moves: dict[Reader, Move] = {}
+    moves: dict[GroupReader, OffsetMove] = {}
     if measure(view, readers, rules, now_ms).exceeded is Limit.QUOTA_BYTES:
         target = view.offset_with_bytes_left(rules.quota_bytes * KEPT_TENTHS // 10)
         by_size = _moves(view, readers, lambda _: target, Limit.QUOTA_BYTES)
@@ -178,17 +178,17 @@ def eviction_moves(
         for move in _moves_by_time(view, moved, now_ms - rules.quota_ms, Limit.QUOTA_MS):
             reader = moved[move.reader]
             first = moves.get(reader, move)
-            moves[reader] = Move(reader, first.from_offset, move.to_offset, move.limit)
+            moves[reader] = OffsetMove(reader, first.from_offset, move.to_offset, move.limit)
     return list(moves.values())
 
 
-def _after(reader: Reader, move: Move | None) -> Reader:
+def _after(reader: GroupReader, move: OffsetMove | None) -> GroupReader:
     return reader if move is None else reader._replace(offset=move.to_offset)
 
 
 def _moves_by_time(
-    view: PartitionView, readers: Iterable[Reader], before_ms: int, limit: Limit
-) -> list[Move]:
+    view: PartitionView, readers: Iterable[GroupReader], before_ms: int, limit: Limit
+) -> list[OffsetMove]:
     reached = -1
 
     def target(offset: int) -> int:
@@ -202,8 +202,8 @@ def _moves_by_time(
 
 
 def _moves(
-    view: PartitionView, readers: Iterable[Reader], target: Callable[[int], int], limit: Limit
-) -> list[Move]:
+    view: PartitionView, readers: Iterable[GroupReader], target: Callable[[int], int], limit: Limit
+) -> list[OffsetMove]:
     found = []
     end_offset = view.skippable_end_offset
     for offset, reader in sorted((position(view, reader), reader) for reader in readers):
@@ -211,7 +211,7 @@ def _moves(
             continue
         to_offset = min(target(offset), end_offset)
         if to_offset > offset:
-            found.append(Move(reader, offset, to_offset, limit))
+            found.append(OffsetMove(reader, offset, to_offset, limit))
     return found
 
 

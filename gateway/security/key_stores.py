@@ -243,7 +243,7 @@ def configured_stores(config: Config, listener_name: str) -> tuple[Store, Store]
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CertificateIdentity:
     """The subject of a certificate, and its subject alternative names. Two subjects that differ only in
     capitals and spaces are the same, as they are to Java.
     """
@@ -260,7 +260,7 @@ class AllowedChanges:
     alternative_names: bool = False
 
 
-def identity_of(pair: KeyPair) -> Identity:
+def identity_of(pair: KeyPair) -> CertificateIdentity:
     """Return the names in the certificate, by which clients recognize the listener."""
     certificate = pair.certificate
     try:
@@ -271,10 +271,12 @@ def identity_of(pair: KeyPair) -> Identity:
         frozenset((attribute.oid.dotted_string, _folded(attribute.value)) for attribute in part)
         for part in certificate.subject.rdns
     )
-    return Identity(subject, frozenset(names or ()))
+    return CertificateIdentity(subject, frozenset(names or ()))
 
 
-def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) -> str | None:
+def change_complaint(
+    present: CertificateIdentity, new: CertificateIdentity, allowed: AllowedChanges
+) -> str | None:
     """Return why a certificate can't replace this one; None if it can, also with more alternative names."""
     if new.subject != present.subject and not allowed.subject:
         return (

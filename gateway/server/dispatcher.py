@@ -231,7 +231,7 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], request: Any
     ) -> ResponseBytes | Deferred:
         begun = begin(self._answer(api, context, request))
-        if isinstance(begun, Waiting):
+        if isinstance(begun, StartedCoroutine):
             return self._begin_in_task(api, begun)
         if begun.value is None:
             raise CloseConnection(f"{api.name} failed")
@@ -436,7 +436,7 @@ class Finished(Generic[T]):
         self.value = value
 
 
-class Waiting(Generic[T]):
+class StartedCoroutine(Generic[T]):
     """A coroutine that ran up to its first wait. Awaiting it in a task runs the rest; returns the result."""
 
     __slots__ = ("_first", "_work")
@@ -462,7 +462,7 @@ class Waiting(Generic[T]):
                 return value
 
 
-def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
+def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | StartedCoroutine[T]:
     """Run a coroutine until it first waits. Until then it has no current task and can't use timeouts or task
     groups. Raises the errors of the coroutine.
     """
@@ -470,7 +470,7 @@ def begin(work: Coroutine[Any, Any, T]) -> Finished[T] | Waiting[T]:
         first = work.send(None)
     except StopIteration as end:
         return Finished(end.value)
-    return Waiting(work, first)
+    return StartedCoroutine(work, first)
 
 
 class Timed(Generic[T]):

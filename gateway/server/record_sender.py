@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads, Wanted
+from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReader, ColdReads
 from seqgate.log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
@@ -57,7 +57,7 @@ class RecordSender:
         self._go_on = go_on
         self._ready = 0
         """The end of the bytes of the first piece that are known to be in the page cache."""
-        self._wanted: Wanted | None = None
+        self._wanted: ColdReader | None = None
         self._transport = transport
         self.backlog_bytes = backlog_bytes
         shared = None if transport.get_extra_info("sslcontext") else transport.get_extra_info("socket")

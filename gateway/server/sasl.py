@@ -42,19 +42,19 @@ from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.principals import LoginSettingsError
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.security.sasl.login import (
     API_VERSIONS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     FailedLogins,
-    Handshake,
     Login,
+    MechanismChoice,
     Offer,
     Phase,
-    Route,
+    SaslRoute,
 )
-from seqgate.gateway.server.dispatcher import Waiting, begin
+from seqgate.gateway.server.dispatcher import StartedCoroutine, begin
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 
 if TYPE_CHECKING:
@@ -161,20 +161,20 @@ class SaslDoor:
         """Begin one request. Raises MalformedRequest or CloseConnection if the connection must be closed."""
         api_key = int.from_bytes(frame[:KEY_BYTES], "big", signed=True)
         route = self._login.route(api_key, self._listener.logins.loop.time())
-        if route is Route.SERVE:
+        if route is SaslRoute.SERVE:
             return self._listener.serve(frame, peer)
         if not frame:
             raise MalformedRequest("the request is empty")
-        if route is Route.BARE_TOKEN:
+        if route is SaslRoute.BARE_TOKEN:
             return self._token(bytes(frame), None)
-        if route is Route.CLOSE:
+        if route is SaslRoute.CLOSE:
             raise CloseConnection(self._why_closed(api_key))
-        if route is Route.VERSIONS:
+        if route is SaslRoute.VERSIONS:
             return self._versions(frame, peer)
         header = parse_request_header(frame)
-        if route is Route.HANDSHAKE:
+        if route is SaslRoute.HANDSHAKE:
             return self._handshake(header, frame)
-        if route is Route.REFUSE:
+        if route is SaslRoute.REFUSE:
             return self._refuse(header, frame)
         _check_version(header, AUTHENTICATE_VERSIONS)
         return self._token(bytes(request_body(header, frame).auth_bytes), header)
@@ -191,18 +191,18 @@ class SaslDoor:
         _check_version(header, HANDSHAKE_VERSIONS)
         mechanism = request_body(header, frame).mechanism
         outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
-        if outcome is Handshake.CLOSE:
+        if outcome is MechanismChoice.CLOSE:
             raise CloseConnection(
                 "the client began to log in again with a mechanism that the listener does not have"
             )
         offered = self._listener.offers
-        if outcome is Handshake.UNKNOWN_MECHANISM:
+        if outcome is MechanismChoice.UNKNOWN_MECHANISM:
             answer = handshake_answer(header, ErrorCode.unsupported_sasl_mechanism, offered)
             return self._fail(
                 answer, repr(mechanism[:SHOWN_CHARACTERS]), f"the listener has {', '.join(offered)}"
             )
         answer = handshake_answer(header, ErrorCode.none, offered)
-        if outcome is Handshake.OTHER_MECHANISM:
+        if outcome is MechanismChoice.OTHER_MECHANISM:
             return self._fail(answer, mechanism, f"the client must log in again with {self._login.mechanism}")
         return answer
 
@@ -237,13 +237,13 @@ class SaslDoor:
     def _step(self, token: bytes, header: RequestHeader | None) -> ResponseBytes | Deferred:
         try:
             begun = begin(self._login.exchange.step(token))
-            if isinstance(begun, Waiting):
+            if isinstance(begun, StartedCoroutine):
                 return self._wait(begun, header)
             return self._answered(begun.value, header)
         except LoginRefused as refusal:
             return self._refused(refusal, header)
 
-    def _wait(self, begun: Waiting[Step], header: RequestHeader | None) -> Deferred:
+    def _wait(self, begun: StartedCoroutine[SaslStep], header: RequestHeader | None) -> Deferred:
         deferred = HoldingBack()
 
         async def finish() -> None:
@@ -261,7 +261,7 @@ class SaslDoor:
         task.add_done_callback(logins.tasks.discard)
         return deferred
 
-    def _answered(self, step: Step, header: RequestHeader | None) -> ResponseBytes:
+    def _answered(self, step: SaslStep, header: RequestHeader | None) -> ResponseBytes:
         """Return the answer to a token. Raises LoginRefused."""
         lifetime_ms = 0
         if step.logged_in is not None:

@@ -413,7 +413,7 @@ _ALL: Final = ""
 """The name that stands for all listeners; no listener has an empty name."""
 
 
-class Verdict(NamedTuple):
+class AdmissionVerdict(NamedTuple):
     """The decision about a new connection, and about the connections that come after it."""
 
     refusal: str = ""
@@ -443,20 +443,20 @@ class Admission:
         self._rates: dict[str, Rate] = {}
         """The rates of new connections, by the name of the listener."""
 
-    def admit(self, listener_name: str, host: str) -> Verdict:
+    def admit(self, listener_name: str, host: str) -> AdmissionVerdict:
         self._total += 1
         self._per_host[host] += 1
         self._per_listener[listener_name] += 1
         hold_ms = self._charge(listener_name)
         refusal = self._limit_complaint(listener_name, host)
         if refusal:
-            return Verdict(refusal, hold_ms=hold_ms)
+            return AdmissionVerdict(refusal, hold_ms=hold_ms)
         if self._quotas is not None and self._quotas.limits_connections:
             close_after_ms = self._quotas.delay_of_connection(host)
             if close_after_ms:
                 self._take_back(listener_name)
-                return Verdict("its address is over its connection_creation_rate", close_after_ms)
-        return Verdict(hold_ms=hold_ms)
+                return AdmissionVerdict("its address is over its connection_creation_rate", close_after_ms)
+        return AdmissionVerdict(hold_ms=hold_ms)
 
     def dismiss(self, listener_name: str, host: str) -> None:
         self._total -= 1

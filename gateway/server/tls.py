@@ -24,7 +24,7 @@ from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
 from seqgate.gateway.security.certificates import StoreError, age_warning
 from seqgate.gateway.security.key_stores import (
     AllowedChanges,
-    Identity,
+    CertificateIdentity,
     KeyPair,
     change_complaint,
     configured_stores,
@@ -231,7 +231,7 @@ class _Loaded:
     files: tuple[_FileState, ...]
     context: ssl.SSLContext
     pair: KeyPair
-    identity: Identity
+    identity: CertificateIdentity
 
 
 class TlsListener:

@@ -58,7 +58,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ClientSubscription:
     """What one client pushes. `subscription_id` changes when the other two change."""
 
     subscription_id: int
@@ -104,12 +104,12 @@ class Subscriptions:
         else:
             self._by_name[name] = subscription
 
-    def choose(self, client: ClientDescription) -> Choice:
+    def choose(self, client: ClientDescription) -> ClientSubscription:
         matching = [known for known in self._by_name.values() if is_match(known.patterns, client)]
         metrics: frozenset[str] = frozenset().union(*(known.metrics for known in matching))
         requested = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
         interval_ms = min((known.interval_ms for known in matching), default=DEFAULT_INTERVAL_MS)
-        return Choice(_subscription_id(requested, interval_ms, client), requested, interval_ms)
+        return ClientSubscription(_subscription_id(requested, interval_ms, client), requested, interval_ms)
 
 
 def _subscription_id(requested: tuple[str, ...], interval_ms: int, client: ClientDescription) -> int:
@@ -223,7 +223,7 @@ _ASK_AGAIN: Final = frozenset({ErrorCode.unknown_subscription_id, ErrorCode.unsu
 """The errors after which a client asks for its subscription at once."""
 
 
-def lifetime_ms(choice: Choice) -> int:
+def lifetime_ms(choice: ClientSubscription) -> int:
     """Return the time (ms) without a request after which a client and its series are forgotten."""
     return max(SHORTEST_LIFETIME_MS, LIFETIME_INTERVALS * choice.push_interval_ms)
 
@@ -233,7 +233,7 @@ class ClientInstance:
     """One client: its chosen subscription and its last requests. Times are ms of one clock."""
 
     description: ClientDescription
-    choice: Choice
+    choice: ClientSubscription
     version: int
     """The version of the subscriptions from which `choice` was made."""
     expires_ms: float = 0.0

@@ -12,7 +12,7 @@ from uuid import UUID
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_id
-from seqgate.gateway.metadata.topics import NewTopic, create_topics
+from seqgate.gateway.metadata.topics import TopicCreation, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.machine import Machine
@@ -38,7 +38,7 @@ class Inside:
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
         """Create a topic. Raises ValueError if the broker refuses it, for example because it exists."""
         services = self._gateway().services
-        new = NewTopic(name=name, num_partitions=partitions, configs=[*configs.items()])
+        new = TopicCreation(name=name, num_partitions=partitions, configs=[*configs.items()])
         results = await services.topics.metadata_log.commit(
             lambda image: create_topics(
                 image,

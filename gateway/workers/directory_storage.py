@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all
+from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all
 from seqgate.gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
@@ -263,10 +263,10 @@ HandOn = Callable[[int, int, Collection[tuple[str, int]]], None]
 """Called with the node ids of the old and the new leader, and the partitions by topic and index."""
 
 
-def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[Move]:
+def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[PartitionMove]:
     """Return the moves from one of these workers to another that are ordered and not carried out."""
     return [
-        Move(topic.topic_id, index, partition.leader, partition.leader_epoch, partition.next_leader)
+        PartitionMove(topic.topic_id, index, partition.leader, partition.leader_epoch, partition.next_leader)
         for topic in image.topics_by_id.values()
         for index, partition in topic.partitions.items()
         if partition.next_leader not in {NO_MOVE, partition.leader}
@@ -283,7 +283,7 @@ class Moves:
         self._metadata = metadata
         self._node_ids = node_ids
         self._hand_on = hand_on
-        self._moves: list[Move] = []
+        self._moves: list[PartitionMove] = []
         self._awaited: set[int] = set()
         """The node ids of the workers that must still end."""
         self._is_clean = True

@@ -8,7 +8,7 @@ from typing import Final
 from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
 from seqgate.gateway.admin.operation import LiveGateway, find_topic
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.quota.backlog import ProduceGate, Reader
+from seqgate.gateway.quota.backlog import GroupReader, ProduceGate
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogError
@@ -58,7 +58,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     )
 
 
-def _row(backlog: Backlog, partition: Partition, readers: list[Reader]) -> PartitionBacklog:
+def _row(backlog: Backlog, partition: Partition, readers: list[GroupReader]) -> PartitionBacklog:
     try:
         usage = backlog.usage_of(partition, readers)
         rows = [_reader(backlog, partition, reader) for reader in sorted(readers)]
@@ -77,7 +77,7 @@ def _row(backlog: Backlog, partition: Partition, readers: list[Reader]) -> Parti
     )
 
 
-def _reader(backlog: Backlog, partition: Partition, reader: Reader) -> BacklogReader:
+def _reader(backlog: Backlog, partition: Partition, reader: GroupReader) -> BacklogReader:
     skipped = backlog.skipped.of(reader.group, (partition.topic, partition.index))
     return BacklogReader(
         group=reader.group,

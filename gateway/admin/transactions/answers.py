@@ -54,7 +54,7 @@ from seqgate.gateway.coordinator.transaction.records import (
 from seqgate.gateway.coordinator.transaction.rules import (
     NO_DURATION,
     InvalidPattern,
-    Wanted,
+    IsWanted,
     transaction_filter,
 )
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
@@ -145,7 +145,7 @@ def rows_of_ids(
     return [row_of(*item, now_ms) for item in items], complete
 
 
-def _filter(request: ListTransactionsRequest, now_ms: int) -> Wanted:
+def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
     longer_than_ms = NO_DURATION if request.longer_than_ms is None else request.longer_than_ms
     try:
         passes = transaction_filter(

@@ -32,7 +32,7 @@ from seqgate.gateway.coordinator.group.classic_rebalance import (
 )
 from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
-    Subscription,
+    MemberSubscription,
     encode_assignment,
     read_subscription,
 )
@@ -136,7 +136,7 @@ def _update_member(
     group: ConsumerGroup,
     member: ConsumerMember,
     request: Join,
-    subscription: Subscription,
+    subscription: MemberSubscription,
     records: list[RowRecord],
     *,
     is_new: bool,

@@ -238,7 +238,7 @@ def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> 
     return b"".join(pieces) + _INT32.pack(_NULL)
 
 
-class Subscription(NamedTuple):
+class MemberSubscription(NamedTuple):
     """A whole subscription; `owned` has the (topic, partition) that the member has not revoked."""
 
     version: int
@@ -257,7 +257,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
         return None
 
 
-def read_subscription(metadata: bytes) -> Subscription | None:
+def read_subscription(metadata: bytes) -> MemberSubscription | None:
     """Return the whole subscription, or None when the bytes are malformed."""
     try:
         return _read_subscription(_Cursor(metadata))
@@ -265,7 +265,7 @@ def read_subscription(metadata: bytes) -> Subscription | None:
         return None
 
 
-def _read_subscription(cursor: _Cursor) -> Subscription:
+def _read_subscription(cursor: _Cursor) -> MemberSubscription:
     """Decode the subscription. Raises struct.error, ValueError."""
     version, topics = cursor.version(), cursor.names()
     cursor.skip(max(cursor.take(_INT32), 0))
@@ -280,7 +280,7 @@ def _read_subscription(cursor: _Cursor) -> Subscription:
     if version >= FIRST_WITH_RACK:
         length = cursor.take(_INT16)
         rack_id = None if length < 0 else cursor.skip(length).decode()
-    return Subscription(version, topics, frozenset(owned), rack_id)
+    return MemberSubscription(version, topics, frozenset(owned), rack_id)
 
 
 REFRESH_INTERVAL_MS: Final = 10_000

@@ -337,7 +337,7 @@ def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None
     member.restart_session(now_ms)
 
 
-class Target(NamedTuple):
+class TargetOffset(NamedTuple):
     """A group's new offset in a partition; `leader_epoch` is of the record before the offset, or -1."""
 
     place: TopicPartition
@@ -460,7 +460,7 @@ class OffsetCommits:
         self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)
 
     def move_forward(
-        self, group_id: str, targets: Sequence[Target], effects: Effects
+        self, group_id: str, targets: Sequence[TargetOffset], effects: Effects
     ) -> dict[TopicPartition, int]:
         """Commit the targets ahead of the group's present offsets; return the former offsets of the places
         that moved, for message TTL and for evicted backlogs.

@@ -26,7 +26,7 @@ from seqgate.gateway.coordinator.rows import (
     NULLABLE_STRING,
     STRING,
     Field,
-    Reader,
+    FieldReader,
     Row,
     RowRecord,
     array,
@@ -175,7 +175,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     """Return the record, or None for an unknown kind of key. Raises UnreadableRecord."""
-    reader = Reader(key)
+    reader = FieldReader(key)
     try:
         kind = reader.number(_INT16)
         if kind in _OFFSET_KEYS:
@@ -211,7 +211,7 @@ def _offset_value(value: CommittedOffset) -> bytes:
 
 
 def _read_offset(value: bytes) -> CommittedOffset:
-    reader = Reader(value)
+    reader = FieldReader(value)
     reader.begin(_NEWEST_READ, _FIRST_COMPACT)
     version = reader.version
     offset = reader.number(_INT64)

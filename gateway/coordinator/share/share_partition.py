@@ -73,7 +73,7 @@ class SharePartition:
         self.runs = RunList()
         self._nothing_before = 0, 0
         """(offset, mark): no offset below can be acquired unless a delayed record came due after the mark."""
-        self._delays: Delays | None = None
+        self._delays: DelayedOffsets | None = None
 
     @property
     def end_offset(self) -> int:
@@ -91,7 +91,7 @@ class SharePartition:
             was_done = is_done
         return holes
 
-    def next_offset(self, delays: Delays | None = None) -> int:
+    def next_offset(self, delays: DelayedOffsets | None = None) -> int:
         """Return the first offset that can be acquired: a fetch starts there."""
         if delays is None:
             return self._first_available(None, self.start_offset)
@@ -101,7 +101,7 @@ class SharePartition:
         self._nothing_before, self._delays = (offset, now), delays
         return offset
 
-    def _first_available(self, delays: Delays | None, from_offset: int) -> int:
+    def _first_available(self, delays: DelayedOffsets | None, from_offset: int) -> int:
         for run in self.runs.starting_at(from_offset):
             if run.state is not DeliveryState.AVAILABLE:
                 continue
@@ -128,7 +128,7 @@ class SharePartition:
         *,
         is_strict: bool = False,
         batch_size: int = NEVER,
-        delays: Delays | None = None,
+        delays: DelayedOffsets | None = None,
         read_from: int = 0,
     ) -> list[Acquired]:
         """Hand out to a member the available offsets of these batches of the log, (base_offset, last_offset)
@@ -394,7 +394,7 @@ def _end(run: Run, state: DeliveryState) -> None:
 # Delayed records as a share partition sees them, and the number of offsets that may be handed out.
 
 
-class Delays(Protocol):
+class DelayedOffsets(Protocol):
     """The offsets of records that are not due yet; all other offsets may be handed out."""
 
     def first_due(self, offset: int) -> int:
@@ -414,7 +414,9 @@ class Delays(Protocol):
         ...
 
 
-def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
+def due_parts(
+    delays: DelayedOffsets | None, first_offset: int, last_offset: int
+) -> Iterator[tuple[int, int]]:
     """Yield the ranges of due offsets (inclusive) between two offsets."""
     position = first_offset
     for first, last in () if delays is None else delays.waiting(first_offset, last_offset):
@@ -433,7 +435,13 @@ class Room:
     """
 
     def __init__(
-        self, max_record_locks: int, delays: Delays | None, read_from: int, *, given_out: int, is_full: bool
+        self,
+        max_record_locks: int,
+        delays: DelayedOffsets | None,
+        read_from: int,
+        *,
+        given_out: int,
+        is_full: bool,
     ) -> None:
         """Start with `given_out` offsets; an `is_full` share partition hands out nothing beyond its end."""
         self.delays = delays

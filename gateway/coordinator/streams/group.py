@@ -26,9 +26,9 @@ from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopolo
 from seqgate.gateway.coordinator.streams.records import (
     NEW_GROUP,
     ROWS,
-    MemberState,
     StreamsCurrentValue,
     StreamsGroupValue,
+    StreamsMemberState,
     StreamsMemberValue,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME, TaskAssignment, TaskId, Tasks
@@ -62,7 +62,7 @@ class StreamsMember(EpochMember):
     @property
     def must_revoke(self) -> bool:
         """Whether the member must revoke tasks in its rebalance timeout."""
-        return self.current.state is MemberState.UNREVOKED_TASKS
+        return self.current.state is StreamsMemberState.UNREVOKED_TASKS
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Return whether the member has all of its target of this epoch and nothing else."""
@@ -76,7 +76,7 @@ class StreamsMember(EpochMember):
 
 def is_reconciled(current: StreamsCurrentValue, assignment_epoch: int) -> bool:
     """Return whether a member owns exactly the tasks of its target and acknowledged `assignment_epoch`."""
-    return current.state is MemberState.STABLE and current.member_epoch == assignment_epoch
+    return current.state is StreamsMemberState.STABLE and current.member_epoch == assignment_epoch
 
 
 @dataclass(slots=True)

@@ -60,8 +60,8 @@ from seqgate.gateway.coordinator.streams.records import (
     ROWS,
     TARGET,
     TOPOLOGY,
-    MemberState,
     StreamsCurrentValue,
+    StreamsMemberState,
     StreamsMemberValue,
 )
 from seqgate.gateway.coordinator.streams.request import (
@@ -309,7 +309,7 @@ def _target(
     configured: ConfiguredTopology,
     updated: dict[str, StreamsMemberValue],
     member_id: str,
-) -> Target:
+) -> TargetTasks:
     """Return the target of a member; make new targets for all when the group epoch has risen."""
     group, limits = plan.group, plan.limits
     last = group.assignment
@@ -318,18 +318,18 @@ def _target(
             StreamsGroupStatus.ASSIGNMENT_DELAYED,
             "Assignment delayed due to the configured initial rebalance delay.",
         )
-        return Target(last.epoch, NO_ASSIGNMENT)
+        return TargetTasks(last.epoch, NO_ASSIGNMENT)
     if last.epoch >= group_epoch:
-        return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return TargetTasks(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     interval_ms = limits.assignment_interval_ms
     if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
         plan.note(
             StreamsGroupStatus.ASSIGNMENT_DELAYED,
             "Assignment delayed due to the configured assignment interval.",
         )
-        return Target(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return TargetTasks(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
     targets = _make_targets(plan, group_epoch, configured, updated)
-    return Target(group_epoch, targets.get(member_id, NO_ASSIGNMENT))
+    return TargetTasks(group_epoch, targets.get(member_id, NO_ASSIGNMENT))
 
 
 def _make_targets(
@@ -455,7 +455,7 @@ def topic_hash(names: Iterable[str], topics: Topics) -> int:
     return _NO_TOPICS if is_empty else int.from_bytes(digest.digest(), "big", signed=True)
 
 
-class Target(NamedTuple):
+class TargetTasks(NamedTuple):
     """The tasks that a member shall have, and the epoch for which they were assigned."""
 
     epoch: int
@@ -464,7 +464,7 @@ class Target(NamedTuple):
 
 def reconciled(
     current: StreamsCurrentValue,
-    target: Target,
+    target: TargetTasks,
     owned: TaskAssignment | None,
     held: Callable[[], HeldByProcesses],
 ) -> StreamsCurrentValue:
@@ -476,12 +476,12 @@ def reconciled(
     """
     if is_reconciled(current, target.epoch):
         return current
-    if current.state is MemberState.UNREVOKED_TASKS:
+    if current.state is StreamsMemberState.UNREVOKED_TASKS:
         if owned is None or owned.has_any_of(current.pending_revocation.tasks):
             return current
         # the next epoch, which may still be older than the target's
         return _step(current, current.member_epoch + 1, target, owned, held())
-    if current.state is MemberState.UNKNOWN:
+    if current.state is StreamsMemberState.UNKNOWN:
         if owned is None or any(owned):
             text = (
                 "The streams group member is in a unknown state. "
@@ -495,7 +495,7 @@ def reconciled(
 def _step(
     current: StreamsCurrentValue,
     member_epoch: int,
-    target: Target,
+    target: TargetTasks,
     owned: TaskAssignment | None,
     held: HeldByProcesses,
 ) -> StreamsCurrentValue:
@@ -513,7 +513,7 @@ def _step(
     )
     if not to_revoke.is_empty and (owned is None or owned.has_any_of(to_revoke.tasks)):
         return StreamsCurrentValue(
-            member_epoch, current.member_epoch, MemberState.UNREVOKED_TASKS, kept, to_revoke
+            member_epoch, current.member_epoch, StreamsMemberState.UNREVOKED_TASKS, kept, to_revoke
         )
     wanted = TaskAssignment(
         tasks.active - kept.active.keys(), tasks.standby - kept.standby, tasks.warmup - kept.warmup
@@ -522,7 +522,7 @@ def _step(
     free = TaskAssignment(
         wanted.active - held.active - held.others_here, wanted.standby - here, wanted.warmup - here
     )
-    state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_TASKS
+    state = StreamsMemberState.STABLE if free == wanted else StreamsMemberState.UNRELEASED_TASKS
     gained = HeldTasks(
         {**kept.active, **dict.fromkeys(free.active, target.epoch)},
         kept.standby | free.standby,

@@ -41,7 +41,7 @@ NOT_VALIDATED: Final = -1
 """The validated topology epoch of a group whose topics do not fit its topology."""
 
 
-class MemberState(enum.IntEnum):
+class StreamsMemberState(enum.IntEnum):
     """The step of a member towards its target; the numbers are Kafka's."""
 
     STABLE = 1
@@ -53,7 +53,7 @@ class MemberState(enum.IntEnum):
     """A later release wrote the state."""
 
 
-_STATES: Final[dict[int, MemberState]] = {int(state): state for state in MemberState}
+_STATES: Final[dict[int, StreamsMemberState]] = {int(state): state for state in StreamsMemberState}
 
 
 class StreamsGroupValue(NamedTuple):
@@ -65,7 +65,7 @@ class StreamsGroupValue(NamedTuple):
     assignment_configs: tuple[tuple[str, str], ...] = ()
 
 
-class Endpoint(NamedTuple):
+class StreamsEndpoint(NamedTuple):
     """The address at which an instance of the application answers interactive queries."""
 
     host: str
@@ -82,7 +82,7 @@ class StreamsMemberValue(NamedTuple):
     rebalance_timeout_ms: int = -1
     topology_epoch: int = -1
     process_id: str = ""
-    user_endpoint: Endpoint | None = None
+    user_endpoint: StreamsEndpoint | None = None
     client_tags: tuple[tuple[str, str], ...] = ()
 
 
@@ -91,7 +91,7 @@ class StreamsCurrentValue(NamedTuple):
 
     member_epoch: int = 0
     previous_member_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: HeldTasks = HeldTasks()
     pending_revocation: HeldTasks = HeldTasks()
 
@@ -103,7 +103,7 @@ def _current(member_epoch: int, previous_member_epoch: int, state: int, *roles: 
         epochs = {task: member_epoch if epoch is None else epoch for task, epoch in active.items()}
         return HeldTasks(epochs, standby, warmup)
 
-    member_state = _STATES.get(state, MemberState.UNKNOWN)
+    member_state = _STATES.get(state, StreamsMemberState.UNKNOWN)
     return StreamsCurrentValue(
         member_epoch, previous_member_epoch, member_state, held(*roles[:3]), held(*roles[3:])
     )
@@ -113,7 +113,7 @@ NEW_GROUP: Final = StreamsGroupValue(FIRST_EPOCH, 0, 0)
 _TASKS: Final = partitions_of(STRING, TaskId)
 _ACTIVE: Final = epochs_of(STRING, TaskId)
 _CONFIGS: Final = converted(array(PAIR, nullable=True), tuple, lambda configs: configs or ())
-_ENDPOINT: Final = structure(Endpoint, Field("host", STRING), Field("port", UINT16))
+_ENDPOINT: Final = structure(StreamsEndpoint, Field("host", STRING), Field("port", UINT16))
 GROUP: Final = Row(
     17,
     structure(

@@ -21,7 +21,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
 from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A_WHILE
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote
-from seqgate.gateway.coordinator.streams.records import Endpoint
+from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
 from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
 from seqgate.gateway.coordinator.streams.topology import (
     Subtopology,
@@ -74,7 +74,7 @@ class StreamsHeartbeat:
     has_some_owned: bool = False
     """Whether the request has some roles of owned tasks, and not all three."""
     process_id: str | None = None
-    user_endpoint: Endpoint | None = None
+    user_endpoint: StreamsEndpoint | None = None
     client_tags: tuple[tuple[str, str], ...] | None = None
     has_task_offsets: bool = False
     has_task_end_offsets: bool = False
@@ -90,7 +90,7 @@ class StreamsHeartbeat:
 class EndpointPartitions:
     """The partitions of the topics that the tasks of a member with an endpoint read: (topic, partitions)."""
 
-    endpoint: Endpoint
+    endpoint: StreamsEndpoint
     active: tuple[tuple[str, tuple[int, ...]], ...]
     standby: tuple[tuple[str, tuple[int, ...]], ...]
 

@@ -32,7 +32,7 @@ from seqgate.gateway.coordinator.rows import (
     INT64,
     STRING,
     Field,
-    Reader,
+    FieldReader,
     Row,
     Tag,
     partitions_of,
@@ -196,7 +196,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
     """Return the record, or None for an unknown kind of key. Raises UnreadableTransactionRecord."""
-    reader = Reader(key)
+    reader = FieldReader(key)
     try:
         if reader.number(Struct(">h")) != _ROW.kind:
             return None

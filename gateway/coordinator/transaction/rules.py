@@ -346,7 +346,7 @@ NO_DURATION: Final = -1
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
 
-Wanted = Callable[[str, Transaction], bool]
+IsWanted = Callable[[str, Transaction], bool]
 
 
 class InvalidPattern(ValueError):
@@ -359,7 +359,7 @@ def transaction_filter(
     longer_than_ms: int,
     pattern: str | None,
     now_ms: int,
-) -> Wanted:
+) -> IsWanted:
     """Return a function that returns whether a transactional id passes every filter.
 
     An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No

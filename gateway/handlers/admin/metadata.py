@@ -50,9 +50,9 @@ from seqgate.gateway.metadata.image import (
     TopicImage,
     name_complaint,
 )
-from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.protocol.messages import build, response_module, written
-from seqgate.gateway.protocol.schema import Written
+from seqgate.gateway.protocol.schema import EncodedEntity
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -227,7 +227,7 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
 
     def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
         return create_topics(
-            image, [NewTopic(name=name)], fresh_ids=[topic_id], config=node.config, node_id=node.node_id
+            image, [TopicCreation(name=name)], fresh_ids=[topic_id], config=node.config, node_id=node.node_id
         )
 
     def when_durable(results: list[TopicResult]) -> None:
@@ -267,7 +267,7 @@ def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicIma
 
 def _written_rows(
     context: RequestContext[Services], module: ModuleType, topic: TopicImage
-) -> Iterator[Written]:
+) -> Iterator[EncodedEntity]:
     """Yield the encoded partitions of a topic; those that differ only in their index are encoded once."""
     served = context.services.partitions.registry.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
@@ -277,7 +277,7 @@ def _written_rows(
         if around is None:
             row = written(_row(module, index, state))
             around = seen[state] = row[: INDEX_IN_ROW.start], row[INDEX_IN_ROW.stop :]
-        yield Written(around[0] + index.to_bytes(4, "big") + around[1])
+        yield EncodedEntity(around[0] + index.to_bytes(4, "big") + around[1])
 
 
 def _row(module: ModuleType, index: int, state: PartitionState) -> Any:

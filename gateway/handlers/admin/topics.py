@@ -43,7 +43,7 @@ from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.topics import (
     DeletionRight,
     MorePartitions,
-    NewTopic,
+    TopicCreation,
     TopicResult,
     TopicToDelete,
     create_partitions,
@@ -117,8 +117,8 @@ async def _undescribed(context: RequestContext[TopicServices], topics: Sequence[
     return await unseen_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
 
 
-def _new_topic(topic: Any) -> NewTopic:
-    return NewTopic(
+def _new_topic(topic: Any) -> TopicCreation:
+    return TopicCreation(
         name=topic.name,
         num_partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from seqgate.gateway.protocol.messages import request_name, response_module
 from seqgate.gateway.protocol.schema import Read
-from seqgate.gateway.runtime.loop.audit import Refusal, Requester
+from seqgate.gateway.runtime.loop.audit import DeniedRight, Requester
 from seqgate.gateway.runtime.quotas.client_quotas import Charge
 from seqgate.gateway.runtime.services import (
     CoordinatorServices,
@@ -220,7 +220,7 @@ class RequestContext(Generic[R]):
         """Note in the audit log that the client lacks a right for which it asked."""
         audit = self.node.audit
         if audit.is_on:
-            audit.refused(Refusal(self.requester(), operation.name, resource_type.name, name))
+            audit.refused(DeniedRight(self.requester(), operation.name, resource_type.name, name))
 
     def requester(self) -> Requester:
         """Return who sent the request, for the audit log."""

@@ -34,7 +34,7 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.offsets import Committer, Target
+from seqgate.gateway.coordinator.group.offsets import Committer, TargetOffset
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
@@ -568,7 +568,7 @@ async def _move(
         answered(lambda _: ErrorCode.group_authorization_failed)
         return
     targets = [
-        Target((record.topic, record.partition), record.value.offset, record.value.leader_epoch)
+        TargetOffset((record.topic, record.partition), record.value.offset, record.value.leader_epoch)
         for record in records
         if record.value is not None
     ]

@@ -31,7 +31,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote, StreamsGroupStatus
-from seqgate.gateway.coordinator.streams.records import Endpoint
+from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
 from seqgate.gateway.coordinator.streams.request import (
     EndpointPartitions,
     StreamsHeartbeat,
@@ -59,7 +59,7 @@ from seqgate.gateway.handlers.answering.described_group import (
 from seqgate.gateway.handlers.answering.rights import describes_all, has_on_cluster
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
-from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -248,7 +248,7 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         owned=TaskAssignment(*map(_tasks, owned)) if has_all else None,
         has_some_owned=not has_all and not has_none,
         process_id=request.process_id,
-        user_endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        user_endpoint=None if endpoint is None else StreamsEndpoint(endpoint.host, endpoint.port),
         client_tags=None if tags is None else _pairs_heartbeat(tags),
         has_task_offsets=request.task_offsets is not None,
         has_task_end_offsets=request.task_end_offsets is not None,
@@ -417,7 +417,7 @@ def _decide(
     """Create the topics, except for those that exist by now."""
     node = context.node
     topics = [
-        NewTopic(
+        TopicCreation(
             name=topic.name,
             num_partitions=topic.partitions,
             replication_factor=topic.replication_factor or _DEFAULT_REPLICAS,

@@ -56,7 +56,7 @@ from seqgate.gateway.protocol.fetch_codec import (
 )
 from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.partitions.cold_reads import Wanted
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReader
 from seqgate.gateway.runtime.partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -181,7 +181,7 @@ class _Waiting:
         self.deadline_s = self.loop.time() + fetch.request.max_wait_ms / 1000
         self.deferred = HoldingBack()
         self.delayed: DelayedFetch | None = None
-        self.wanted: Wanted | Waiter | None = None
+        self.wanted: ColdReader | Waiter | None = None
         self.brought_in: set[Place] = set()
         self.waits_for_disk = False
         self.abandoned = False

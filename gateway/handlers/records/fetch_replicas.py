@@ -37,7 +37,7 @@ from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
-from seqgate.gateway.runtime.topics.read_replicas import Reader, ReadReplicas
+from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas, ReplicaReader
 
 READ_COMMITTED: Final = 1
 FIRST_VERSION: Final = 11
@@ -53,7 +53,7 @@ class ReplicaReads:
     def __init__(
         self,
         context: RequestContext[PartitionServices],
-        reader: Reader,
+        reader: ReplicaReader,
         replicas: ReadReplicas,
         reads: BucketReads,
         loading: list[StoredKey],
@@ -162,7 +162,7 @@ def replica_reads(
     replicas, reads = context.services.replicas, context.services.bucket_reads
     if replicas is None or reads is None or context.api_version < FIRST_VERSION or request.replica_id >= 0:
         return None
-    reader = Reader(
+    reader = ReplicaReader(
         context.peer_host,
         context.client_id,
         request.rack_id,

@@ -79,7 +79,7 @@ from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Outcome
+from seqgate.gateway.runtime.partitions.recompressor import Recompressed
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import Appended, CorruptRecord
@@ -314,7 +314,7 @@ class _Appending:
         partition: Partition,
         records: memoryview | None,
         now_ms: int,
-        outcome: Outcome | None = None,
+        outcome: Recompressed | None = None,
         took_part: TookPart | None = None,
     ) -> ProduceRow:
         """Append one batch; return its row, at `position`. If it must be flushed first, the answer waits."""
@@ -354,7 +354,7 @@ class _Appending:
         else:
             self._append_late(batch)
 
-    def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
+    def _append_late(self, batch: LateBatch, outcome: Recompressed | None = None) -> None:
         """Append a batch that waited, also amid a stop, if its topic exists and is still led here."""
         context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)

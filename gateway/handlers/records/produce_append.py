@@ -62,7 +62,7 @@ from seqgate.gateway.runtime.coordinators.transaction_coordinator import Transac
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart, TransactionsElsewhere
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Outcome, Recompressor
+from seqgate.gateway.runtime.partitions.recompressor import Recompressed, Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
@@ -184,7 +184,7 @@ def append_batch(
     records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
-    outcome: Outcome | None = None,
+    outcome: Recompressed | None = None,
     took_part: TookPart | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it. Note a refusal on
@@ -239,7 +239,7 @@ class _Refused(Exception):
         self.row = refused_row(partition, int(code), message, appended=False)
 
 
-def _recompressed(outcome: Outcome) -> memoryview:
+def _recompressed(outcome: Recompressed) -> memoryview:
     """Return the batch in its new codec. Raises the LogError of a batch that could not be recompressed."""
     if isinstance(outcome, LogError):
         raise outcome

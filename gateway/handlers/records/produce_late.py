@@ -39,7 +39,7 @@ from seqgate.gateway.handlers.records.produce_append import (
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Outcome
+from seqgate.gateway.runtime.partitions.recompressor import Recompressed
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.log.format.compression import Compression
 from seqgate.log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
@@ -261,7 +261,7 @@ class Recompression:
         self,
         late: Late,
         batches: list[LateBatch],
-        append: Callable[[LateBatch, Outcome], None],
+        append: Callable[[LateBatch, Recompressed], None],
         answer: Callable[[], Begun],
     ) -> None:
         self._late = late
@@ -288,7 +288,7 @@ class Recompression:
             partial(self._take, batch),
         )
 
-    def _take(self, batch: LateBatch, outcome: Outcome) -> None:
+    def _take(self, batch: LateBatch, outcome: Recompressed) -> None:
         """Append one batch; answer the request after the last."""
         late = self._late
         if not late.deferred.failed:

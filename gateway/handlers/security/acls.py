@@ -46,7 +46,7 @@ from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Request
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata import acls
-from seqgate.gateway.metadata.acls import Found, create_acls, delete_acls
+from seqgate.gateway.metadata.acls import FoundEntries, create_acls, delete_acls
 from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -122,10 +122,10 @@ def _note(context: RequestContext[TopicServices], results: Sequence[Collection[A
 
 async def _found(
     context: RequestContext[TopicServices], filters: Sequence[AclFilter | ApiError]
-) -> list[Found]:
+) -> list[FoundEntries]:
     """Return what each filter finds, in slices of time: an entry that is created meanwhile may stay."""
     stored = context.services.metadata_log.image.acls
-    found: list[Found] = []
+    found: list[FoundEntries] = []
     left = acls.MOST_LOOKED_AT
     for wanted in filters:
         if isinstance(wanted, ApiError):

@@ -35,7 +35,7 @@ from seqgate.gateway.handlers.sharing.share_session import (
     FIRST_WITH_RENEW,
     INITIAL_EPOCH,
     NO_TOPIC,
-    Outcome,
+    AcknowledgeResult,
     ShareLeaders,
     ShareRequestRefused,
     acknowledge,
@@ -63,10 +63,10 @@ FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
 DELAYED_READ_BYTES: Final = 1 << 20
 """Bytes read at once from a log with delayed records, of which only a few may be due."""
-NO_ERROR: Final = Outcome(ErrorCode.none)
+NO_ERROR: Final = AcknowledgeResult(ErrorCode.none)
 
 
-class Row(NamedTuple):
+class ShareFetchRow(NamedTuple):
     """The part of the answer for one partition."""
 
     error_code: ErrorCode = ErrorCode.none
@@ -97,9 +97,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     rows = await _fetch(context, request, session, hidden, waits=not outcomes)
     if hidden:
         denied = [place for place in session.places if place[0] in hidden]
-        rows |= dict.fromkeys(denied, Row(ErrorCode.topic_authorization_failed))
+        rows |= dict.fromkeys(denied, ShareFetchRow(ErrorCode.topic_authorization_failed))
     if request.share_session_epoch == INITIAL_EPOCH:
-        rows = {place: rows.get(place, Row()) for place in (*rows, *session.places)}
+        rows = {place: rows.get(place, ShareFetchRow()) for place in (*rows, *session.places)}
     return _answer(context, request.group_id, rows, outcomes)
 
 
@@ -155,7 +155,7 @@ async def _fetch(
     hidden: AbstractSet[uuid.UUID],
     *,
     waits: bool,
-) -> dict[Place, Row]:
+) -> dict[Place, ShareFetchRow]:
     """Acquire records of the session's partitions, but for the topics in `hidden`, and wait for them."""
     loop = context.node.loop
     deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
@@ -175,22 +175,22 @@ async def _fetch(
 
 async def _acquire_all(
     context: RequestContext[Services], request: Any, session: ShareSession, places: Sequence[Place]
-) -> dict[Place, Row]:
+) -> dict[Place, ShareFetchRow]:
     """Acquire from partition after partition until there is enough; partitions that gave records go last next
     time. Partitions that don't exist are named in every answer.
     """
-    rows: dict[Place, Row] = {}
+    rows: dict[Place, ShareFetchRow] = {}
     left_bytes = min(request.max_bytes, context.services.partitions.fetch_max_bytes)
     left_records = request.max_records
     async for place in in_slices(places):
         if left_bytes <= 0 or left_records <= 0:
             missing = error_without(context, place)
             if missing is not None:
-                rows[place] = Row(missing)
+                rows[place] = ShareFetchRow(missing)
             continue
         partition = partition_of(context, place)
         if isinstance(partition, ErrorCode):
-            rows[place] = Row(partition)
+            rows[place] = ShareFetchRow(partition)
             continue
         row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
         if row.error_code is not ErrorCode.none or row.acquired:
@@ -212,32 +212,32 @@ async def _acquire(
     partition: Partition,
     max_bytes: int,
     max_records: int,
-) -> Row:
+) -> ShareFetchRow:
     shares = context.services.coordinators.shares
     log = partition.log
     try:
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
         while True:
             if shares.sessions.get((request.group_id, request.member_id)) is not session:
-                return Row()  # the client has disconnected, or has begun a new session
+                return ShareFetchRow()  # the client has disconnected, or has begun a new session
             log.record_states.release_due(context.node.clock.now_ms())
             batches = await read(context, request.group_id, log, found, max_bytes)
             if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
-                return Row()
+                return ShareFetchRow()
             acquired = _acquire_from(context, request, log, found, batches, max_records)
             if acquired:
                 break
             if found.next_offset(log.record_states.delayed) <= batches.first_offset:
-                return Row()  # nothing was acquired, and no offset was skipped
+                return ShareFetchRow()  # nothing was acquired, and no offset was skipped
     except Unavailable as error:
-        return Row(error.error_code)
+        return ShareFetchRow(error.error_code)
     except LogError as error:
-        return Row(ErrorCode(error.kafka_error_code))
+        return ShareFetchRow(ErrorCode(error.kafka_error_code))
     shares.acquired(found)
     # With delays, batches without due records are not sent.
     records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
     partition.fetched_bytes += len(records)
-    return Row(records=records, acquired=tuple(acquired))
+    return ShareFetchRow(records=records, acquired=tuple(acquired))
 
 
 def _acquire_from(
@@ -334,11 +334,14 @@ async def _wait(
 
 
 def _answer(
-    context: RequestContext[Services], group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
+    context: RequestContext[Services],
+    group_id: str,
+    rows: dict[Place, ShareFetchRow],
+    outcomes: dict[Place, AcknowledgeResult],
 ) -> Any:
     module = context.response_module
     partitions = (
-        (place, _partition(module, place[1], rows.get(place, Row()), outcomes.get(place, NO_ERROR)))
+        (place, _partition(module, place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
         for place in dict.fromkeys((*rows, *outcomes))
     )
     return answer(
@@ -350,7 +353,7 @@ def _answer(
     )
 
 
-def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
+def _partition(module: Any, index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> Any:
     return build(
         module.PartitionData,
         partition_index=index,

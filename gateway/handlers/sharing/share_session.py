@@ -64,7 +64,7 @@ class ShareRequestRefused(Exception):
         self.error_code = error_code
 
 
-class Outcome(NamedTuple):
+class AcknowledgeResult(NamedTuple):
     """The result of one partition's acknowledgements."""
 
     error_code: ErrorCode
@@ -157,9 +157,9 @@ async def unreadable(
 
 async def acknowledge(
     context: RequestContext[Services], request: Any, topics: Iterable[Any], hidden: AbstractSet[uuid.UUID]
-) -> dict[Place, Outcome]:
+) -> dict[Place, AcknowledgeResult]:
     """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`."""
-    outcomes: dict[Place, Outcome] = {}
+    outcomes: dict[Place, AcknowledgeResult] = {}
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
     for topic in topics:
         for entry in topic.partitions:
@@ -184,27 +184,27 @@ async def _acknowledge_one(
     *,
     renews: bool,
     is_hidden: bool,
-) -> Outcome:
+) -> AcknowledgeResult:
     partition = partition_of(context, place)
     if partition is ErrorCode.unknown_topic_id:
-        return Outcome(partition)
+        return AcknowledgeResult(partition)
     complaint = _complaint(said, renews=renews)
     if complaint is not None:
-        return Outcome(ErrorCode.invalid_request, complaint)
+        return AcknowledgeResult(ErrorCode.invalid_request, complaint)
     if is_hidden:
-        return Outcome(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+        return AcknowledgeResult(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
     if isinstance(partition, ErrorCode):
-        return Outcome(partition)
+        return AcknowledgeResult(partition)
     key = SharePartitionKey(request.group_id, *place)
     try:
         await context.services.coordinators.shares.acknowledge(key, request.member_id, said)
     except InvalidRecordState as error:
-        return Outcome(ErrorCode.invalid_record_state, str(error))
+        return AcknowledgeResult(ErrorCode.invalid_record_state, str(error))
     except NeverAcquired as error:
-        return Outcome(ErrorCode.invalid_request, str(error))
+        return AcknowledgeResult(ErrorCode.invalid_request, str(error))
     except Unavailable as error:
-        return Outcome(error.error_code)
-    return Outcome(ErrorCode.none)
+        return AcknowledgeResult(error.error_code)
+    return AcknowledgeResult(ErrorCode.none)
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
@@ -335,7 +335,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     )
 
 
-def _partition(module: Any, index: int, outcome: Outcome) -> Any:
+def _partition(module: Any, index: int, outcome: AcknowledgeResult) -> Any:
     return build(
         module.PartitionData,
         partition_index=index,

@@ -21,7 +21,7 @@ from seqgate.gateway.coordinator.transaction.records import BY_NAME, Transaction
 from seqgate.gateway.coordinator.transaction.rules import (
     NO_DURATION,
     InvalidPattern,
-    Wanted,
+    IsWanted,
     transaction_filter,
 )
 from seqgate.gateway.handlers.answering import api
@@ -112,7 +112,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     )
 
 
-def _filter(context: RequestContext[CoordinatorServices], request: Any) -> Wanted:
+def _filter(context: RequestContext[CoordinatorServices], request: Any) -> IsWanted:
     """Build the filter of the request. Raises InvalidPattern."""
     version = context.api_version
     return transaction_filter(

@@ -25,7 +25,7 @@ from seqgate.log import LogError
 
 FIRST_WITH_VERSION: Final = 2
 
-Outcome = ErrorCode | tuple[Partition, int]
+MarkerResult = ErrorCode | tuple[Partition, int]
 """An error, or the partition and offset that must become durable."""
 
 
@@ -58,7 +58,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     return build(module.WriteTxnMarkersResponse, markers=tuple(rows))
 
 
-def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> Outcome:
+def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> MarkerResult:
     registry = context.services.partitions.registry
     partition = registry.get(*place)
     if partition is None:
@@ -81,7 +81,7 @@ def _append(context: RequestContext[Services], marker: Any, place: TopicPartitio
     return partition, offset
 
 
-async def _when_durable(outcome: Outcome) -> ErrorCode:
+async def _when_durable(outcome: MarkerResult) -> ErrorCode:
     if isinstance(outcome, ErrorCode):
         return outcome
     partition, offset = outcome

@@ -30,11 +30,11 @@ from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.quota.backlog import (
     BacklogRules,
-    Move,
+    GroupReader,
+    OffsetMove,
     PartitionView,
     Policy,
     ProduceGate,
-    Reader,
     Usage,
     eviction_moves,
     expired_moves,
@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_END = 2**63 - 1
 PURPOSE = "measuring the backlog"
 
-Decide = Callable[[PartitionView, Sequence[Reader], BacklogRules, int], list[Move]]
+Decide = Callable[[PartitionView, Sequence[GroupReader], BacklogRules, int], list[OffsetMove]]
 
 
 class _LogView:
@@ -206,7 +206,9 @@ class Backlog:
         await for_each_partition(found, lambda partition: self._measure(partition, readers), PURPOSE)
         self._note_gates()
 
-    def _partition_to_measure(self, place: TopicPartition, readers: Iterable[Reader]) -> Partition | None:
+    def _partition_to_measure(
+        self, place: TopicPartition, readers: Iterable[GroupReader]
+    ) -> Partition | None:
         """Return the partition if it is open; open it when a reader is behind."""
         topic = self._partitions.by_name.get(place[0])
         if topic is None:
@@ -219,7 +221,7 @@ class Backlog:
         end_offset = UNKNOWN_END if stop is None else stop.log_end_offset
         return topic.get(place[1]) if any(reader.offset < end_offset for reader in readers) else None
 
-    def usage_of(self, partition: Partition, readers: Sequence[Reader]) -> Usage:
+    def usage_of(self, partition: Partition, readers: Sequence[GroupReader]) -> Usage:
         """Measure the backlog of a partition now. Raises LogError."""
         rules = self._rules.of(partition.topic)
         return measure(_LogView(partition.log), readers, rules, self._clock.now_ms())
@@ -232,7 +234,7 @@ class Backlog:
 
     async def _move(self, partitions: Sequence[Partition], readers: Readers, decide: Decide) -> None:
         """Move the readers that `decide` moves, durably, and note their new offsets in `readers`."""
-        moves: list[tuple[Partition, Move]] = []
+        moves: list[tuple[Partition, OffsetMove]] = []
 
         def decide_one(partition: Partition) -> None:
             found = readers.get((partition.topic, partition.index))
@@ -253,14 +255,14 @@ class Backlog:
         for shard in self._groups.loaded_shards():
             async for group_id in in_slices(shard.offsets.groups()):
                 for place, offset, in_transaction in shard.offsets.within(group_id, names):
-                    found.setdefault(place, []).append(Reader(group_id, False, offset, in_transaction))
+                    found.setdefault(place, []).append(GroupReader(group_id, False, offset, in_transaction))
         topics = self._partitions.by_id
         for loaded in self._shares.shards:
             states = list(loaded.shard.partitions.items()) if loaded.is_current else []
             async for key, state in in_slices(states):
                 topic = topics.get(key.topic_id)
                 if topic is not None and topic.name in names:
-                    reader = Reader(key.group_id, True, state.start_offset)
+                    reader = GroupReader(key.group_id, True, state.start_offset)
                     found.setdefault((topic.name, key.partition), []).append(reader)
         await self._remote.add_to(found, names)
         return found
@@ -339,7 +341,7 @@ class TopicRules:
         return bool(self._own) or not self._default.is_empty
 
 
-Found = dict[TopicPartition, list[Reader]]
+FoundReaders = dict[TopicPartition, list[GroupReader]]
 
 KEPT_MS: Final = 60_000
 """Time (ms) for which the last answer of a silent gateway counts."""
@@ -358,7 +360,7 @@ class _Answer(NamedTuple):
     """The readers that a gateway told, and when (ms)."""
 
     at_ms: int
-    found: Found
+    found: FoundReaders
 
 
 class RemoteReaders:
@@ -371,7 +373,7 @@ class RemoteReaders:
         self._peers = peers
         self._answers: dict[int, _Answer] = {}
 
-    async def add_to(self, found: Found, names: Container[str]) -> None:
+    async def add_to(self, found: FoundReaders, names: Container[str]) -> None:
         """Add the readers of these topics' partitions that this gateway leads."""
         if self._brokers.is_alone:
             return
@@ -408,7 +410,7 @@ class RemoteReaders:
             return
         self._answers[node_id] = _Answer(self._clock.now_ms(), found)
 
-    async def _ask(self, node_id: int, places: Mapping[str, list[int]]) -> Found:
+    async def _ask(self, node_id: int, places: Mapping[str, list[int]]) -> FoundReaders:
         """Return the readers that a gateway knows. Raises PeerUnavailable."""
         listed = await self._peers.ask(
             node_id,
@@ -417,7 +419,7 @@ class RemoteReaders:
         )
         if int(listed.error_code):
             raise PeerUnavailable(f"its groups can't be listed: error {int(listed.error_code)}")
-        found: Found = {}
+        found: FoundReaders = {}
         shares = [row.group_id for row in listed.groups if row.group_type.lower() == _SHARE]
         others = [row.group_id for row in listed.groups if row.group_type.lower() != _SHARE]
         for some in _pieces(others):
@@ -429,11 +431,11 @@ class RemoteReaders:
         return found
 
 
-def _each_once(readers: Sequence[Reader]) -> list[Reader]:
+def _each_once(readers: Sequence[GroupReader]) -> list[GroupReader]:
     """Return the readers without those that two gateways know, such as the coordinator of a share group and
     the gateway that stores its state. The lower offset counts.
     """
-    by_group: dict[tuple[str, bool], Reader] = {}
+    by_group: dict[tuple[str, bool], GroupReader] = {}
     for reader in readers:
         known = by_group.get((reader.group, reader.is_share), reader)
         by_group[reader.group, reader.is_share] = min(reader, known)
@@ -458,12 +460,12 @@ def _offsets_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> 
     return build(request_type(_OFFSET_FETCH, _FETCH_VERSION), groups=asked, require_stable=False)
 
 
-def _add_offsets(found: Found, answer: Any) -> None:
+def _add_offsets(found: FoundReaders, answer: Any) -> None:
     for group in answer.groups:
         for topic in () if int(group.error_code) else group.topics:
             for row in topic.partitions:
                 if not int(row.error_code) and row.committed_offset >= 0:
-                    reader = Reader(group.group_id, False, row.committed_offset)
+                    reader = GroupReader(group.group_id, False, row.committed_offset)
                     found.setdefault((topic.name, row.partition_index), []).append(reader)
 
 
@@ -479,12 +481,12 @@ def _share_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> An
     return build(request_type(_SHARE_OFFSETS, _SHARE_VERSION), groups=asked)
 
 
-def _add_share_offsets(found: Found, answer: Any) -> None:
+def _add_share_offsets(found: FoundReaders, answer: Any) -> None:
     for group in answer.groups:
         for topic in () if int(group.error_code) else group.topics:
             for row in topic.partitions:
                 if not int(row.error_code) and row.start_offset >= 0:
-                    reader = Reader(group.group_id, True, row.start_offset)
+                    reader = GroupReader(group.group_id, True, row.start_offset)
                     found.setdefault((topic.topic_name, row.partition_index), []).append(reader)
 
 

@@ -52,7 +52,7 @@ from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from seqgate.gateway.quota.backlog import Limit, Move, Reader
+from seqgate.gateway.quota.backlog import GroupReader, Limit, OffsetMove
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.shards import (
     BATCH_OVERHEAD_BYTES,
@@ -544,7 +544,7 @@ class SkippedRecords:
     def __init__(self) -> None:
         self._skipped: dict[tuple[str, TopicPartition], Skipped] = {}
 
-    def note(self, place: TopicPartition, move: Move, records: int) -> int:
+    def note(self, place: TopicPartition, move: OffsetMove, records: int) -> int:
         """Add a move over `records` records; return how many of them were not counted before."""
         skipped = self._skipped.setdefault((move.reader.group, place), Skipped())
         counted = max(0, min(records, move.to_offset - skipped.up_to))
@@ -556,7 +556,7 @@ class SkippedRecords:
         """Return the records that a group skipped in a partition."""
         return self._skipped.get((group, place), NOTHING)
 
-    def keep_only(self, readers: Mapping[TopicPartition, Iterable[Reader]]) -> None:
+    def keep_only(self, readers: Mapping[TopicPartition, Iterable[GroupReader]]) -> None:
         """Drop the groups that no longer read a partition."""
         if self._skipped:
             known = {(reader.group, place) for place, entries in readers.items() for reader in entries}

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.offsets import Target
+from seqgate.gateway.coordinator.group.offsets import TargetOffset
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build, request_module, request_type
-from seqgate.gateway.quota.backlog import Move, Reader
+from seqgate.gateway.quota.backlog import GroupReader, OffsetMove
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 OFFSETS_AT_ONCE = 16
 """Offsets that one batch commits. So many fit into a batch even with the longest names."""
 
-Readers = dict[TopicPartition, list[Reader]]
+Readers = dict[TopicPartition, list[GroupReader]]
 
 
 class GroupMoves:
@@ -46,9 +46,9 @@ class GroupMoves:
         self._shares = shares
         self.skipped = SkippedRecords()
 
-    async def carry_out(self, moves: Sequence[tuple[Partition, Move]], readers: Readers) -> None:
+    async def carry_out(self, moves: Sequence[tuple[Partition, OffsetMove]], readers: Readers) -> None:
         """Move the groups that can be moved, and update `readers` with their new offsets."""
-        by_group: dict[str, list[tuple[Partition, Move]]] = {}
+        by_group: dict[str, list[tuple[Partition, OffsetMove]]] = {}
         shares = []
         for partition, move in moves:
             if move.reader.is_share:
@@ -59,7 +59,7 @@ class GroupMoves:
         await asyncio.gather(*shares, *groups)
 
     async def _move_group(
-        self, group_id: str, moves: Sequence[tuple[Partition, Move]], readers: Readers
+        self, group_id: str, moves: Sequence[tuple[Partition, OffsetMove]], readers: Readers
     ) -> None:
         for start in range(0, len(moves), OFFSETS_AT_ONCE):
             some = moves[start : start + OFFSETS_AT_ONCE]
@@ -80,12 +80,12 @@ class GroupMoves:
                     records = move.to_offset - max(offset, move.from_offset)
                     self._moved(partition, move, records, readers)
 
-    async def _commit(self, group_id: str, targets: list[Target]) -> dict[TopicPartition, int]:
+    async def _commit(self, group_id: str, targets: list[TargetOffset]) -> dict[TopicPartition, int]:
         return await self._groups.run(
             group_id, lambda shard, effects: shard.commits.move_forward(group_id, targets, effects)
         )
 
-    async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
+    async def _move_share_group(self, partition: Partition, move: OffsetMove, readers: Readers) -> None:
         key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)
         try:
             skipped = await self._shares.skip_to(key, partition, move.to_offset)
@@ -94,7 +94,7 @@ class GroupMoves:
             return
         self._moved(partition, move, skipped, readers)
 
-    def _moved(self, partition: Partition, move: Move, records: int, readers: Readers) -> None:
+    def _moved(self, partition: Partition, move: OffsetMove, records: int, readers: Readers) -> None:
         place = partition.topic, partition.index
         readers[place] = [
             entry._replace(offset=move.to_offset) if entry is move.reader else entry
@@ -113,9 +113,9 @@ class GroupMoves:
         )
 
 
-def _target(partition: Partition, move: Move) -> Target:
+def _target(partition: Partition, move: OffsetMove) -> TargetOffset:
     leader_epoch = partition.log.epochs.at(move.to_offset - 1)
-    return Target((partition.topic, partition.index), move.to_offset, leader_epoch)
+    return TargetOffset((partition.topic, partition.index), move.to_offset, leader_epoch)
 
 
 MOVER: Final = "seqgate:backlog"
@@ -128,7 +128,7 @@ _NO_GENERATION: Final = 2**31 - 1
 
 
 async def move_there(
-    peers: AsksPeers, leader: int, group_id: str, targets: Sequence[Target]
+    peers: AsksPeers, leader: int, group_id: str, targets: Sequence[TargetOffset]
 ) -> set[TopicPartition]:
     """Move the group's offsets at its coordinator; return the places that moved. Raises Unavailable."""
     module = request_module(_OFFSET_COMMIT, _VERSION)

@@ -231,7 +231,7 @@ class ShareCoordinator:
             self._change_in_background(key, lambda found, _: found.release(member_id, limits))
         self.remote.drop_unread(group_id)
 
-    def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
+    def begin_session(self, group_id: str, member_id: str, peer: MemberConnection) -> ShareSession:
         """Return a session in place of the old; it ends with the connection (Kafka's ShareSessionCache)."""
         key = group_id, member_id
         session = ShareSession(peer)
@@ -446,7 +446,7 @@ class LockTimer:
             self.wake_at(next_ms)
 
 
-class Peer(Protocol):
+class MemberConnection(Protocol):
     """The connection of a member."""
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
@@ -460,7 +460,7 @@ class Peer(Protocol):
 class ShareSession:
     """A member's share session: the partitions that it fetches. Every fetch raises the session epoch."""
 
-    peer: Peer
+    peer: MemberConnection
     """The connection on which the session began; the session ends with it."""
     epoch: int = 1
     places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)

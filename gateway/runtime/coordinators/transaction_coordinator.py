@@ -180,7 +180,7 @@ class TransactionCoordinator:
                 self._adopt(loaded, transactional_id, one)
         last_offset = loaded.partition.log.log_end_offset - 1
         for transactional_id in list(shard.decided):
-            decided = Written(loaded, shard.transactions[transactional_id], last_offset)
+            decided = WrittenState(loaded, shard.transactions[transactional_id], last_offset)
             self._begin_ending(transactional_id, decided, of_decided.get(transactional_id, ()))
 
     def _give_up(self, loaded: _Loaded) -> None:
@@ -238,13 +238,13 @@ class TransactionCoordinator:
             return None
         return found
 
-    async def _change(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> Written:
+    async def _change(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> WrittenState:
         """Change the state of a transactional id with the shard's next round.
 
         Returns once the round is written; the caller waits until it is durable
         (`CoordinatorShards.persisted`). Raises Unavailable, and the errors of `judge`.
         """
-        waiter: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[WrittenState] = asyncio.get_running_loop().create_future()
 
         def noted(outcome: _Outcome, last_offset: int) -> None:
             settle(waiter, self._note(loaded, transactional_id, outcome, last_offset))
@@ -258,7 +258,7 @@ class TransactionCoordinator:
         transactional_id: str,
         judge: Callable[[Transaction | None, int | None, int], Transaction | None],
         fresh_id: int | None = None,
-    ) -> Written:
+    ) -> WrittenState:
         """Change an id as `_change` does. `judge` raises NeedsProducerId to get a fresh producer id; an
         operation of the same round may have used up the epochs, or forgotten the id.
         """
@@ -280,14 +280,16 @@ class TransactionCoordinator:
             logger.warning("no producer id: %s", error)
             raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
 
-    def _apply(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> Written:
+    def _apply(self, loaded: _Loaded, transactional_id: str, judge: Judge) -> WrittenState:
         """Change the state of a transactional id at once. Raises Unavailable, and the errors of `judge`."""
         outcome, last_offset = self.shards.apply(loaded, _operation(transactional_id, judge))
         return self._note(loaded, transactional_id, outcome, last_offset)
 
-    def _note(self, loaded: _Loaded, transactional_id: str, outcome: _Outcome, last_offset: int) -> Written:
+    def _note(
+        self, loaded: _Loaded, transactional_id: str, outcome: _Outcome, last_offset: int
+    ) -> WrittenState:
         """Remember the newest record of an id, and begin an end that it decides."""
-        written = Written(loaded, outcome.after, last_offset, outcome.is_new)
+        written = WrittenState(loaded, outcome.after, last_offset, outcome.is_new)
         if outcome.is_new:
             self._unpersisted[transactional_id] = loaded.partition, last_offset
             if outcome.after is not None and outcome.after.state in DECIDED:
@@ -407,7 +409,7 @@ class TransactionCoordinator:
         return await self.endings.retry(transactional_id, attempt)
 
     def _begin_ending(
-        self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition] = ()
+        self, transactional_id: str, decided: WrittenState, left: Sequence[OpenInPartition] = ()
     ) -> asyncio.Task[None]:
         """Write the markers of a decided end in a task of its own. The transactions that a crash has `left`
         open may belong to the next transaction, and are then added to it.
@@ -415,7 +417,9 @@ class TransactionCoordinator:
         work = self._end(transactional_id, decided, left)
         return self.endings.begin(transactional_id, decided.loaded, work)
 
-    async def _end(self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition]) -> None:
+    async def _end(
+        self, transactional_id: str, decided: WrittenState, left: Sequence[OpenInPartition]
+    ) -> None:
         loaded, value, last_offset, _ = decided
         assert value is not None
         try:
@@ -586,7 +590,7 @@ Judge = Callable[[Transaction | None, int], Transaction | None]
 """Decides an id's next state at a time (ms); None for no change. It may raise."""
 
 
-class Written(NamedTuple):
+class WrittenState(NamedTuple):
     """A state of an id, and the shard and offset that must be durable before an answer reports it."""
 
     loaded: LoadedShard[TransactionShard]

@@ -41,7 +41,7 @@ class Requester(NamedTuple):
     request: str
 
 
-class Refusal(NamedTuple):
+class DeniedRight(NamedTuple):
     """A right that a requester lacks."""
 
     requester: Requester
@@ -105,7 +105,7 @@ class AuditLog:
         self._failed_logins = _Repeats("login_failed", _write_failed_login)
         self._timer: asyncio.TimerHandle | None = None
 
-    def refused(self, refusal: Refusal) -> None:
+    def refused(self, refusal: DeniedRight) -> None:
         """Write a refusal, or count it if the same refusal was written within the interval."""
         if self.is_on:
             self._begin_interval()
@@ -144,13 +144,13 @@ class AuditLog:
         self._failed_logins.end_interval()
 
 
-def _short(refusal: Refusal) -> Refusal:
+def _short(refusal: DeniedRight) -> DeniedRight:
     """Return the refusal with the client's texts cut to the length that the log shows, to remember less."""
     requester = Requester(*map(_cut, refusal.requester))
     return refusal._replace(requester=requester, resource=_cut(refusal.resource))
 
 
-def _write_refusal(refusal: Refusal, count: int) -> None:
+def _write_refusal(refusal: DeniedRight, count: int) -> None:
     right = {
         "operation": refusal.operation,
         "resource_type": refusal.resource_type,

@@ -165,11 +165,13 @@ class ColdReads:
         finally:
             wanted.cancel()
 
-    def want(self, places: Iterable[Place], callback: Callable[[], None], *, goes_on: bool = True) -> Wanted:
+    def want(
+        self, places: Iterable[Place], callback: Callable[[], None], *, goes_on: bool = True
+    ) -> ColdReader:
         """Read all of the places into the page cache, then call back, never at once. For a reader that
         `goes_on` to the following blocks, blocks are read ahead.
         """
-        wanted = Wanted(callback, self._forget_reader)
+        wanted = ColdReader(callback, self._forget_reader)
         for place in places:
             for key, part in blocks_of(place):
                 load = self._loads.get(key)
@@ -202,7 +204,7 @@ class ColdReads:
                     self._read_on(key, self._blocks_ahead)
         self._start_loads()
 
-    def _forget_reader(self, load: Load, wanted: Wanted) -> None:
+    def _forget_reader(self, load: Load, wanted: ColdReader) -> None:
         load.waiting.pop(wanted, None)
         if not load.waiting and load.queue is not None:
             load.leave_queue()
@@ -356,12 +358,12 @@ BlockKey = tuple[str, int]
 """The path of a file, and the number of a block in it, or `_WHOLE`."""
 
 
-class Wanted:
+class ColdReader:
     """A reader that waits for blocks. Its callback runs once, when all are cached or failed."""
 
     __slots__ = ("_give_up", "callback", "loads")
 
-    def __init__(self, callback: Callable[[], None], give_up: Callable[[Load, Wanted], None]) -> None:
+    def __init__(self, callback: Callable[[], None], give_up: Callable[[Load, ColdReader], None]) -> None:
         """Take the callback, and the function that forgets the reader of a block."""
         self._give_up = give_up
         self.callback: Callable[[], None] | None = callback
@@ -384,7 +386,7 @@ class Load:
         self.key = key
         self.place = place
         self.lane = lane
-        self.waiting: dict[Wanted, None] = {}
+        self.waiting: dict[ColdReader, None] = {}
         self.queue: OrderedDict[BlockKey, Load] | None = lane.ahead if is_ahead else lane.urgent
         """The queue that the block is in until its read begins; None after that."""
         self.blocks_ahead = 0

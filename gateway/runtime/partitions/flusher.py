@@ -48,7 +48,7 @@ class LogOwner(Protocol):
         """Handle the end of a flush, successful or not."""
 
 
-class Waiting:
+class FlushWaiter:
     """A request that waits for the flush which decides about the records of one log up to `offset`."""
 
     __slots__ = ("_then", "offset", "owner")
@@ -96,7 +96,7 @@ class LogFlusher(ABC):
         self._machine = machine or Machine()
         self._dirty: dict[PartitionLog, LogOwner] = {}
         """The logs that the next round takes, with their owners."""
-        self._waiting: list[Waiting] = []
+        self._waiting: list[FlushWaiter] = []
         """The requests that wait for the next round."""
         self._idle: list[asyncio.Future[None]] = []
         """The tasks that wait until nothing is left to flush."""
@@ -133,7 +133,7 @@ class LogFlusher(ABC):
         """Add the owner's log to the next round."""
 
     @abstractmethod
-    def wait(self, waiting: Waiting) -> None:
+    def wait(self, waiting: FlushWaiter) -> None:
         """Resolve `waiting` after the round that makes its offset durable: one under way, or the next."""
 
     @abstractmethod
@@ -156,7 +156,7 @@ class LogFlusher(ABC):
         if log.recovery_point < end_offset:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             owner = owner or self._dirty.get(log) or Unserved(log)
-            self.wait(Waiting(owner, end_offset - 1, lambda _: wake(done)))
+            self.wait(FlushWaiter(owner, end_offset - 1, lambda _: wake(done)))
             await done
         if log.recovery_point < end_offset:
             raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
@@ -185,7 +185,7 @@ class FlushRound:
     """The tickets of one round, its logs' owners, and the requests that wait for it."""
 
     def __init__(
-        self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting], begun_s: float = 0.0
+        self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[FlushWaiter], begun_s: float = 0.0
     ) -> None:
         """Take the ticket of each log that has something to flush. `begun_s` is in seconds of any clock."""
         self.begun_s = begun_s
@@ -354,7 +354,7 @@ class Flusher(LogFlusher):
         if self._running is None and not self._scheduled:
             self._schedule()
 
-    def wait(self, waiting: Waiting) -> None:
+    def wait(self, waiting: FlushWaiter) -> None:
         log = waiting.owner.log
         running = self._running
         if running is not None:

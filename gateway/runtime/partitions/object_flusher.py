@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Protocol
 
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, RowData, WalRow
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.flusher import FlushRound, LogFlusher, LogOwner, Waiting, wake
+from seqgate.gateway.runtime.partitions.flusher import FlushRound, FlushWaiter, LogFlusher, LogOwner, wake
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
 from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
@@ -128,7 +128,7 @@ class ObjectFlusher(LogFlusher):
         elif self.unwritten.unsent_bytes >= self._wake_bytes:
             self._schedule()
 
-    def wait(self, waiting: Waiting) -> None:
+    def wait(self, waiting: FlushWaiter) -> None:
         log = waiting.owner.log
         for current in self._rounds:
             ticket = current.flush.tickets.get(log)
@@ -149,7 +149,7 @@ class ObjectFlusher(LogFlusher):
         log = owner.log
         if log.recovery_point < ticket.end_offset:
             decided: asyncio.Future[None] = self._loop.create_future()
-            self.wait(Waiting(owner, ticket.end_offset - 1, lambda _: wake(decided)))
+            self.wait(FlushWaiter(owner, ticket.end_offset - 1, lambda _: wake(decided)))
             await decided
             if log.recovery_point < ticket.end_offset:
                 return OSError(errno.EIO, "the records before could not be made durable", str(log.place))

@@ -21,7 +21,7 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.quota.backlog import ProduceGate
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher, LogOwner, Waiting
+from seqgate.gateway.runtime.partitions.flusher import FlushWaiter, LogFlusher, LogOwner
 from seqgate.log import (
     Appended,
     DeletedSegment,
@@ -193,7 +193,7 @@ class Partition:
         """Call `then` after the flush of the records up to `offset`: False if that failed, else True. Ask
         `is_persisted` first: this method waits for a flush even if the records are persisted.
         """
-        self._flusher.wait(Waiting(self, offset, then))
+        self._flusher.wait(FlushWaiter(self, offset, then))
 
     async def persisted(self, offset: int) -> bool:
         """Wait until the records up to `offset` are persisted; False when their flush fails."""

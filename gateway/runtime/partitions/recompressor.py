@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 _NAMES: Final = {number: name for name, number in CODEC_IDS.items()}
 _ANY_BYTES: Final = 2**31 - 1
 
-Outcome = bytes | LogError
+Recompressed = bytes | LogError
 """The batch in its new codec, or the error that refuses the batch."""
 
 
-_Job = tuple[Callable[[], Outcome], Callable[[Outcome], None]]
+_Job = tuple[Callable[[], Recompressed], Callable[[Recompressed], None]]
 
 
 class Recompressor:
@@ -49,7 +49,7 @@ class Recompressor:
         compression: Compression,
         config: LogConfig,
         now_ms: int,
-        then: Callable[[Outcome], None],
+        then: Callable[[Recompressed], None],
     ) -> None:
         """Recompress a batch, and call `then` with the outcome, but never at once, nor after `stop`."""
         if self._is_stopped:
@@ -71,13 +71,15 @@ class Recompressor:
         recompress, then = job
         self._loop.call_soon_threadsafe(self._finish, then, recompress())
 
-    def _finish(self, then: Callable[[Outcome], None], outcome: Outcome) -> None:
+    def _finish(self, then: Callable[[Recompressed], None], outcome: Recompressed) -> None:
         if not self._is_stopped:
             self.batches += 1
             then(outcome)
 
 
-def _recompress(records: memoryview, compression: Compression, config: LogConfig, now_ms: int) -> Outcome:
+def _recompress(
+    records: memoryview, compression: Compression, config: LogConfig, now_ms: int
+) -> Recompressed:
     try:
         return recompressed(records, compression, config, now_ms)
     except LogError as error:

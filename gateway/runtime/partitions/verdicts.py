@@ -17,7 +17,7 @@ _LONGEST_CLIENT_ID: Final = 100
 """A client id may have 32 KiB, and a client sends a new one with each batch."""
 
 
-class Verdict(NamedTuple):
+class UnstoredBatch(NamedTuple):
     """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
 
     `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the
@@ -42,7 +42,7 @@ class Verdicts:
     """Counts the batches that were not stored, by outcome, and keeps the newest of them."""
 
     def __init__(self, kept: int = VERDICTS_KEPT) -> None:
-        self.newest: deque[Verdict] = deque(maxlen=kept)
+        self.newest: deque[UnstoredBatch] = deque(maxlen=kept)
         self.refused: Counter[int] = Counter()
         """The refused batches by Kafka's error code."""
         self._count = 0
@@ -82,7 +82,7 @@ class Verdicts:
         self._count += 1
         producer = _producer_of(records)
         self.newest.append(
-            Verdict(
+            UnstoredBatch(
                 self._count,
                 now_ms,
                 topic,

@@ -31,9 +31,9 @@ from seqgate.gateway.telemetry.payload import (
     decode,
 )
 from seqgate.gateway.telemetry.subscriptions import (
-    Choice,
     ClientDescription,
     ClientInstance,
+    ClientSubscription,
     Instances,
     Subscriptions,
     lifetime_ms,
@@ -121,7 +121,7 @@ class Telemetry:
     def series_count(self) -> int:
         return len(self._series)
 
-    def subscription(self, client: ClientDescription) -> Choice | ErrorCode:
+    def subscription(self, client: ClientDescription) -> ClientSubscription | ErrorCode:
         """Return what the client pushes, or THROTTLING_QUOTA_EXCEEDED when it asks too early."""
         now_ms = self._now_ms()
         instance = self._meet(client, now_ms)

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.metadata.leadership import NO_MOVE, Move, move_all, planned_moves, stay_all
+from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all, planned_moves, stay_all
 from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -130,7 +130,7 @@ class PartitionMoves:
         except TimeoutError:
             pass
 
-    async def _carry_out(self, moves: Sequence[Move]) -> None:
+    async def _carry_out(self, moves: Sequence[PartitionMove]) -> None:
         """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old."""
         at_once = self._config.int("seqgate.cluster.moves.at.once")
         for first in range(0, len(moves), at_once):
@@ -147,7 +147,7 @@ class PartitionMoves:
             if self._wake.is_set():
                 return
 
-    def _serve_again(self, moves: Iterable[Move]) -> None:
+    def _serve_again(self, moves: Iterable[PartitionMove]) -> None:
         """Open what has not moved, for retention, and for coordinators that have forgotten their state."""
         by_id = self._metadata_log.image.topics_by_id
         for move in moves:
@@ -155,18 +155,18 @@ class PartitionMoves:
             if topic is not None and self._partitions.get(topic.name, move.partition) is not None:
                 self._partitions.became_ready(topic.name, move.partition)
 
-    def _is_awaited(self, move: Move) -> bool:
+    def _is_awaited(self, move: PartitionMove) -> bool:
         topic = self._metadata_log.image.topics_by_id.get(move.topic_id)
         return topic is not None and self._partitions.is_awaited(topic.name, move.partition)
 
-    def _is_wanted(self, move: Move) -> bool:
+    def _is_wanted(self, move: PartitionMove) -> bool:
         topic_id, index, *led, to = move
         image = self._metadata_log.image
         partition = image.partition(topic_id, index)
         is_led = partition is not None and [partition.leader, partition.leader_epoch] == led
         return is_led and to in image.brokers.live(self._node_id)
 
-    async def hand_over(self, moves: Sequence[Move]) -> int:
+    async def hand_over(self, moves: Sequence[PartitionMove]) -> int:
         """Hand partitions over that this gateway leads; return how many have moved."""
         by_id = self._metadata_log.image.topics_by_id
         places = {move: (by_id[move.topic_id].name, move.partition) for move in moves}
@@ -188,7 +188,7 @@ class PartitionMoves:
         self.moved += sum(moved)
         return sum(moved)
 
-    def _keep(self, moves: Iterable[tuple[Move, tuple[str, int]]]) -> None:
+    def _keep(self, moves: Iterable[tuple[PartitionMove, tuple[str, int]]]) -> None:
         """Withhold partitions no more that have not moved."""
         for move, place in moves:
             self._hand_overs.keep(move.topic_id, move.partition)
@@ -203,7 +203,7 @@ class PartitionMoves:
         self._partitions.release(*place)
         return partition
 
-    async def _commit(self, moves: Sequence[Move]) -> list[bool]:
+    async def _commit(self, moves: Sequence[PartitionMove]) -> list[bool]:
         """Name the new leaders in the metadata; return which of the partitions have moved. Waits until the
         metadata can be changed.
 

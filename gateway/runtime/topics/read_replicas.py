@@ -35,7 +35,7 @@ CLIENTS_KEPT: Final = 10_000
 """Clients and partitions that were decided about. A client that is dropped early is decided about again."""
 
 
-class Reader(NamedTuple):
+class ReplicaReader(NamedTuple):
     """A client that reads: its host, its client id, its rack or "", and the listener that it uses."""
 
     host: str
@@ -69,13 +69,13 @@ class ReadReplicas:
         self._brokers = brokers
         self._uploaded = uploaded
         self._seconds = seconds
-        self._decided: OrderedDict[tuple[Reader, PartitionKey], float] = OrderedDict()
+        self._decided: OrderedDict[tuple[ReplicaReader, PartitionKey], float] = OrderedDict()
         """Until when a client is served here, after each decision."""
         self._load: Counter[int] = Counter()
         """How often each gateway was chosen since the last change of the live ones, to spread consumers."""
         self._live: Sequence[int] = ()
 
-    def instead(self, partition: Partition, offset: int, reader: Reader) -> int | None:
+    def instead(self, partition: Partition, offset: int, reader: ReplicaReader) -> int | None:
         """Return the gateway that should serve a reader from an offset on; None for this one, the leader."""
         log = partition.log
         if not log.log_start_offset <= offset < log.high_watermark or partition.topic in INTERNAL_TOPICS:
@@ -100,7 +100,7 @@ class ReadReplicas:
             self._decided.popitem(last=False)
         return None if chosen == self._node_id else chosen
 
-    def _choose(self, key: PartitionKey, reader: Reader) -> int | None:
+    def _choose(self, key: PartitionKey, reader: ReplicaReader) -> int | None:
         """Return the gateway that the selector chooses, perhaps this one; None where it has no choice."""
         partition = self._image.partition(*key)
         if partition is None:

@@ -30,7 +30,7 @@ class LoggedIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SaslStep:
     """The answer to one token of a client; `logged_in` is set when the login is complete."""
 
     token: bytes
@@ -40,7 +40,7 @@ class Step:
 class Exchange(Protocol):
     """The server's side of one login with one mechanism."""
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """Answer the client's next token. Raises LoginRefused."""
 
 

@@ -53,7 +53,7 @@ class Phase(enum.Enum):
     """The login failed; the connection closes."""
 
 
-class Route(enum.Enum):
+class SaslRoute(enum.Enum):
     """The treatment of a request."""
 
     SERVE = enum.auto()
@@ -67,7 +67,7 @@ class Route(enum.Enum):
     CLOSE = enum.auto()
 
 
-class Handshake(enum.Enum):
+class MechanismChoice(enum.Enum):
     """The outcome of a SaslHandshake."""
 
     ACCEPTED = enum.auto()
@@ -79,9 +79,9 @@ class Handshake(enum.Enum):
 
 
 _BEFORE_TOKENS: Final = {
-    (Phase.NEW, API_VERSIONS): Route.VERSIONS,
-    (Phase.NEW, SASL_HANDSHAKE): Route.HANDSHAKE,
-    (Phase.KNOWN, SASL_HANDSHAKE): Route.HANDSHAKE,
+    (Phase.NEW, API_VERSIONS): SaslRoute.VERSIONS,
+    (Phase.NEW, SASL_HANDSHAKE): SaslRoute.HANDSHAKE,
+    (Phase.KNOWN, SASL_HANDSHAKE): SaslRoute.HANDSHAKE,
 }
 
 
@@ -137,44 +137,44 @@ class Login:
         """Whether the client is logged in until it hangs up, so that no request need be checked any more."""
         return self.phase is Phase.LOGGED_IN and self._session is not None and self._session.ends_s is None
 
-    def route(self, api_key: int, now_s: float) -> Route:
+    def route(self, api_key: int, now_s: float) -> SaslRoute:
         """Return the treatment of the next request; in the phase BARE the API key is ignored."""
         phase = self.phase
         if phase is Phase.LOGGED_IN:
             return self._route_logged_in(api_key, now_s)
         if phase is Phase.BARE:
-            return Route.BARE_TOKEN
+            return SaslRoute.BARE_TOKEN
         if phase is Phase.REQUESTS:
-            return Route.TOKEN_REQUEST if api_key == SASL_AUTHENTICATE else Route.REFUSE
-        return _BEFORE_TOKENS.get((phase, api_key), Route.CLOSE)
+            return SaslRoute.TOKEN_REQUEST if api_key == SASL_AUTHENTICATE else SaslRoute.REFUSE
+        return _BEFORE_TOKENS.get((phase, api_key), SaslRoute.CLOSE)
 
-    def _route_logged_in(self, api_key: int, now_s: float) -> Route:
+    def _route_logged_in(self, api_key: int, now_s: float) -> SaslRoute:
         assert self._session is not None
         ends_s = self._session.ends_s
         if ends_s is None:
-            return Route.SERVE
+            return SaslRoute.SERVE
         last_s = self._reauthenticated_s
         if api_key == SASL_HANDSHAKE and (last_s is None or now_s - last_s >= REAUTHENTICATION_INTERVAL_S):
             self._reauthenticated_s = now_s
-            return Route.HANDSHAKE
-        return Route.SERVE if now_s < ends_s else Route.CLOSE
+            return SaslRoute.HANDSHAKE
+        return SaslRoute.SERVE if now_s < ends_s else SaslRoute.CLOSE
 
     def versions_sent(self) -> None:
         """Record that the client has got an answer to ApiVersions."""
         self.phase = Phase.KNOWN
 
-    def handshake(self, mechanism: str, *, bare: bool) -> Handshake:
+    def handshake(self, mechanism: str, *, bare: bool) -> MechanismChoice:
         """Choose the mechanism. `bare`: its tokens come without headers (SaslHandshake v0)."""
         offer = self._offers.get(mechanism)
         self.phase = Phase.OVER
         if offer is None:
-            return Handshake.CLOSE if self.is_reauthentication else Handshake.UNKNOWN_MECHANISM
+            return MechanismChoice.CLOSE if self.is_reauthentication else MechanismChoice.UNKNOWN_MECHANISM
         if self._session is not None and self._session.mechanism != mechanism:
-            return Handshake.OTHER_MECHANISM
+            return MechanismChoice.OTHER_MECHANISM
         self._mechanism = mechanism
         self._exchange = offer.mechanism.begin()
         self.phase = Phase.BARE if bare else Phase.REQUESTS
-        return Handshake.ACCEPTED
+        return MechanismChoice.ACCEPTED
 
     def succeed(self, logged_in: LoggedIn, now_ms: int, now_s: float) -> int:
         """Log the client in; return the lifetime of its session (ms), 0 for an unlimited one. Raises

@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL
 from seqgate.gateway.config.setting import SettingValue
 from seqgate.gateway.security.principals import user
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.security.sasl.tokens import (
     ClaimRules,
     Token,
@@ -70,7 +70,7 @@ class _Login:
         self._tokens = tokens
         self._refusal: str | None = None
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """Answer the client's next message. Raises LoginRefused."""
         if self._refusal is not None:
             raise LoginRefused(self._refusal)
@@ -79,12 +79,12 @@ class _Login:
             accepted = await self._tokens.examine(first.token)
         except TokenRefused as error:
             self._refusal = f"the token is refused: {error}"
-            return Step(INVALID_TOKEN)
+            return SaslStep(INVALID_TOKEN)
         if first.authorization_id not in {"", accepted.subject}:
             raise LoginRefused(
                 "the authorization id is not the user of the token", principal=user(accepted.subject)
             )
-        return Step(b"", LoggedIn(user(accepted.subject), accepted.expires_at_ms))
+        return SaslStep(b"", LoggedIn(user(accepted.subject), accepted.expires_at_ms))
 
 
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
@@ -98,14 +98,14 @@ _MALFORMED: Final = "the first message of the client is not that of OAUTHBEARER 
 
 
 @dataclass(frozen=True, slots=True)
-class FirstMessage:
+class OAuthFirstMessage:
     """The client's first message. `authorization_id` is empty when it acts on behalf of no other user."""
 
     authorization_id: str
     token: str
 
 
-def parse_first_message(message: bytes) -> FirstMessage:
+def parse_first_message(message: bytes) -> OAuthFirstMessage:
     """Return the first message's content; check and drop its extensions. Raises LoginRefused."""
     found = _FIRST.fullmatch(message)
     if found is None:
@@ -119,7 +119,7 @@ def parse_first_message(message: bytes) -> FirstMessage:
     parts = _CREDENTIALS.fullmatch(credentials[0])
     if parts is None or parts[1].lower() != b"bearer":
         raise LoginRefused(f"{_MALFORMED}: the value of auth must be a bearer token")
-    return FirstMessage(_name(authorization_id or b""), parts[2].decode("ascii"))
+    return OAuthFirstMessage(_name(authorization_id or b""), parts[2].decode("ascii"))
 
 
 def _name(escaped: bytes) -> str:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from seqgate.gateway.security.principals import user
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
 
 FindCredential = Callable[[ScramHash, str], ScramCredential | None]
@@ -80,7 +80,7 @@ class _Login:
         self._challenge: _Challenge | None = None
         self._is_over = False
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """Answer the client's next message. Raises LoginRefused."""
         if self._is_over:
             raise LoginRefused("the login is over; the client sent a further message")
@@ -92,7 +92,7 @@ class _Login:
         self._is_over = False
         return step
 
-    async def _answer_first(self, first: FirstMessage) -> Step:
+    async def _answer_first(self, first: ScramFirstMessage) -> SaslStep:
         credential, logged_in = await self._known(first)
         if first.authorization_id not in {"", first.name}:
             raise LoginRefused(
@@ -101,9 +101,9 @@ class _Login:
         nonce = first.nonce + self._new_nonce()
         answer = server_first(nonce, credential.salt, credential.iterations)
         self._challenge = _Challenge(credential, nonce, first.bare + b"," + answer, logged_in)
-        return Step(answer)
+        return SaslStep(answer)
 
-    async def _known(self, first: FirstMessage) -> tuple[ScramCredential, LoggedIn]:
+    async def _known(self, first: ScramFirstMessage) -> tuple[ScramCredential, LoggedIn]:
         if first.is_token:
             token = await self._tokens.find(self._hashing, first.name)
             if token is not None:
@@ -114,7 +114,7 @@ class _Login:
                 return credential, LoggedIn(user(first.name))
         raise self._refusal(None)
 
-    def _finish(self, challenge: _Challenge, message: bytes) -> Step:
+    def _finish(self, challenge: _Challenge, message: bytes) -> SaslStep:
         final = parse_final(message)
         hashing, credential = self._hashing, challenge.credential
         principal = challenge.logged_in.principal
@@ -132,7 +132,7 @@ class _Login:
         )
         if not hmac.compare_digest(hashing.digest(client_key), credential.stored_key):
             raise self._refusal(principal)
-        return Step(server_final(hashing.hmac(credential.server_key, signed)), challenge.logged_in)
+        return SaslStep(server_final(hashing.hmac(credential.server_key, signed)), challenge.logged_in)
 
     def _refusal(self, principal: str | None) -> LoginRefused:
         """Return the one refusal of unknown users and wrong passwords."""
@@ -157,7 +157,7 @@ _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _E
 
 
 @dataclass(frozen=True, slots=True)
-class FirstMessage:
+class ScramFirstMessage:
     """A client's first message. `authorization_id` is empty when the client names no user to act for, `bare`
     is the part that the proof covers, and `is_token` says that `name` is the id of a delegation token.
     """
@@ -178,12 +178,12 @@ class FinalMessage:
     without_proof: bytes
 
 
-def parse_first(message: bytes) -> FirstMessage:
+def parse_first(message: bytes) -> ScramFirstMessage:
     """Return the content of a client's first message. Raises LoginRefused."""
     found = _matched(_FIRST, message, "first")
     authorization_id, bare, name, nonce, extensions = found.groups()
     values = dict(pair.split(b"=", 1) for pair in extensions.split(b",")[1:])
-    return FirstMessage(
+    return ScramFirstMessage(
         _unescaped(authorization_id or b""),
         _unescaped(name),
         nonce,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from seqgate.gateway.security.principals import LoginSettingsError, user
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class _Login:
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
 
-    async def step(self, token: bytes) -> Step:
+    async def step(self, token: bytes) -> SaslStep:
         """Answer the client's token. Raises LoginRefused."""
         authorization_id, name, password = _parts(token)
         expected = (await self._users.digests()).get(name, _NOBODY)
@@ -165,7 +165,7 @@ class _Login:
                 "Authentication failed: Client requested an authorization id that is different from username",
                 principal=principal,
             )
-        return Step(b"", LoggedIn(user(name)))
+        return SaslStep(b"", LoggedIn(user(name)))
 
 
 def _parts(token: bytes) -> tuple[str, str, str]:

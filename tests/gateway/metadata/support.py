@@ -7,7 +7,7 @@ import uuid
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.topics import NewTopic, TopicResult, create_topics
+from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 
 NODE_ID = 1
 
@@ -17,7 +17,7 @@ def topic_id(number: int) -> uuid.UUID:
 
 
 def decide_topics(
-    image: MetadataImage, *topics: NewTopic, config: Config | None = None, validate_only: bool = False
+    image: MetadataImage, *topics: TopicCreation, config: Config | None = None, validate_only: bool = False
 ) -> Decision[list[TopicResult]]:
     return create_topics(
         image,
@@ -35,7 +35,7 @@ def replay(image: MetadataImage, decision: Decision[object]) -> MetadataImage:
     return image
 
 
-def image_with(*topics: NewTopic) -> MetadataImage:
+def image_with(*topics: TopicCreation) -> MetadataImage:
     image = MetadataImage()
     decision = decide_topics(image, *topics)
     assert all(result.error is None for result in decision.answer)

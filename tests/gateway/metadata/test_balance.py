@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import Move, move, order_move, planned_moves
+from seqgate.gateway.metadata.leadership import PartitionMove, move, order_move, planned_moves
 from seqgate.gateway.metadata.membership import drain_broker, end_session, register_broker
 from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
 from tests.support.steps import steps_of
 
 
-def plan(image: MetadataImage, *, is_balanced: bool = True) -> list[Move]:
+def plan(image: MetadataImage, *, is_balanced: bool = True) -> list[PartitionMove]:
     return [
         planned
         for node in image.brokers.live(0)
@@ -20,7 +20,7 @@ def plan(image: MetadataImage, *, is_balanced: bool = True) -> list[Move]:
     ]
 
 
-def make(image: MetadataImage, planned: Move) -> None:
+def make(image: MetadataImage, planned: PartitionMove) -> None:
     topic_id, index, leader, leader_epoch, to = planned
     assert carry_out(image, move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to))
 
@@ -89,8 +89,8 @@ def test_an_ordered_move_is_planned_first_and_without_balancing() -> None:
     leader = topic.partitions[3].leader
     to = next(node for node in (1, 2, 3) if node != leader)
     assert carry_out(image, order_move(image, topic.topic_id, 3, to)) is None
-    assert plan(image, is_balanced=False) == [Move(topic.topic_id, 3, leader, 0, to)]
-    assert planned_moves(image, leader)[0] == Move(topic.topic_id, 3, leader, 0, to)
+    assert plan(image, is_balanced=False) == [PartitionMove(topic.topic_id, 3, leader, 0, to)]
+    assert planned_moves(image, leader)[0] == PartitionMove(topic.topic_id, 3, leader, 0, to)
 
 
 def test_a_gateway_alone_moves_nothing() -> None:

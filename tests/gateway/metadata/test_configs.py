@@ -10,7 +10,7 @@ from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOpe
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from seqgate.gateway.metadata.topics import NewTopic
+from seqgate.gateway.metadata.topics import TopicCreation
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
 CONFIG = load_config()
@@ -69,7 +69,7 @@ SET, DELETE, APPEND, SUBTRACT = (
 
 
 def image() -> MetadataImage:
-    return image_with(NewTopic(name="t", configs=[("retention.bytes", "10")]))
+    return image_with(TopicCreation(name="t", configs=[("retention.bytes", "10")]))
 
 
 def names(errors: Sequence[ApiError | None]) -> list[str]:

@@ -7,12 +7,12 @@ import pytest
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from seqgate.gateway.metadata.topics import NewTopic
+from seqgate.gateway.metadata.topics import TopicCreation
 from tests.gateway.metadata.support import image_with, replay
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
-    image = image_with(NewTopic(name="a", num_partitions=3, replication_factor=1))
+    image = image_with(TopicCreation(name="a", num_partitions=3, replication_factor=1))
     topic = image.topics_by_name["a"]
     assert image.topics_by_id[topic.topic_id] is topic
     assert list(topic.partitions) == [0, 1, 2]
@@ -21,7 +21,7 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
 
 
 def test_removal_also_removes_partitions_configs_and_collisions() -> None:
-    image = image_with(NewTopic(name="a.b", num_partitions=2, configs=[("retention.ms", "1")]))
+    image = image_with(TopicCreation(name="a.b", num_partitions=2, configs=[("retention.ms", "1")]))
     assert image.topic_configs("a.b") == {"retention.ms": "1"}
     assert image.colliding_topic("a_b") == "a.b"
     image.replay(RemoveTopicRecord(image.topics_by_name["a.b"].topic_id))
@@ -43,7 +43,7 @@ def test_records_of_an_unknown_topic_change_nothing() -> None:
 
 
 def test_a_partition_record_again_sets_leadership_and_counts_once() -> None:
-    image = image_with(NewTopic(name="a"))
+    image = image_with(TopicCreation(name="a"))
     topic = image.topics_by_name["a"]
     image.replay(
         PartitionRecord(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
-    Move,
+    PartitionMove,
     is_reassigned,
     move,
     order_move,
@@ -64,7 +64,7 @@ def test_after_a_move_whose_outcome_is_unknown_the_leader_stays_or_the_answer_te
     topic_id = image.topics_by_name[NAME].topic_id
     leader = partition(image).leader
     assert carry_out(image, order_move(image, topic_id, 0, 3 - leader)) is None
-    moves = [Move(topic_id, 0, leader, 0, 3 - leader)]
+    moves = [PartitionMove(topic_id, 0, leader, 0, 3 - leader)]
     before = partition(image)
     assert carry_out(image, stay_all(image, moves)) == [False]
     assert partition(image) == replace(before, partition_epoch=before.partition_epoch + 1)

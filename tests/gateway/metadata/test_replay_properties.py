@@ -21,7 +21,7 @@ from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import decode_record, encode_record
 from seqgate.gateway.metadata.topics import (
     MorePartitions,
-    NewTopic,
+    TopicCreation,
     TopicToDelete,
     create_partitions,
     delete_topics,
@@ -66,7 +66,7 @@ STEPS = st.one_of(
 def decide(image: MetadataImage, step: Any) -> list[Any]:
     kind, *rest = step
     if kind == "create":
-        topics = [NewTopic(name=name, num_partitions=count) for name, count in rest[0]]
+        topics = [TopicCreation(name=name, num_partitions=count) for name, count in rest[0]]
         return list(decide_topics(image, *topics, config=CONFIG).records)
     if kind == "delete":
         return list(delete_topics(image, [TopicToDelete(name=name) for name in rest[0]]).records)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from seqgate.gateway.metadata.records import RemoveTopicRecord
-from seqgate.gateway.metadata.topics import DeletionRight, NewTopic, TopicResult, TopicToDelete, delete_topics
+from seqgate.gateway.metadata.topics import (
+    DeletionRight,
+    TopicCreation,
+    TopicResult,
+    TopicToDelete,
+    delete_topics,
+)
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {
@@ -23,7 +29,7 @@ def codes(results: list[TopicResult]) -> list[str]:
 
 
 def test_by_name_and_by_id() -> None:
-    image = image_with(NewTopic(name="a"), NewTopic(name="b"))
+    image = image_with(TopicCreation(name="a"), TopicCreation(name="b"))
     b_id = image.topics_by_name["b"].topic_id
     decision = delete_topics(image, [TopicToDelete(name="a"), TopicToDelete(topic_id=b_id)])
     assert codes(decision.answer) == ["none", "none"]
@@ -34,7 +40,7 @@ def test_by_name_and_by_id() -> None:
 
 
 def test_refusals() -> None:
-    image = image_with(NewTopic(name="a"))
+    image = image_with(TopicCreation(name="a"))
     a_id = image.topics_by_name["a"].topic_id
     decision = delete_topics(
         image,
@@ -61,7 +67,7 @@ def test_refusals() -> None:
 
 
 def test_name_and_id_of_the_same_topic_delete_it_once() -> None:
-    image = image_with(NewTopic(name="a"))
+    image = image_with(TopicCreation(name="a"))
     a_id = image.topics_by_name["a"].topic_id
     decision = delete_topics(image, [TopicToDelete(topic_id=a_id), TopicToDelete(name="a")])
     assert codes(decision.answer) == ["none", "invalid_request"]
@@ -69,7 +75,7 @@ def test_name_and_id_of_the_same_topic_delete_it_once() -> None:
 
 
 def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_describe_it() -> None:
-    image = image_with(*(NewTopic(name=name) for name in RIGHTS))
+    image = image_with(*(TopicCreation(name=name) for name in RIGHTS))
     names = [*RIGHTS, *(f"no-{name}" for name in RIGHTS)]
     decision = delete_topics(image, [TopicToDelete(name=name) for name in names], right)
     assert [(result.name, result.topic_id) for result in decision.answer][1:] == [
@@ -89,7 +95,7 @@ def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_descr
 
 
 def test_the_refusal_of_an_id_tells_the_name_only_to_who_may_describe_the_topic() -> None:
-    image = image_with(*(NewTopic(name=name) for name in RIGHTS))
+    image = image_with(*(TopicCreation(name=name) for name in RIGHTS))
     ids = [image.topics_by_name[name].topic_id for name in RIGHTS]
     decision = delete_topics(image, [TopicToDelete(topic_id=asked) for asked in [*ids, topic_id(99)]], right)
     refused = "topic_authorization_failed"
@@ -99,13 +105,13 @@ def test_the_refusal_of_an_id_tells_the_name_only_to_who_may_describe_the_topic(
 
 
 def test_repeated_names_are_refused_for_that_whatever_the_rights() -> None:
-    image = image_with(NewTopic(name="hidden"))
+    image = image_with(TopicCreation(name="hidden"))
     twice = [TopicToDelete(name="hidden")] * 2
     assert codes(delete_topics(image, twice, right).answer) == ["invalid_request"]
 
 
 def test_nobody_learns_from_a_name_and_an_id_that_they_are_the_same_topic() -> None:
-    image = image_with(NewTopic(name="hidden"))
+    image = image_with(TopicCreation(name="hidden"))
     hidden_id = image.topics_by_name["hidden"].topic_id
     both = [TopicToDelete(topic_id=hidden_id), TopicToDelete(name="hidden")]
     assert codes(delete_topics(image, both, right).answer) == ["topic_authorization_failed"] * 2

@@ -9,7 +9,7 @@ from seqgate.gateway.metadata.image import MetadataImage, name_complaint
 from seqgate.gateway.metadata.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,
-    NewTopic,
+    TopicCreation,
     TopicResult,
     create_partitions,
 )
@@ -29,80 +29,89 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("topic", "error"),
         [
-            (NewTopic(name="t", num_partitions=3, replication_factor=1), "none"),
-            (NewTopic(name="t"), "none"),
-            (NewTopic(name="t", num_partitions=0), "invalid_partitions"),
-            (NewTopic(name="t", num_partitions=-2), "invalid_partitions"),
-            (NewTopic(name="t", replication_factor=0), "invalid_replication_factor"),
-            (NewTopic(name="t", replication_factor=-2), "invalid_replication_factor"),
-            (NewTopic(name="t", replication_factor=2), "invalid_replication_factor"),
-            (NewTopic(name="t", num_partitions=1, assignments=[(0, (1,))]), "invalid_request"),
-            (NewTopic(name="t", replication_factor=1, assignments=[(0, (1,))]), "invalid_request"),
-            (NewTopic(name="t", assignments=[(0, (1,)), (1, (1,))]), "none"),
-            (NewTopic(name="t", assignments=[(0, (2,))]), "invalid_replica_assignment"),
-            (NewTopic(name="t", assignments=[(0, (1, 1))]), "invalid_replica_assignment"),
-            (NewTopic(name="t", assignments=[(0, ())]), "invalid_replica_assignment"),
-            (NewTopic(name="t", assignments=[(1, (1,))]), "invalid_replica_assignment"),
-            (NewTopic(name="t", assignments=[(0, (1,)), (0, (1,))]), "invalid_replica_assignment"),
-            (NewTopic(name=""), "invalid_topic_exception"),
-            (NewTopic(name="a b"), "invalid_topic_exception"),
-            (NewTopic(name="__cluster_metadata"), "invalid_request"),
-            (NewTopic(name="t", configs=[("retention.ms", None)]), "invalid_config"),
-            (NewTopic(name="t", configs=[("retention.mss", "1")]), "invalid_config"),
-            (NewTopic(name="t", configs=[("segment.bytes", "100")]), "invalid_config"),
-            (NewTopic(name="t", configs=[("cleanup.policy", "compact")]), "none"),
-            (NewTopic(name="t", configs=[("cleanup.policy", "compact,delete")]), "none"),
-            (NewTopic(name="t", configs=[("cleanup.policy", "compact,compress")]), "invalid_config"),
+            (TopicCreation(name="t", num_partitions=3, replication_factor=1), "none"),
+            (TopicCreation(name="t"), "none"),
+            (TopicCreation(name="t", num_partitions=0), "invalid_partitions"),
+            (TopicCreation(name="t", num_partitions=-2), "invalid_partitions"),
+            (TopicCreation(name="t", replication_factor=0), "invalid_replication_factor"),
+            (TopicCreation(name="t", replication_factor=-2), "invalid_replication_factor"),
+            (TopicCreation(name="t", replication_factor=2), "invalid_replication_factor"),
+            (TopicCreation(name="t", num_partitions=1, assignments=[(0, (1,))]), "invalid_request"),
+            (TopicCreation(name="t", replication_factor=1, assignments=[(0, (1,))]), "invalid_request"),
+            (TopicCreation(name="t", assignments=[(0, (1,)), (1, (1,))]), "none"),
+            (TopicCreation(name="t", assignments=[(0, (2,))]), "invalid_replica_assignment"),
+            (TopicCreation(name="t", assignments=[(0, (1, 1))]), "invalid_replica_assignment"),
+            (TopicCreation(name="t", assignments=[(0, ())]), "invalid_replica_assignment"),
+            (TopicCreation(name="t", assignments=[(1, (1,))]), "invalid_replica_assignment"),
+            (TopicCreation(name="t", assignments=[(0, (1,)), (0, (1,))]), "invalid_replica_assignment"),
+            (TopicCreation(name=""), "invalid_topic_exception"),
+            (TopicCreation(name="a b"), "invalid_topic_exception"),
+            (TopicCreation(name="__cluster_metadata"), "invalid_request"),
+            (TopicCreation(name="t", configs=[("retention.ms", None)]), "invalid_config"),
+            (TopicCreation(name="t", configs=[("retention.mss", "1")]), "invalid_config"),
+            (TopicCreation(name="t", configs=[("segment.bytes", "100")]), "invalid_config"),
+            (TopicCreation(name="t", configs=[("cleanup.policy", "compact")]), "none"),
+            (TopicCreation(name="t", configs=[("cleanup.policy", "compact,delete")]), "none"),
+            (TopicCreation(name="t", configs=[("cleanup.policy", "compact,compress")]), "invalid_config"),
             (
-                NewTopic(name="t", configs=[("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "8")]),
+                TopicCreation(
+                    name="t", configs=[("min.compaction.lag.ms", "9"), ("max.compaction.lag.ms", "8")]
+                ),
                 "invalid_config",
             ),
-            (NewTopic(name="t", configs=[("cleanup.policy", "")]), "none"),
-            (NewTopic(name="t", configs=[("min.insync.replicas", "2")]), "none"),
-            (NewTopic(name="t", num_partitions=MAX_PARTITIONS_PER_REQUEST + 1), "policy_violation"),
+            (TopicCreation(name="t", configs=[("cleanup.policy", "")]), "none"),
+            (TopicCreation(name="t", configs=[("min.insync.replicas", "2")]), "none"),
+            (TopicCreation(name="t", num_partitions=MAX_PARTITIONS_PER_REQUEST + 1), "policy_violation"),
         ],
     )
-    def test_as_kafka_answers(self, topic: NewTopic, error: str) -> None:
+    def test_as_kafka_answers(self, topic: TopicCreation, error: str) -> None:
         decision = decide_topics(MetadataImage(), topic)
         assert codes(decision.answer) == [error]
         assert bool(decision.records) == (error == "none")
 
     def test_defaults_come_from_the_settings(self) -> None:
         decision = decide_topics(
-            MetadataImage(), NewTopic(name="t"), config=load_config(overrides=["num.partitions=4"])
+            MetadataImage(), TopicCreation(name="t"), config=load_config(overrides=["num.partitions=4"])
         )
         assert decision.answer[0].num_partitions == 4
 
     def test_a_topic_exists_only_after_its_records(self) -> None:
         image = MetadataImage()
-        decision = decide_topics(image, NewTopic(name="t", configs=[("retention.ms", "5")]))
+        decision = decide_topics(image, TopicCreation(name="t", configs=[("retention.ms", "5")]))
         assert image.topics_by_name == {}
         replay(image, decision)
         assert image.topics_by_name["t"].topic_id == decision.answer[0].topic_id
         assert image.topic_configs("t") == {"retention.ms": "5"}
 
     def test_the_last_of_a_doubled_configuration_counts(self) -> None:
-        image = image_with(NewTopic(name="t", configs=[("retention.ms", "1"), ("retention.ms", "2")]))
+        image = image_with(TopicCreation(name="t", configs=[("retention.ms", "1"), ("retention.ms", "2")]))
         assert image.topic_configs("t") == {"retention.ms": "2"}
 
     def test_validate_only_leaves_no_records(self) -> None:
-        decision = decide_topics(MetadataImage(), NewTopic(name="t", num_partitions=3), validate_only=True)
+        decision = decide_topics(
+            MetadataImage(), TopicCreation(name="t", num_partitions=3), validate_only=True
+        )
         assert codes(decision.answer) == ["none"]
         assert decision.answer[0].num_partitions == 3
         assert decision.records == ()
 
     def test_existing_and_colliding_names(self) -> None:
-        image = image_with(NewTopic(name="a.b"))
-        decision = decide_topics(image, NewTopic(name="a.b"), NewTopic(name="a_b"), NewTopic(name="a-b"))
+        image = image_with(TopicCreation(name="a.b"))
+        decision = decide_topics(
+            image, TopicCreation(name="a.b"), TopicCreation(name="a_b"), TopicCreation(name="a-b")
+        )
         assert codes(decision.answer) == ["topic_already_exists", "invalid_topic_exception", "none"]
 
     def test_names_collide_within_one_request(self) -> None:
-        decision = decide_topics(MetadataImage(), NewTopic(name="a.b"), NewTopic(name="a_b"))
+        decision = decide_topics(MetadataImage(), TopicCreation(name="a.b"), TopicCreation(name="a_b"))
         assert codes(decision.answer) == ["none", "invalid_topic_exception"]
 
     def test_a_name_twice_is_refused_once_at_the_end(self) -> None:
         decision = decide_topics(
-            MetadataImage(), NewTopic(name="x"), NewTopic(name="y"), NewTopic(name="x", num_partitions=2)
+            MetadataImage(),
+            TopicCreation(name="x"),
+            TopicCreation(name="y"),
+            TopicCreation(name="x", num_partitions=2),
         )
         assert [(result.name, code(result)) for result in decision.answer] == [
             ("y", "none"),
@@ -111,9 +120,12 @@ class TestCreate:
 
     def test_the_gateways_limit_counts_what_exists(self) -> None:
         config = load_config(overrides=["seqgate.max.partitions=5"])
-        image = image_with(NewTopic(name="a", num_partitions=3))
+        image = image_with(TopicCreation(name="a", num_partitions=3))
         decision = decide_topics(
-            image, NewTopic(name="b", num_partitions=2), NewTopic(name="c", num_partitions=1), config=config
+            image,
+            TopicCreation(name="b", num_partitions=2),
+            TopicCreation(name="c", num_partitions=1),
+            config=config,
         )
         assert codes(decision.answer) == ["none", "policy_violation"]
 
@@ -135,7 +147,7 @@ class TestMorePartitions:
         ],
     )
     def test_as_kafka_answers(self, topic: MorePartitions, error: str) -> None:
-        image = image_with(NewTopic(name="a", num_partitions=2))
+        image = image_with(TopicCreation(name="a", num_partitions=2))
         decision = create_partitions(image, [topic], config=load_config(), node_id=NODE_ID)
         assert codes(decision.answer) == [error]
         replay(image, decision)
@@ -143,16 +155,16 @@ class TestMorePartitions:
         assert list(image.topics_by_name["a"].partitions) == list(range(expected))
 
     def test_nobody_can_lead_while_all_brokers_are_fenced(self) -> None:
-        image = image_with(NewTopic(name="a"))
+        image = image_with(TopicCreation(name="a"))
         image.replay(replace(broker(1, 1), fenced=True))
-        created = decide_topics(image, NewTopic(name="b"))
+        created = decide_topics(image, TopicCreation(name="b"))
         more = create_partitions(
             image, [MorePartitions(name="a", count=2)], config=load_config(), node_id=NODE_ID
         )
         assert codes(created.answer) == codes(more.answer) == ["invalid_replication_factor"]
 
     def test_a_topic_twice_is_refused(self) -> None:
-        image = image_with(NewTopic(name="a"))
+        image = image_with(TopicCreation(name="a"))
         decision = create_partitions(
             image,
             [MorePartitions(name="a", count=2), MorePartitions(name="a", count=3)],
@@ -162,7 +174,7 @@ class TestMorePartitions:
         assert codes(decision.answer) == ["invalid_request"]
 
     def test_validate_only(self) -> None:
-        image = image_with(NewTopic(name="a"))
+        image = image_with(TopicCreation(name="a"))
         decision = create_partitions(
             image,
             [MorePartitions(name="a", count=2)],

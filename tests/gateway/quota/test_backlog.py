@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from seqgate.gateway.quota.backlog import (
     BacklogRules,
+    GroupReader,
     Limit,
-    Move,
+    OffsetMove,
     Policy,
-    Reader,
     eviction_moves,
     expired_moves,
     measure,
@@ -67,7 +67,7 @@ def partitions(draw: st.DrawFn) -> Batches:
 
 
 readers = st.lists(
-    st.builds(Reader, st.sampled_from("abcdef"), st.booleans(), st.integers(0, 20), st.booleans()),
+    st.builds(GroupReader, st.sampled_from("abcdef"), st.booleans(), st.integers(0, 20), st.booleans()),
     max_size=5,
     unique_by=lambda reader: reader.group,
 )
@@ -75,14 +75,14 @@ limits = st.one_of(st.just(-1), st.integers(1, 120))
 rules = st.builds(BacklogRules, limits, limits, st.sampled_from(list(Policy)), limits)
 
 
-def after(found: list[Reader], moves: list[Move]) -> list[Reader]:
+def after(found: list[GroupReader], moves: list[OffsetMove]) -> list[GroupReader]:
     targets = {move.reader: move.to_offset for move in moves}
     return [reader._replace(offset=targets.get(reader, reader.offset)) for reader in found]
 
 
 @settings(max_examples=150)
 @given(partitions(), readers, rules)
-def test_ttl_skips_only_old_records(view: Batches, found: list[Reader], of: BacklogRules) -> None:
+def test_ttl_skips_only_old_records(view: Batches, found: list[GroupReader], of: BacklogRules) -> None:
     moves = expired_moves(view, found, of, NOW_MS)
     assert of.ttl_ms >= 0 or not moves
     for move in moves:
@@ -100,7 +100,7 @@ def test_ttl_skips_only_old_records(view: Batches, found: list[Reader], of: Back
 @settings(max_examples=200)
 @given(partitions(), readers, rules)
 def test_eviction_moves_slow_readers_until_the_quota_is_kept(
-    view: Batches, found: list[Reader], of: BacklogRules
+    view: Batches, found: list[GroupReader], of: BacklogRules
 ) -> None:
     before = measure(view, found, of, NOW_MS)
     moves = eviction_moves(view, found, of, NOW_MS)
@@ -121,7 +121,9 @@ def test_eviction_moves_slow_readers_until_the_quota_is_kept(
 
 
 @given(partitions(), readers, rules)
-def test_the_backlog_is_that_of_the_slowest(view: Batches, found: list[Reader], of: BacklogRules) -> None:
+def test_the_backlog_is_that_of_the_slowest(
+    view: Batches, found: list[GroupReader], of: BacklogRules
+) -> None:
     usage = measure(view, found, of, NOW_MS)
     assert (usage.slowest is None) == (not found)
     if usage.slowest is not None:
@@ -132,31 +134,31 @@ def test_the_backlog_is_that_of_the_slowest(view: Batches, found: list[Reader], 
 def test_a_quota_by_size_is_kept_again_with_room_to_spare() -> None:
     view = Batches(0, [10] * 20, [0] * 20, 20)
     of = BacklogRules(quota_bytes=100, policy=Policy.EVICT)
-    slow, fast = Reader("slow", False, 2), Reader("fast", True, 15)
+    slow, fast = GroupReader("slow", False, 2), GroupReader("fast", True, 15)
     (move,) = eviction_moves(view, [slow, fast], of, NOW_MS)
-    assert move == Move(slow, 2, 11, Limit.QUOTA_BYTES)
+    assert move == OffsetMove(slow, 2, 11, Limit.QUOTA_BYTES)
 
 
 def test_with_both_quotas_the_farther_move_counts() -> None:
     view = Batches(0, [10] * 20, [50] * 15 + [0] * 5, 20)
-    slow = Reader("slow", False, 0)
+    slow = GroupReader("slow", False, 0)
     of = BacklogRules(quota_bytes=100, quota_ms=40, policy=Policy.EVICT)
-    assert eviction_moves(view, [slow], of, NOW_MS) == [Move(slow, 0, 15, Limit.QUOTA_MS)]
+    assert eviction_moves(view, [slow], of, NOW_MS) == [OffsetMove(slow, 0, 15, Limit.QUOTA_MS)]
     of = BacklogRules(quota_bytes=20, quota_ms=40, policy=Policy.EVICT)
-    assert eviction_moves(view, [slow], of, NOW_MS) == [Move(slow, 0, 19, Limit.QUOTA_BYTES)]
+    assert eviction_moves(view, [slow], of, NOW_MS) == [OffsetMove(slow, 0, 19, Limit.QUOTA_BYTES)]
 
 
 def test_no_reader_moves_beyond_held_records() -> None:
     view = Batches(0, [10] * 4, [90] * 4, 2)
-    slow = Reader("slow", False, 0)
-    assert expired_moves(view, [slow], BacklogRules(ttl_ms=10), NOW_MS) == [Move(slow, 0, 2, Limit.TTL)]
+    slow = GroupReader("slow", False, 0)
+    assert expired_moves(view, [slow], BacklogRules(ttl_ms=10), NOW_MS) == [OffsetMove(slow, 0, 2, Limit.TTL)]
     of = BacklogRules(quota_bytes=5, policy=Policy.EVICT)
-    assert eviction_moves(view, [slow], of, NOW_MS) == [Move(slow, 0, 2, Limit.QUOTA_BYTES)]
+    assert eviction_moves(view, [slow], of, NOW_MS) == [OffsetMove(slow, 0, 2, Limit.QUOTA_BYTES)]
 
 
 def test_a_group_whose_offset_a_transaction_holds_stays_and_counts() -> None:
     view = Batches(0, [10] * 4, [90] * 4, 4)
-    slow = Reader("slow", False, 0, in_transaction=True)
+    slow = GroupReader("slow", False, 0, in_transaction=True)
     assert expired_moves(view, [slow], BacklogRules(ttl_ms=10), NOW_MS) == []
     assert measure(view, [slow], BacklogRules(quota_bytes=30), NOW_MS).exceeded is Limit.QUOTA_BYTES
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.quota.backlog import BacklogRules, Limit, Policy, ProduceGate, Reader, Usage
+from seqgate.gateway.quota.backlog import BacklogRules, GroupReader, Limit, Policy, ProduceGate, Usage
 
-READER = Reader("slow", False, 0)
+READER = GroupReader("slow", False, 0)
 BY_SIZE = BacklogRules(quota_bytes=100, policy=Policy.REFUSE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from seqgate.gateway.security.key_stores import (
     AllowedChanges,
-    Identity,
+    CertificateIdentity,
     Store,
     change_complaint,
     identity_of,
@@ -22,7 +22,7 @@ def authority() -> Authority:
     return Authority()
 
 
-def identity(authority: Authority, folder: Path, common_name: str = "a", *names: str) -> Identity:
+def identity(authority: Authority, folder: Path, common_name: str = "a", *names: str) -> CertificateIdentity:
     certified = authority.listener(common_name, names=names or ("localhost",))
     return identity_of(read_key_pair(Store(str(certified.write_pem(folder / "own.pem")))))
 

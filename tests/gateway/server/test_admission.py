@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from seqgate.gateway.config import load_config
-from seqgate.gateway.server.server import Admission, Verdict
+from seqgate.gateway.server.server import Admission, AdmissionVerdict
 
-WELCOME = Verdict()
+WELCOME = AdmissionVerdict()
 
 
 class Door:
@@ -16,7 +16,7 @@ class Door:
         self.config = load_config(overrides=settings)
         self.admission = Admission(self.config, lambda: self.now_ms, None, 10_000)
 
-    def admit(self, listener_name: str = "A", host: str = "192.0.2.1") -> Verdict:
+    def admit(self, listener_name: str = "A", host: str = "192.0.2.1") -> AdmissionVerdict:
         return self.admission.admit(listener_name, host)
 
 
@@ -46,8 +46,8 @@ def test_beyond_the_rate_of_all_the_listener_waits_and_refuses_nobody() -> None:
     door = Door("max.connection.creation.rate=2", "quota.window.num=2")
     assert [door.admit().hold_ms for _ in range(2)] == [0, 0]
     door.now_ms += 500
-    assert [door.admit() for _ in range(2)] == [WELCOME, Verdict(hold_ms=500)]
-    assert door.admit("B") == Verdict(hold_ms=1000)
+    assert [door.admit() for _ in range(2)] == [WELCOME, AdmissionVerdict(hold_ms=500)]
+    assert door.admit("B") == AdmissionVerdict(hold_ms=1000)
     door.now_ms += 10_000
     assert door.admit() == WELCOME
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.server.dispatcher import Finished, Timed, Waiting, begin
+from seqgate.gateway.server.dispatcher import Finished, StartedCoroutine, Timed, begin
 
 
-async def resume(work: Waiting[Any] | Timed[Any]) -> Any:
+async def resume(work: StartedCoroutine[Any] | Timed[Any]) -> Any:
     return await work
 
 
@@ -42,7 +42,7 @@ async def test_it_goes_on_in_a_task() -> None:
         return 7
 
     begun = begin(work())
-    assert isinstance(begun, Waiting)
+    assert isinstance(begun, StartedCoroutine)
     task = asyncio.create_task(resume(begun))
     futures[0].set_result("a")
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_what_it_waits_for_may_fail() -> None:
         return "not met"
 
     begun = begin(work())
-    assert isinstance(begun, Waiting)
+    assert isinstance(begun, StartedCoroutine)
     future.set_exception(OSError())
     assert await asyncio.create_task(resume(begun)) == "caught"
 
@@ -74,7 +74,7 @@ async def test_it_may_raise_after_waiting() -> None:
         raise ValueError("later")
 
     begun = begin(work())
-    assert isinstance(begun, Waiting)
+    assert isinstance(begun, StartedCoroutine)
     with pytest.raises(ValueError, match="later"):
         await asyncio.create_task(resume(begun))
 
@@ -89,7 +89,7 @@ async def test_it_can_be_cancelled_and_cleans_up() -> None:
             cleaned.append(True)
 
     begun = begin(work())
-    assert isinstance(begun, Waiting)
+    assert isinstance(begun, StartedCoroutine)
     task = asyncio.create_task(resume(begun))
     await asyncio.sleep(0)
     task.cancel()

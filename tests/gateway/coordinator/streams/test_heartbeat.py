@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus
-from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, Endpoint
+from seqgate.gateway.coordinator.streams.records import NOT_VALIDATED, StreamsEndpoint
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Topology
 from tests.gateway.coordinator.streams.applications import (
@@ -305,7 +305,7 @@ class TestShutdown:
 class TestEndpoints:
     def test_members_learn_where_the_partitions_are(self) -> None:
         scene = Scene(FakeTopics(lines=3, words=3, counts=3))
-        here, there = Endpoint("here", 1), Endpoint("there", 2)
+        here, there = StreamsEndpoint("here", 1), StreamsEndpoint("there", 2)
         scene.join("a", COUNT, user_endpoint=here)
         scene.join("b", COUNT, user_endpoint=there)
         scene.settle("a", "b")
@@ -323,7 +323,7 @@ class TestEndpoints:
     def test_a_smaller_topic_has_no_partition_for_the_last_tasks(self) -> None:
         scene = Scene(FakeTopics(small=1, large=3))
         reply = scene.join(
-            "a", Topology(0, (subtopology("0", "small", "large"),)), user_endpoint=Endpoint("h", 1)
+            "a", Topology(0, (subtopology("0", "small", "large"),)), user_endpoint=StreamsEndpoint("h", 1)
         )
         assert reply.endpoints is not None
         assert dict(reply.endpoints[0].active) == {"small": (0,), "large": (0, 1, 2)}

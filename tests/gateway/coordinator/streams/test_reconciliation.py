@@ -7,8 +7,8 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.streams.group import HeldByProcesses
-from seqgate.gateway.coordinator.streams.heartbeat import Target, reconciled
-from seqgate.gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
+from seqgate.gateway.coordinator.streams.heartbeat import TargetTasks, reconciled
+from seqgate.gateway.coordinator.streams.records import StreamsCurrentValue, StreamsMemberState
 from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_ASSIGNMENT,
     NO_TASKS,
@@ -27,7 +27,10 @@ def tasks(*partitions: int) -> frozenset[TaskId]:
 
 
 def holding(
-    epoch: int, *partitions: int, state: MemberState = MemberState.STABLE, revoking: tuple[int, ...] = ()
+    epoch: int,
+    *partitions: int,
+    state: StreamsMemberState = StreamsMemberState.STABLE,
+    revoking: tuple[int, ...] = (),
 ) -> StreamsCurrentValue:
     return StreamsCurrentValue(
         epoch,
@@ -40,7 +43,7 @@ def holding(
 
 def step(
     current: StreamsCurrentValue,
-    target: Target,
+    target: TargetTasks,
     owned: TaskAssignment | None = None,
     held: HeldByProcesses = FREE,
 ) -> StreamsCurrentValue:
@@ -49,83 +52,83 @@ def step(
 
 def test_a_member_with_its_target_stays_as_it_is() -> None:
     current = holding(5, 0, 1)
-    assert step(current, Target(5, active(7))) is current
+    assert step(current, TargetTasks(5, active(7))) is current
 
 
 def test_new_tasks_come_at_once_when_nobody_has_them() -> None:
-    found = step(holding(5, 0), Target(6, active(0, 1)))
-    assert (found.member_epoch, found.previous_member_epoch, found.state) == (6, 5, MemberState.STABLE)
+    found = step(holding(5, 0), TargetTasks(6, active(0, 1)))
+    assert (found.member_epoch, found.previous_member_epoch, found.state) == (6, 5, StreamsMemberState.STABLE)
     assert found.assigned.active == {TaskId("0", 0): 2, TaskId("0", 1): 6}
 
 
 def test_tasks_are_revoked_before_others_come() -> None:
-    found = step(holding(5, 0, 1), Target(6, active(1, 2)))
-    assert (found.member_epoch, found.state) == (5, MemberState.UNREVOKED_TASKS)
+    found = step(holding(5, 0, 1), TargetTasks(6, active(1, 2)))
+    assert (found.member_epoch, found.state) == (5, StreamsMemberState.UNREVOKED_TASKS)
     assert found.assigned.tasks == active(1)
     assert found.pending_revocation.tasks == active(0)
 
 
 def test_a_member_that_no_longer_has_them_need_not_revoke() -> None:
-    found = step(holding(5, 0, 1), Target(6, active(1, 2)), owned=active(1))
-    assert (found.member_epoch, found.state) == (6, MemberState.STABLE)
+    found = step(holding(5, 0, 1), TargetTasks(6, active(1, 2)), owned=active(1))
+    assert (found.member_epoch, found.state) == (6, StreamsMemberState.STABLE)
     assert found.assigned.tasks == active(1, 2)
 
 
 @pytest.mark.parametrize("owned", [None, active(0, 1), active(0)])
 def test_revoking_lasts_until_the_member_reports_it(owned: TaskAssignment | None) -> None:
-    current = holding(5, 1, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
-    assert step(current, Target(8, active(1, 2)), owned) is current
+    current = holding(5, 1, state=StreamsMemberState.UNREVOKED_TASKS, revoking=(0,))
+    assert step(current, TargetTasks(8, active(1, 2)), owned) is current
 
 
 def test_a_member_that_revoked_goes_on_to_the_newest_target() -> None:
-    current = holding(5, 1, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
-    found = step(current, Target(8, active(1, 2)), owned=active(1))
-    assert (found.member_epoch, found.state) == (8, MemberState.STABLE)
+    current = holding(5, 1, state=StreamsMemberState.UNREVOKED_TASKS, revoking=(0,))
+    found = step(current, TargetTasks(8, active(1, 2)), owned=active(1))
+    assert (found.member_epoch, found.state) == (8, StreamsMemberState.STABLE)
     assert found.assigned.tasks == active(1, 2)
     assert found.pending_revocation.is_empty
 
 
 def test_a_member_that_must_revoke_again_is_one_epoch_further() -> None:
-    current = holding(5, 1, 2, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
-    found = step(current, Target(8, active(1)), owned=active(1, 2))
-    assert (found.member_epoch, found.state) == (6, MemberState.UNREVOKED_TASKS)
+    current = holding(5, 1, 2, state=StreamsMemberState.UNREVOKED_TASKS, revoking=(0,))
+    found = step(current, TargetTasks(8, active(1)), owned=active(1, 2))
+    assert (found.member_epoch, found.state) == (6, StreamsMemberState.UNREVOKED_TASKS)
     assert found.pending_revocation.tasks == active(2)
 
 
 def test_a_member_waits_for_active_tasks_of_others() -> None:
     held = HeldByProcesses(tasks(0, 1), tasks(0), NO_TASKS)
-    found = step(holding(5, 0), Target(6, active(0, 1, 2)), held=held)
-    assert (found.member_epoch, found.state) == (6, MemberState.UNRELEASED_TASKS)
+    found = step(holding(5, 0), TargetTasks(6, active(0, 1, 2)), held=held)
+    assert (found.member_epoch, found.state) == (6, StreamsMemberState.UNRELEASED_TASKS)
     assert found.assigned.tasks == active(0, 2)
-    found = step(found, Target(6, active(0, 1, 2)))
-    assert found.state is MemberState.STABLE
+    found = step(found, TargetTasks(6, active(0, 1, 2)))
+    assert found.state is StreamsMemberState.STABLE
     assert found.assigned.tasks == active(0, 1, 2)
 
 
 def test_a_process_never_has_a_task_twice() -> None:
-    target = Target(6, TaskAssignment(tasks(0), tasks(1), tasks(2)))
+    target = TargetTasks(6, TaskAssignment(tasks(0), tasks(1), tasks(2)))
     for held in (
         HeldByProcesses(NO_TASKS, NO_TASKS, tasks(0, 1, 2)),
         HeldByProcesses(tasks(0, 1, 2), tasks(0, 1, 2), NO_TASKS),
     ):
         found = step(holding(5), target, held=held)
-        assert found.state is MemberState.UNRELEASED_TASKS
+        assert found.state is StreamsMemberState.UNRELEASED_TASKS
         assert found.assigned.is_empty
 
 
 def test_standby_tasks_may_be_active_elsewhere() -> None:
-    target = Target(6, TaskAssignment(NO_TASKS, tasks(1)))
+    target = TargetTasks(6, TaskAssignment(NO_TASKS, tasks(1)))
     found = step(holding(5), target, held=HeldByProcesses(tasks(1), NO_TASKS, NO_TASKS))
-    assert (found.state, found.assigned.standby) == (MemberState.STABLE, tasks(1))
+    assert (found.state, found.assigned.standby) == (StreamsMemberState.STABLE, tasks(1))
 
 
 def test_a_member_in_an_unknown_state_must_join_again() -> None:
-    current = holding(5, 0, state=MemberState.UNKNOWN)
+    current = holding(5, 0, state=StreamsMemberState.UNKNOWN)
     with pytest.raises(HeartbeatRefused) as refused:
-        step(current, Target(6, active(0)), owned=active(0))
+        step(current, TargetTasks(6, active(0)), owned=active(0))
     assert refused.value.error_code is ErrorCode.fenced_member_epoch
-    found = step(current, Target(6, active(0)), owned=NO_ASSIGNMENT)
-    assert (found.member_epoch, found.state) == (6, MemberState.STABLE)
+    found = step(current, TargetTasks(6, active(0)), owned=NO_ASSIGNMENT)
+    assert (found.member_epoch, found.state) == (6, StreamsMemberState.STABLE)
 
 
 def test_a_task_moves_after_its_owner_has_revoked_it() -> None:

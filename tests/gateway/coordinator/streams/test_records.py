@@ -12,10 +12,10 @@ from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.records import (
     ROWS,
-    Endpoint,
-    MemberState,
     StreamsCurrentValue,
+    StreamsEndpoint,
     StreamsGroupValue,
+    StreamsMemberState,
     StreamsMemberValue,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
@@ -39,7 +39,7 @@ members = st.builds(
     epochs,
     epochs,
     texts,
-    st.none() | st.builds(Endpoint, texts, st.integers(0, 2**16 - 1)),
+    st.none() | st.builds(StreamsEndpoint, texts, st.integers(0, 2**16 - 1)),
     pairs,
 )
 topics = st.lists(st.builds(TopicInfo, texts, epochs, int16s, pairs), max_size=3).map(tuple)
@@ -48,7 +48,7 @@ indexes = st.lists(int16s, max_size=3).map(tuple)
 copartition_groups = st.lists(st.builds(CopartitionGroup, indexes, indexes, indexes), max_size=2).map(tuple)
 subtopologies = st.builds(Subtopology, texts, names, names, topics, names, topics, copartition_groups)
 topologies = st.builds(Topology, epochs, st.lists(subtopologies, max_size=2).map(tuple))
-current = st.builds(StreamsCurrentValue, epochs, epochs, st.sampled_from(MemberState), held, held)
+current = st.builds(StreamsCurrentValue, epochs, epochs, st.sampled_from(StreamsMemberState), held, held)
 records: st.SearchStrategy[RowRecord] = st.one_of(
     st.builds(
         streams_records.GROUP.of,
@@ -108,7 +108,7 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
                 "app",
                 "m",
                 StreamsMemberValue(
-                    None, "r", "c", "/h", 300_000, 0, "p", Endpoint("host", 40_000), (("zone", "a"),)
+                    None, "r", "c", "/h", 300_000, 0, "p", StreamsEndpoint("host", 40_000), (("zone", "a"),)
                 ),
             ),
             "0013 0003 617070 0001 6d",
@@ -143,7 +143,7 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
                 StreamsCurrentValue(
                     4,
                     3,
-                    MemberState.UNREVOKED_TASKS,
+                    StreamsMemberState.UNREVOKED_TASKS,
                     HeldTasks({TaskId("0", 1): 4}),
                     HeldTasks(standby=frozenset({TaskId("1", 0)})),
                 ),
@@ -197,7 +197,7 @@ def test_a_state_of_a_later_release_is_unknown() -> None:
     record = decode(bytes.fromhex("0016 0003 617070 0001 6d"), value)
     assert record.row is streams_records.CURRENT
     assert record.value is not None
-    assert record.value.state is MemberState.UNKNOWN
+    assert record.value.state is StreamsMemberState.UNKNOWN
 
 
 def test_a_newer_version_is_refused() -> None:

@@ -11,7 +11,7 @@ import pytest
 from seqgate.gateway.handlers.admin import describe_cluster, describe_topic_partitions, metadata
 from seqgate.gateway.metadata.records import TopicRecord
 from seqgate.gateway.protocol.messages import encode_response
-from seqgate.gateway.protocol.schema import Written
+from seqgate.gateway.protocol.schema import EncodedEntity
 from seqgate.gateway.runtime.loop import slices
 from tests.gateway.handlers.requests import ask_metadata, create
 from tests.gateway.handlers.support import Node, open_node, versions
@@ -251,7 +251,7 @@ async def test_a_wide_topic_is_answered_as_a_narrow_one(
     monkeypatch.setattr(type(node.services.partitions.log_directory), "create", full)
     assert node.services.partitions.registry.get("wide", 3) is None
     quick = await ask_metadata(node, ["wide"], version=version)
-    assert any(type(row) is Written for row in quick.topics[0].partitions)
+    assert any(type(row) is EncodedEntity for row in quick.topics[0].partitions)
     monkeypatch.setattr(metadata, "FEW_PARTITIONS", 10_000)
     slow = await ask_metadata(node, ["wide"], version=version)
     assert encode_response(3, 1, quick) == encode_response(3, 1, slow)

@@ -7,7 +7,7 @@ from typing import Any
 
 from seqgate.gateway.handlers.admin.topics import CREATE_TOPICS_API, EXCEEDED, charge_mutations
 from seqgate.gateway.handlers.answering.changes import fresh_id
-from seqgate.gateway.metadata.topics import NewTopic, create_topics
+from seqgate.gateway.metadata.topics import TopicCreation, create_topics
 from tests.gateway.handlers.support import open_node
 
 
@@ -29,7 +29,7 @@ class TestChargingOnce:
             charge: Any = OneCharge()
             context = node.context(CREATE_TOPICS_API, 7)
             context.charge = charge
-            topics = [(NewTopic(name=name, num_partitions=2), fresh_id()) for name in ("a", "b")]
+            topics = [(TopicCreation(name=name, num_partitions=2), fresh_id()) for name in ("a", "b")]
             decide = charge_mutations(
                 context,
                 topics,

@@ -38,7 +38,7 @@ from seqgate.gateway.protocol.produce_codec import (
     encode_produce_response,
     produce_reader,
 )
-from seqgate.gateway.runtime.partitions.flusher import Waiting
+from seqgate.gateway.runtime.partitions.flusher import FlushWaiter
 from seqgate.log import Appended, CorruptRecord, LogError
 from seqgate.log.errors import MalformedBatch
 from tests.support.batches import Batch, records
@@ -50,14 +50,14 @@ class FakePartition:
         self.index = index
         self.high_watermark = 0
         self.log = self
-        self._waiting: list[Waiting] = []
+        self._waiting: list[FlushWaiter] = []
 
     def is_persisted(self, last_offset: int) -> bool:
         return last_offset < self.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
         owner: Any = self
-        self._waiting.append(Waiting(owner, offset, then))
+        self._waiting.append(FlushWaiter(owner, offset, then))
 
     def flush_is_over(self) -> None:
         waiting, self._waiting = self._waiting, []

@@ -17,8 +17,8 @@ from seqgate.gateway.runtime.loop.audit import (
     KINDS,
     LONGEST_TEXT,
     AuditLog,
+    DeniedRight,
     FailedLogin,
-    Refusal,
     Requester,
 )
 from seqgate.gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for
@@ -26,8 +26,8 @@ from seqgate.gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_aud
 ALICE = Requester("User:alice", "192.0.2.7", "EXTERNAL", "app-1", "Fetch")
 
 
-def refusal(resource: str = "orders") -> Refusal:
-    return Refusal(ALICE, "READ", "TOPIC", resource)
+def refusal(resource: str = "orders") -> DeniedRight:
+    return DeniedRight(ALICE, "READ", "TOPIC", resource)
 
 
 class Timers(asyncio.SelectorEventLoop):

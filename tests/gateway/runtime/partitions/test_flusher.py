@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher, Waiting
+from seqgate.gateway.runtime.partitions.flusher import TICKETS_PER_THREAD, Flusher, FlushWaiter
 from seqgate.log import StorageFailed
 
 
@@ -88,8 +88,8 @@ class Owner:
     def flush_finished(self) -> None:
         self.flushes_heard_of += 1
 
-    def waiting(self, offset: int) -> Waiting:
-        return Waiting(self, offset, self.told.append)
+    def waiting(self, offset: int) -> FlushWaiter:
+        return FlushWaiter(self, offset, self.told.append)
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ async def test_whoever_waits_is_told_after_the_owner_and_when_the_own_round_is_o
     flusher.wait(owner.waiting(2))
     log.log_end_offset = 4
     heard: list[int] = []
-    flusher.wait(Waiting(owner, 3, lambda _: heard.append(owner.flushes_heard_of)))
+    flusher.wait(FlushWaiter(owner, 3, lambda _: heard.append(owner.flushes_heard_of)))
     log.gate.set()
     await flusher.idle()
     assert owner.told == [True]
@@ -228,7 +228,7 @@ async def test_a_callback_that_fails_keeps_nobody_else_waiting(flusher: Flusher)
         raise ValueError("a bug")
 
     owner = Owner(log)
-    flusher.wait(Waiting(owner, 0, fail))
+    flusher.wait(FlushWaiter(owner, 0, fail))
     flusher.wait(owner.waiting(0))
     await asyncio.wait_for(flusher.idle(), 60)
     assert owner.told == [True]

@@ -7,20 +7,20 @@ import sys
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, Verdict, Verdicts
+from seqgate.gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, UnstoredBatch, Verdicts
 from tests.support.batches import Batch, records
 
 GAP = int(ErrorCode.out_of_order_sequence_number)
 BATCH = memoryview(Batch(records(5)).of(7, 2, 30).encode())
 
 
-def refuse(verdicts: Verdicts, data: memoryview | None = BATCH, **more: str) -> Verdict:
+def refuse(verdicts: Verdicts, data: memoryview | None = BATCH, **more: str) -> UnstoredBatch:
     verdicts.refusal("t", 3, data, 99, GAP, more.get("client_id", "c"), more.get("message", "a gap"))
     return verdicts.newest[-1]
 
 
 def test_a_refusal_tells_who_and_why() -> None:
-    assert refuse(Verdicts()) == Verdict(
+    assert refuse(Verdicts()) == UnstoredBatch(
         number=1,
         time_ms=99,
         topic="t",

@@ -19,9 +19,9 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics import read_replicas
 from seqgate.gateway.runtime.topics.read_replicas import (
     LEAST_BYTES,
-    Reader,
     ReadReplicas,
     Replica,
+    ReplicaReader,
     candidates_of,
 )
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -77,8 +77,8 @@ def manifest(*, end_offset: int, stable_offset: int, length: int = LEAST_BYTES) 
     return Manifest(*KEY, "t", 1, 1, 0, end_offset, (SegmentRef(0, parts),), (), stable_offset=stable_offset)
 
 
-def reader(host: str = "h", rack: str = "b", *, committed_only: bool = False) -> Reader:
-    return Reader(host, "client", rack, "PLAINTEXT", committed_only)
+def reader(host: str = "h", rack: str = "b", *, committed_only: bool = False) -> ReplicaReader:
+    return ReplicaReader(host, "client", rack, "PLAINTEXT", committed_only)
 
 
 @pytest.fixture

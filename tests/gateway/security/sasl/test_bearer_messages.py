@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.security.sasl.exchange import LoginRefused
-from seqgate.gateway.security.sasl.oauthbearer import FirstMessage, parse_first_message
+from seqgate.gateway.security.sasl.oauthbearer import OAuthFirstMessage, parse_first_message
 
 SOUND = b"n,,\x01auth=Bearer abc.def-_g.h\x01\x01"
 
@@ -15,14 +15,14 @@ SOUND = b"n,,\x01auth=Bearer abc.def-_g.h\x01\x01"
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        (SOUND, FirstMessage("", "abc.def-_g.h")),
-        (b"n,,\x01auth=bEaReR   a\x01\x01", FirstMessage("", "a")),
-        (b"n,a=alice,\x01auth=Bearer a\x01\x01", FirstMessage("alice", "a")),
-        (b"n,a=a=2Cb=3Dc,\x01auth=Bearer a\x01\x01", FirstMessage("a,b=c", "a")),
-        (b"n,,\x01traceId=1 2\x01auth=Bearer a\x01host=x=y\x01\x01", FirstMessage("", "a")),
+        (SOUND, OAuthFirstMessage("", "abc.def-_g.h")),
+        (b"n,,\x01auth=bEaReR   a\x01\x01", OAuthFirstMessage("", "a")),
+        (b"n,a=alice,\x01auth=Bearer a\x01\x01", OAuthFirstMessage("alice", "a")),
+        (b"n,a=a=2Cb=3Dc,\x01auth=Bearer a\x01\x01", OAuthFirstMessage("a,b=c", "a")),
+        (b"n,,\x01traceId=1 2\x01auth=Bearer a\x01host=x=y\x01\x01", OAuthFirstMessage("", "a")),
     ],
 )
-def test_a_sound_message_is_read(message: bytes, expected: FirstMessage) -> None:
+def test_a_sound_message_is_read(message: bytes, expected: OAuthFirstMessage) -> None:
     assert parse_first_message(message) == expected
 
 

@@ -12,11 +12,11 @@ from seqgate.gateway.security.sasl.login import (
     LONGEST_SESSION_MS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    Handshake,
     Login,
+    MechanismChoice,
     Offer,
     Phase,
-    Route,
+    SaslRoute,
 )
 from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 
@@ -29,77 +29,95 @@ AGAIN = {"PLAIN": Offer(MECHANISM, 10_000), "OTHER": Offer(MECHANISM, 10_000)}
 
 def logged_in(offers: dict[str, Offer], at: LoggedIn = ALICE) -> Login:
     login = Login(offers)
-    assert login.handshake("PLAIN", bare=False) is Handshake.ACCEPTED
+    assert login.handshake("PLAIN", bare=False) is MechanismChoice.ACCEPTED
     login.succeed(at, now_ms=0, now_s=100.0)
     return login
 
 
-def routes(login: Login, now_s: float = 100.0) -> list[Route]:
+def routes(login: Login, now_s: float = 100.0) -> list[SaslRoute]:
     return [
         login.route(key, now_s) for key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA, -1)
     ]
 
 
 def test_a_new_connection_asks_for_versions_or_begins_to_log_in() -> None:
-    assert routes(Login(NEVER)) == [Route.VERSIONS, Route.HANDSHAKE, Route.CLOSE, Route.CLOSE, Route.CLOSE]
+    assert routes(Login(NEVER)) == [
+        SaslRoute.VERSIONS,
+        SaslRoute.HANDSHAKE,
+        SaslRoute.CLOSE,
+        SaslRoute.CLOSE,
+        SaslRoute.CLOSE,
+    ]
 
 
 def test_versions_are_sent_once() -> None:
     login = Login(NEVER)
     login.versions_sent()
-    assert routes(login) == [Route.CLOSE, Route.HANDSHAKE, Route.CLOSE, Route.CLOSE, Route.CLOSE]
+    assert routes(login) == [
+        SaslRoute.CLOSE,
+        SaslRoute.HANDSHAKE,
+        SaslRoute.CLOSE,
+        SaslRoute.CLOSE,
+        SaslRoute.CLOSE,
+    ]
 
 
 def test_after_a_handshake_only_tokens_come() -> None:
     login = Login(NEVER)
     login.handshake("PLAIN", bare=False)
-    assert routes(login) == [Route.REFUSE, Route.REFUSE, Route.TOKEN_REQUEST, Route.REFUSE, Route.REFUSE]
+    assert routes(login) == [
+        SaslRoute.REFUSE,
+        SaslRoute.REFUSE,
+        SaslRoute.TOKEN_REQUEST,
+        SaslRoute.REFUSE,
+        SaslRoute.REFUSE,
+    ]
 
 
 def test_after_a_handshake_of_version_0_every_frame_is_a_token() -> None:
     login = Login(NEVER)
     login.handshake("PLAIN", bare=True)
-    assert routes(login) == [Route.BARE_TOKEN] * 5
+    assert routes(login) == [SaslRoute.BARE_TOKEN] * 5
 
 
 def test_mechanisms_are_case_sensitive() -> None:
     login = Login(NEVER)
-    assert login.handshake("plain", bare=False) is Handshake.UNKNOWN_MECHANISM
-    assert routes(login) == [Route.CLOSE] * 5
+    assert login.handshake("plain", bare=False) is MechanismChoice.UNKNOWN_MECHANISM
+    assert routes(login) == [SaslRoute.CLOSE] * 5
 
 
 def test_a_session_without_end_serves_everything() -> None:
     login = logged_in(NEVER)
     assert login.never_ends
-    assert routes(login, 1e9) == [Route.SERVE] * 5
+    assert routes(login, 1e9) == [SaslRoute.SERVE] * 5
 
 
 def test_a_session_ends_at_the_next_request_but_a_handshake() -> None:
     login = logged_in(AGAIN)
     assert not login.never_ends
-    assert login.route(METADATA, 109.9) is Route.SERVE
-    assert login.route(METADATA, 110.0) is Route.CLOSE
-    assert login.route(SASL_HANDSHAKE, 500.0) is Route.HANDSHAKE
+    assert login.route(METADATA, 109.9) is SaslRoute.SERVE
+    assert login.route(METADATA, 110.0) is SaslRoute.CLOSE
+    assert login.route(SASL_HANDSHAKE, 500.0) is SaslRoute.HANDSHAKE
 
 
 def test_a_handshake_within_a_second_of_the_last_is_no_reauthentication() -> None:
     login = logged_in(AGAIN)
-    assert login.route(SASL_HANDSHAKE, 100.1) is Route.HANDSHAKE
+    assert login.route(SASL_HANDSHAKE, 100.1) is SaslRoute.HANDSHAKE
     login.handshake("PLAIN", bare=False)
     assert login.is_reauthentication
-    assert routes(login)[0] is Route.REFUSE
+    assert routes(login)[0] is SaslRoute.REFUSE
     login.succeed(ALICE, 0, 100.2)
-    assert login.route(SASL_HANDSHAKE, 101.0) is Route.SERVE
-    assert login.route(SASL_AUTHENTICATE, 101.0) is Route.SERVE
-    assert login.route(SASL_HANDSHAKE, 101.1) is Route.HANDSHAKE
+    assert login.route(SASL_HANDSHAKE, 101.0) is SaslRoute.SERVE
+    assert login.route(SASL_AUTHENTICATE, 101.0) is SaslRoute.SERVE
+    assert login.route(SASL_HANDSHAKE, 101.1) is SaslRoute.HANDSHAKE
 
 
 def test_a_reauthentication_keeps_mechanism_and_principal() -> None:
     login = logged_in(AGAIN)
-    assert login.handshake("OTHER", bare=False) is Handshake.OTHER_MECHANISM
+    assert login.handshake("OTHER", bare=False) is MechanismChoice.OTHER_MECHANISM
     assert login.phase is Phase.OVER
     login = logged_in(AGAIN)
-    assert login.handshake("UNKNOWN", bare=False) is Handshake.CLOSE
+    assert login.handshake("UNKNOWN", bare=False) is MechanismChoice.CLOSE
     login = logged_in(AGAIN)
     login.handshake("PLAIN", bare=False)
     with pytest.raises(LoginRefused, match="Cannot change principals"):
@@ -126,7 +144,7 @@ def test_a_session_lives_until_its_credentials_expire_or_the_client_must_log_in_
     assert login.succeed(LoggedIn("User:alice", expires_at_ms), now_ms=1_000, now_s=5.0) == lifetime_ms
     assert login.never_ends is not ends
     if ends:
-        assert login.route(METADATA, 5.0 + lifetime_ms / 1000) is Route.CLOSE
+        assert login.route(METADATA, 5.0 + lifetime_ms / 1000) is SaslRoute.CLOSE
 
 
 @given(
@@ -149,15 +167,15 @@ def test_nothing_is_served_without_a_login_that_lasts(
     for api_key, mechanism, bare, outcome, later_s in requests:
         now_s += later_s
         route = login.route(api_key, now_s)
-        if route is Route.SERVE:
+        if route is SaslRoute.SERVE:
             assert principal
             assert now_s < until_s
-        elif route is Route.VERSIONS:
+        elif route is SaslRoute.VERSIONS:
             assert not principal
             login.versions_sent()
-        elif route is Route.HANDSHAKE:
+        elif route is SaslRoute.HANDSHAKE:
             login.handshake(mechanism, bare=bare)
-        elif route in {Route.TOKEN_REQUEST, Route.BARE_TOKEN}:
+        elif route in {SaslRoute.TOKEN_REQUEST, SaslRoute.BARE_TOKEN}:
             assert login.exchange is not None
             name = "User:bob" if outcome == "bob" else "User:alice"
             try:
@@ -172,5 +190,5 @@ def test_nothing_is_served_without_a_login_that_lasts(
         else:
             login.fail()
         if login.phase is Phase.OVER:
-            assert login.route(api_key, now_s) is Route.CLOSE
+            assert login.route(api_key, now_s) is SaslRoute.CLOSE
             return

@@ -13,7 +13,7 @@ import pytest
 from seqgate.gateway.config import BY_NAME, Config
 from seqgate.gateway.config.oauthbearer import token_settings_complaint
 from seqgate.gateway.config.setting import InvalidValueError, SettingValue
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.security.sasl.oauthbearer import INVALID_TOKEN, oauthbearer
 from tests.support.tokens import Issuer, first_message, key_set, unsecured_token
 
@@ -36,12 +36,12 @@ def insecure() -> Mechanism:
 
 async def test_a_login_takes_one_message() -> None:
     message = first_message(unsecured_token(sub="alice", exp=4_000_000_000), extensions="traceId=1\x01")
-    assert await insecure().begin().step(message) == Step(b"", LoggedIn("User:alice", 4_000_000_000_000))
+    assert await insecure().begin().step(message) == SaslStep(b"", LoggedIn("User:alice", 4_000_000_000_000))
 
 
 async def test_a_refused_token_is_answered_and_the_next_message_ends_the_login() -> None:
     login = insecure().begin()
-    assert await login.step(first_message(unsecured_token(sub="alice", exp=1))) == Step(INVALID_TOKEN)
+    assert await login.step(first_message(unsecured_token(sub="alice", exp=1))) == SaslStep(INVALID_TOKEN)
     with pytest.raises(LoginRefused, match="the token has expired"):
         await login.step(b"\x01")
 
@@ -90,7 +90,9 @@ async def test_the_settings_of_signed_tokens_count(tmp_path: Path) -> None:
     step = await listener.begin().step(first_message(issuer.token(**good)))
     assert step.logged_in == LoggedIn("User:a@example", (now_s - 300) * 1000)
     for wrong in ({"iss": "x"}, {"aud": "x"}, {"email": None}, {"exp": now_s - 700}, {"scp": 7}):
-        assert await listener.begin().step(first_message(issuer.token(**good | wrong))) == Step(INVALID_TOKEN)
+        assert await listener.begin().step(first_message(issuer.token(**good | wrong))) == SaslStep(
+            INVALID_TOKEN
+        )
 
 
 @pytest.mark.parametrize(

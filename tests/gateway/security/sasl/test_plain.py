@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, SaslStep
 from seqgate.gateway.security.sasl.users_file import INVALID, FixedUsers, plain_mechanism
 
 MECHANISM = plain_mechanism(FixedUsers({"alice": "secret", "": "never", "é": "pässword"}))
@@ -11,7 +11,7 @@ MECHANISM = plain_mechanism(FixedUsers({"alice": "secret", "": "never", "é": "p
 @pytest.mark.parametrize("authorization_id", ["", "alice"])
 async def test_a_user_logs_in(authorization_id: str) -> None:
     step = await MECHANISM.begin().step(f"{authorization_id}\0alice\0secret".encode())
-    assert step == Step(b"", LoggedIn("User:alice"))
+    assert step == SaslStep(b"", LoggedIn("User:alice"))
 
 
 async def test_names_and_passwords_are_utf_8() -> None:

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, Step
+from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, TokenLogin, scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import (
     ScramCredential,
@@ -37,7 +37,7 @@ def mechanism(hashing: ScramHash = SHA_256) -> Mechanism:
     return scram_mechanism(hashing, find, OneToken(), lambda: b"server")
 
 
-async def log_in(client: ScramClient, *, channel: bytes = b"biws", extensions: bytes = b"") -> Step:
+async def log_in(client: ScramClient, *, channel: bytes = b"biws", extensions: bytes = b"") -> SaslStep:
     login = mechanism(client.hashing).begin()
     challenge = await login.step(client.first())
     assert challenge.logged_in is None
