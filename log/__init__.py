@@ -27,7 +27,7 @@ from seqgate.log.errors import (
 )
 from seqgate.log.files.deletion_queue import DeletionTicket
 from seqgate.log.files.file_names import parse_partition_directory
-from seqgate.log.files.page_cache import NotCached, Place
+from seqgate.log.files.page_cache import NotCached, PageRange
 from seqgate.log.files.storage import Storage
 from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.load import Recovery
@@ -68,8 +68,8 @@ __all__ = [
     "NeedsRecovery",
     "NotCached",
     "OffsetOutOfRange",
+    "PageRange",
     "PartitionLog",
-    "Place",
     "RecordTooLarge",
     "Recovery",
     "RemovalTicket",

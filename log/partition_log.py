@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from seqgate.log.format.records import Record
     from seqgate.log.recovery.load import CleanStop, LoadedLog
     from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
-    from seqgate.log.state.record_states import Found
+    from seqgate.log.state.record_states import BatchFindings
     from seqgate.seq_validator import RefusedBefore, Verdict
 
 _logger = logging.getLogger(__name__)
@@ -292,7 +292,7 @@ class PartitionLog:
         base_offset, last_offset, time_ms = verdict.base_offset, verdict.last_offset, verdict.timestamp
         return Appended(base_offset, last_offset, time_ms, self.log_start_offset, True, last_offset, batch)
 
-    def _judge_records(self, batch: BatchHeader, view: memoryview, now_ms: int) -> Found:
+    def _judge_records(self, batch: BatchHeader, view: memoryview, now_ms: int) -> BatchFindings:
         """Return what the record rules find in a batch. Raises LogError; OSErrors take the log offline."""
         try:
             return self.record_states.judge(batch, view, now_ms, self.high_watermark)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.directory.identity import Identity, check_empty, fresh_id, write_identity
+from seqgate.log.directory.identity import DirectoryIdentity, check_empty, fresh_id, write_identity
 from seqgate.log.directory.stored_logs import (
     BUCKET_SESSION,
     CLEAN_SHUTDOWN,
@@ -64,7 +64,7 @@ def is_as_stopped(storage: Storage, root: str) -> bool:
         return False
 
 
-class Staged(NamedTuple):
+class RebuiltPartition(NamedTuple):
     """A partition whose files are complete, and that has no name yet."""
 
     path: str
@@ -143,7 +143,7 @@ class StagedPartitions:
         """Write the whole content of a partition's side file, in place of an earlier one. Raises OSError."""
         self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
 
-    def complete(self, topic_id: uuid.UUID, partition: int) -> Staged:
+    def complete(self, topic_id: uuid.UUID, partition: int) -> RebuiltPartition:
         """Close a staged partition's files, give it a topic id if none did, and let go. Raises OSError."""
         path = self._directory(topic_id, partition)
         metadata = f"{path}/{PARTITION_METADATA}"
@@ -152,7 +152,7 @@ class StagedPartitions:
         released = self.release(f"{path}/")
         self._staged.remove((topic_id, partition))
         recovery_point = self._durable_below.pop((topic_id, partition), 0)
-        return Staged(path, recovery_point, [file.removeprefix(f"{path}/") for file in released])
+        return RebuiltPartition(path, recovery_point, [file.removeprefix(f"{path}/") for file in released])
 
     def discard(self, topic_id: uuid.UUID, partition: int) -> None:
         """Delete what was written of a partition, so that it may be written again. Raises OSError."""
@@ -230,7 +230,7 @@ class RebuiltDirectory:
         if self._recovery_points:
             durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
         durable.rebuilt(self._written)
-        write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
+        write_identity(durable, str(self._root), node_id, DirectoryIdentity(cluster_id, fresh_id()))
         self.abandon()
 
     def abandon(self) -> None:

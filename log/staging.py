@@ -60,7 +60,7 @@ from seqgate.log.files.file_names import (
     parse_offset_name,
     parse_partition_directory,
 )
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.sparse_disk import META, check_directory_version, read_properties
 from seqgate.log.files.storage import DataFile
 from seqgate.log.recovery.checking import CUT_SUFFIX
@@ -398,14 +398,14 @@ Spend = Callable[[int], None]
 #: Called after each chunk with its bytes; may wait, to bound the rate.
 
 
-class Content(NamedTuple):
+class ReadContent(NamedTuple):
     """The bytes that were read: their number, and their SHA-256 in hexadecimal."""
 
     size_bytes: int
     sha256: str
 
 
-def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> Content:
+def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend: Spend) -> ReadContent:
     """Copy the first `size_bytes` of a file, or all of it, not durably; return what was copied. The copy gets
     the modification time of the source, which tells a start a segment's age. Raises OSError.
     """
@@ -421,14 +421,14 @@ def copy_file(storage: Storage, source: str, target: str, size_bytes: int, spend
     return content
 
 
-def digest(storage: Storage, path: str, size_bytes: int, spend: Spend) -> Content:
+def digest(storage: Storage, path: str, size_bytes: int, spend: Spend) -> ReadContent:
     """Read the first `size_bytes` of a file, or all of a shorter one. Raises OSError."""
     return _read(storage, path, size_bytes, spend, lambda _chunk, _at: None)
 
 
 def _read(
     storage: Storage, path: str, size_bytes: int, spend: Spend, take: Callable[[bytes, int], object]
-) -> Content:
+) -> ReadContent:
     checksum = hashlib.sha256()
     position = 0
     while position < size_bytes:
@@ -439,7 +439,7 @@ def _read(
         take(chunk, position)
         position += len(chunk)
         spend(len(chunk))
-    return Content(position, checksum.hexdigest())
+    return ReadContent(position, checksum.hexdigest())
 
 
 class Flush:
@@ -459,4 +459,4 @@ class Flush:
         else:
             self._common.run()
         for path in files:
-            self._storage.drop_cached(Place(path, 0, 0))
+            self._storage.drop_cached(PageRange(path, 0, 0))

@@ -26,7 +26,7 @@ from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.tasks import all_of
-from seqgate.log import LocalDurability, LogDirectory, Place, Storage
+from seqgate.log import LocalDurability, LogDirectory, PageRange, Storage
 from seqgate.log.sparse import BLOCK_BYTES, SparseDisk, SparseFile, restore_residency, save_residency
 
 logger = logging.getLogger(__name__)
@@ -131,12 +131,12 @@ class BlockCache:
         self.make_room: Callable[[int], Awaitable[None]] | None = None
         """Makes room for this number of bytes before whole files are fetched. Raises OSError."""
 
-    def is_absent(self, place: Place) -> bool:
+    def is_absent(self, place: PageRange) -> bool:
         """Return whether the local disk lacks a byte of the place."""
         file = self.sparse.find(place.path)
         return file is not None and file.lacks(place.position, place.size_bytes)
 
-    async def bring_in(self, place: Place) -> int:
+    async def bring_in(self, place: PageRange) -> int:
         """Fetch the block that begins at the place, and return its size in bytes. Raises OSError."""
         file = self.sparse.find(place.path)
         if file is None:

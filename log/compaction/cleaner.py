@@ -71,10 +71,10 @@ from seqgate.log.files.file_names import (
     cleaned_name,
     offset_name,
 )
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.batch_validation import (
-    StoredRecord,
+    PlainRecord,
     delete_horizon_ms,
     empty_batch,
     plain_records,
@@ -266,7 +266,7 @@ class LogCleaner:
                 wanted = self.job.limits.read_bytes if at else needed
                 if at:
                     # Old data must not evict newly written pages from the page cache.
-                    self.storage.drop_cached(Place(path, position, at))
+                    self.storage.drop_cached(PageRange(path, position, at))
                 position += at
                 self.bytes_read += at
                 self.throttle.count(at)
@@ -627,7 +627,7 @@ class KeptRecords:
     ) -> bytes | memoryview | None:
         plain = plain_records(header, batch, self.limit_bytes, self.max_record_bytes)
         has_tombstone = False
-        kept: list[StoredRecord] = []
+        kept: list[PlainRecord] = []
         for record in stored_records(header, plain):
             if header.is_control or self._stays(record, horizon_ms):
                 kept.append(record)
@@ -642,7 +642,7 @@ class KeptRecords:
             return batch
         return rewritten_batch(header, plain, kept)
 
-    def _stays(self, record: StoredRecord, horizon_ms: int | None) -> bool:
+    def _stays(self, record: PlainRecord, horizon_ms: int | None) -> bool:
         if record.offset > self.offset_map.latest_offset:
             return True
         if record.key is None:

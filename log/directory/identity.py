@@ -34,7 +34,7 @@ _BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
 """The names in a directory before `meta.properties` is durable, and that of a new file system."""
 
 
-class Identity(NamedTuple):
+class DirectoryIdentity(NamedTuple):
     """The ids of a data directory, in Kafka's base64 form."""
 
     cluster_id: str
@@ -64,13 +64,13 @@ def check_empty(storage: Storage, root: str) -> None:
         raise IncompatibleFormat(f"it holds {others[0]!r}")
 
 
-def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
+def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> DirectoryIdentity:
     """Return the identity of a data directory, a fresh one for a new directory. Raises OSError, and,
     before changing any file, IncompatibleFormat if it belongs to another node or release.
     """
     path = f"{root}/{META}"
     if not storage.exists(path):
-        identity = Identity(fresh_id(), fresh_id())
+        identity = DirectoryIdentity(fresh_id(), fresh_id())
         write_identity(durable, root, node_id, identity)
         return identity
     fields = read_properties(storage, path)
@@ -79,7 +79,7 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
             f"The data in {root} belongs to node.id {fields.get('node.id')}, this gateway is node.id "
             f"{node_id}."
         )
-    identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
+    identity = DirectoryIdentity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
     check_versions(storage, root)
     version = WORKERS_VERSION if storage.exists(f"{root}/{WORKERS}") else DIRECTORY_VERSION
     if int(fields["version"]) != version:
@@ -91,12 +91,16 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
 def write_version(storage: Storage, durable: DurableFiles, root: str, version: int) -> None:
     """Persist another version of the formats. Raises OSError, IncompatibleFormat."""
     fields = read_properties(storage, f"{root}/{META}")
-    identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
+    identity = DirectoryIdentity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
     write_identity(durable, root, int(fields["node.id"]), identity, version)
 
 
 def write_identity(
-    durable: DurableFiles, root: str, node_id: int, identity: Identity, version: int = DIRECTORY_VERSION
+    durable: DurableFiles,
+    root: str,
+    node_id: int,
+    identity: DirectoryIdentity,
+    version: int = DIRECTORY_VERSION,
 ) -> None:
     """Persist the identity of a data directory, with the version of its formats. Raises OSError."""
     lines = (

@@ -19,7 +19,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from seqgate.log.files.file_names import PARTITION_METADATA
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.storage import DurableFiles
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class LocalDurability:
         """
         storage = self._storage
         storage.fsync_path(path)
-        storage.drop_cached(Place(path, 0, 0))
+        storage.drop_cached(PageRange(path, 0, 0))
         if storage.read_file(path) != content:
             self.replace(path, content)
 

@@ -39,7 +39,7 @@ _REFUSALS: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _one_byte: Final = (bytearray(1),)
 
 
-class Place(NamedTuple):
+class PageRange(NamedTuple):
     """A range of bytes in a file. A size of 0 stands for the whole file."""
 
     path: str
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 class NotCached(Exception):
     """Reading these places would wait for the disk. This is no OSError: nothing is wrong with the file."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[PageRange]) -> None:
         """Take the places that must be read into the page cache first."""
         super().__init__(places)
         self.places = places

@@ -28,7 +28,7 @@ from seqgate.log.files.page_cache import (
     BLOCK_BYTES,
     BLOCKS_EVICTED,
     NotCached,
-    Place,
+    PageRange,
     Refusing,
     SparseFiles,
     is_live,
@@ -380,7 +380,7 @@ class SparseDisk:
         if failure is not None:
             raise failure
         if self.refusing.is_on:
-            raise NotCached((Place(file.path, number * BLOCK_BYTES, BLOCK_BYTES),))
+            raise NotCached((PageRange(file.path, number * BLOCK_BYTES, BLOCK_BYTES),))
         self.blocks_waited_for += 1
         data = self.source.fetch(file.key, number * BLOCK_BYTES, file.block_bytes(number))
         self.fill(file, number, data)

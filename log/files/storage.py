@@ -24,7 +24,7 @@ from seqgate.log.errors import DirectoryLocked
 from seqgate.log.files import page_cache
 from seqgate.log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
 from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
-from seqgate.log.files.page_cache import NotCached, Place
+from seqgate.log.files.page_cache import NotCached, PageRange
 from seqgate.log.files.sparse_disk import SparseDisk
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class Storage:
         """
         if self.waits or not self.tells_cached:
             return
-        missing = [Place(path, 0, 0) for path in paths if path not in self._brought_in]
+        missing = [PageRange(path, 0, 0) for path in paths if path not in self._brought_in]
         if missing:
             raise NotCached(missing)
 
@@ -213,7 +213,7 @@ class Storage:
         if len(self._brought_in) > _BROUGHT_IN:
             del self._brought_in[next(iter(self._brought_in))]
 
-    def bring_in(self, place: Place) -> int:
+    def bring_in(self, place: PageRange) -> int:
         """Read a place into the page cache. Return how many bytes of the place exist. Also finds a cleaned
         segment whose swap is not over, and a removed one before its deletion.
         """
@@ -233,7 +233,7 @@ class Storage:
                 return self._disk.open(path, _READ)
         return self._disk.open(paths[-1], _READ)
 
-    def drop_cached(self, place: Place) -> None:
+    def drop_cached(self, place: PageRange) -> None:
         """Drop the durable pages of a place from the page cache. A missing file is no error."""
         with contextlib.suppress(FileNotFoundError):
             descriptor = self._disk.open(place.path, _READ)
@@ -261,7 +261,7 @@ class Storage:
 
     def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         if not file.retired and not self._opens_at_once(file):
-            raise NotCached((Place(file.path, position, size_bytes),))
+            raise NotCached((PageRange(file.path, position, size_bytes),))
         descriptor = file.descriptor if file.descriptor >= 0 else self.descriptors.open(file)
         file.recently_used = True
         large = size_bytes > _BUFFER_BYTES
@@ -272,7 +272,7 @@ class Storage:
             self._stop_asking()
             return self._pread(descriptor, size_bytes, position)
         if count < 0:
-            raise NotCached((Place(file.path, position, size_bytes),))
+            raise NotCached((PageRange(file.path, position, size_bytes),))
         return bytes(buffer[:count])
 
     # --- whole files and directories

@@ -364,7 +364,7 @@ def _refuse_keyless(deltas: list[int]) -> None:
 _new_tuple = tuple.__new__
 
 
-class StoredRecord(NamedTuple):
+class PlainRecord(NamedTuple):
     """A record inside the plain bytes of its batch. `offset` is absolute, `timestamp_delta` as stored."""
 
     offset: int
@@ -408,7 +408,7 @@ def plain_records(
     return plain
 
 
-def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
+def stored_records(header: BatchHeader, plain: bytes) -> Iterator[PlainRecord]:
     """Yield the records in a batch's plain bytes, by ascending offsets. Raises InvalidRecord on damage."""
     position = 0
     previous = -1
@@ -435,7 +435,7 @@ def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
                 raise InvalidRecord("a record is shorter than its content")
             # The NamedTuple's own constructor takes three times as long, and this code runs for every record.
             yield _new_tuple(
-                StoredRecord,
+                PlainRecord,
                 (base_offset + offset_delta, timestamp_delta, key, value_bytes >= 0, start, rest, end),
             )
             previous, position = offset_delta, end
@@ -465,7 +465,7 @@ def delete_horizon_ms(header: BatchHeader) -> int | None:
 
 
 def rewritten_batch(
-    header: BatchHeader, plain: bytes, kept: Sequence[StoredRecord], *, new_horizon_ms: int | None = None
+    header: BatchHeader, plain: bytes, kept: Sequence[PlainRecord], *, new_horizon_ms: int | None = None
 ) -> bytes:
     """Return the batch with only the records `kept`, in order; without records `empty_batch`.
     `new_horizon_ms` becomes the delete horizon. max_timestamp is the largest, except under LogAppendTime.
@@ -491,7 +491,7 @@ def empty_batch(header: BatchHeader) -> bytes:
     return sealed_batch(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
-def _max_timestamp(base_timestamp: int, kept: Sequence[StoredRecord]) -> int:
+def _max_timestamp(base_timestamp: int, kept: Sequence[PlainRecord]) -> int:
     deltas = [record.timestamp_delta for record in kept]
     earliest, latest = base_timestamp + min(deltas), base_timestamp + max(deltas)
     if earliest == as_int64(earliest) and latest == as_int64(latest):
@@ -499,7 +499,7 @@ def _max_timestamp(base_timestamp: int, kept: Sequence[StoredRecord]) -> int:
     return max(as_int64(base_timestamp + delta) for delta in deltas)
 
 
-def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Sequence[StoredRecord]) -> bytes:
+def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Sequence[PlainRecord]) -> bytes:
     body = bytearray()
     for record in kept:
         # A record begins with its attributes: one byte, always 0 so far.

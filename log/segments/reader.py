@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from seqgate.log.config import LogConfig
-    from seqgate.log.files.page_cache import Place
+    from seqgate.log.files.page_cache import PageRange
     from seqgate.log.format.record_batch import BatchHeader
     from seqgate.log.segments.damage import DamagedRange
     from seqgate.log.segments.segment import SegmentEnvironment
@@ -435,7 +435,7 @@ def _check_timestamps(segments: Sequence[Segment], wanted_ms: float = math.inf) 
     """Raise one NotCached for many segments whose largest timestamps are not in memory. Stops at the first
     segment whose timestamp is `wanted_ms` or later, as no later segment is needed.
     """
-    missing: list[Place] = []
+    missing: list[PageRange] = []
     for segment in segments:
         try:
             if segment.max_timestamp >= wanted_ms:

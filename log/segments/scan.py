@@ -16,7 +16,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from seqgate.log.format.record_batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
@@ -406,8 +406,8 @@ class FileRegion:
         head = self.read(0, LOG_OVERHEAD_BYTES)
         return LOG_OVERHEAD_BYTES + int.from_bytes(head[_BATCH_LENGTH], "big")
 
-    def place(self, start: int, size_bytes: int) -> Place:
-        return Place(self._file.path, self._position + start, size_bytes)
+    def place(self, start: int, size_bytes: int) -> PageRange:
+        return PageRange(self._file.path, self._position + start, size_bytes)
 
     def is_cached(self, start: int, size_bytes: int) -> bool:
         """Return whether these bytes can be read without waiting for the disk. Raises OSError."""

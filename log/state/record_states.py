@@ -184,7 +184,7 @@ class RecordStates:
 
     # --- judging a batch before it is written
 
-    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
+    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> BatchFindings:
         """Return the rules' findings about a batch. Raises LogError, OSError.
 
         If the names are not fully replayed, replay one more slice first. If the limit of delayed records is
@@ -211,7 +211,7 @@ class RecordStates:
 
     def _judge(
         self, rules: RecordRules, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
-    ) -> Found:
+    ) -> BatchFindings:
         try:
             return rules.judge(batch, view, now_ms, high_watermark)
         except DelayedLimitReached:
@@ -418,7 +418,7 @@ _REFUSALS: Final = {
 }
 
 
-class Found(NamedTuple):
+class BatchFindings(NamedTuple):
     """The findings about a batch: the part to store, and what to fold in afterwards."""
 
     batch: BatchHeader
@@ -451,7 +451,7 @@ class RecordRules:
         self.names = names
         self.delays = delays
 
-    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
+    def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> BatchFindings:
         """Return the findings about a batch: duplicates by producer name, and records due later. Raises
         InvalidRecord, UnsupportedCompressionType, DelayedLimitReached.
         """
@@ -461,31 +461,33 @@ class RecordRules:
             return found._replace(due_times=self.delays.judge(found.batch, found.view, now_ms))
         return found
 
-    def _judge_names(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
+    def _judge_names(
+        self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
+    ) -> BatchFindings:
         names = self.names
         records = [] if names is None else names.records_of(batch, view)
         if names is None or not records:
-            return Found(batch, view)
+            return BatchFindings(batch, view)
         if not names.is_ready:
-            return Found(batch, view, wants_replay=True)
+            return BatchFindings(batch, view, wants_replay=True)
         verdict = names.table.judge(
             records, now_ms, high_watermark=high_watermark, transaction_of=transaction_of(batch)
         )
         if isinstance(verdict, NamesRejected):
-            return Found(batch, view, refused=verdict.reason, refusal=verdict.message)
+            return BatchFindings(batch, view, refused=verdict.reason, refusal=verdict.message)
         advances, duplicates = verdict.advances, verdict.duplicates
         if not duplicates:
-            return Found(batch, view, advances)
+            return BatchFindings(batch, view, advances)
         if names.table.raises_epochs(advances):
-            return Found(batch, view, advances, raises_epochs=True)
+            return BatchFindings(batch, view, advances, raises_epochs=True)
         if len(duplicates) == batch.record_count and batch.producer_id < 0:
-            return Found(
+            return BatchFindings(
                 batch, view, advances, len(duplicates), is_dropped=True, answer_after=verdict.wait_for_offset
             )
         batch, view = _without(batch, view, set(duplicates), self.config)
-        return Found(batch, view, advances, len(duplicates))
+        return BatchFindings(batch, view, advances, len(duplicates))
 
-    def settle(self, found: Found, now_ms: int) -> None:
+    def settle(self, found: BatchFindings, now_ms: int) -> None:
         """Count the duplicates of a batch that is not stored, or raise the LogError of its refusal."""
         names = self.names
         assert names is not None
@@ -500,7 +502,7 @@ class RecordRules:
         names.touch(found.advances, found.duplicates, now_ms)
 
     def fold_in(
-        self, found: Found, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
+        self, found: BatchFindings, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int
     ) -> None:
         if self.delays is not None:
             self.delays.fold_in(batch, view, found.due_times)

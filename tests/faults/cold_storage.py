@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 
 from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES
-from seqgate.log.files.page_cache import NotCached, Place
+from seqgate.log.files.page_cache import NotCached, PageRange
 from seqgate.log.files.storage import DataFile, Storage
 
 
@@ -24,9 +24,9 @@ class ColdStorage(Storage):
         self.tells_cached = True
         self.gate = threading.Event()
         self.cold: set[tuple[str, int]] = set()
-        self.asked: list[Place] = []
+        self.asked: list[PageRange] = []
         """The places that threads read into the page cache, in order."""
-        self.dropped: list[Place] = []
+        self.dropped: list[PageRange] = []
         self.waited_for: list[tuple[str, int]] = []
         self.keeps = True
         """Whether data stays in the page cache once it was read."""
@@ -36,7 +36,7 @@ class ColdStorage(Storage):
         for path in paths:
             self.cold.update(_blocks(path, 0, os.path.getsize(path)))
 
-    def bring_in(self, place: Place) -> int:
+    def bring_in(self, place: PageRange) -> int:
         self.asked.append(place)
         assert self.gate.wait(60.0), "the test must open the gate, so that the disk answers"
         size_bytes = os.path.getsize(place.path)
@@ -44,7 +44,7 @@ class ColdStorage(Storage):
             self.cold.difference_update(_blocks(place.path, place.position, place.size_bytes or size_bytes))
         return max(0, min(place.size_bytes or size_bytes, size_bytes - place.position))
 
-    def drop_cached(self, place: Place) -> None:
+    def drop_cached(self, place: PageRange) -> None:
         self.dropped.append(place)
         self.cold.update(_blocks(place.path, place.position, place.size_bytes))
 
@@ -74,7 +74,7 @@ class ColdStorage(Storage):
 
     def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         if not self._is_cached(file, position, size_bytes):
-            raise NotCached((Place(file.path, position, size_bytes),))
+            raise NotCached((PageRange(file.path, position, size_bytes),))
         self.waits = True
         try:
             return super().read(file, size_bytes, position)

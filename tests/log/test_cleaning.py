@@ -12,7 +12,7 @@ from seqgate.log import InvalidRecord, LogConfig, PartitionLog, Storage
 from seqgate.log.cleaning import begin_swap, cleanable, fail_swap, finish_swap, replace_sources
 from seqgate.log.compaction.swap import SwapTicket
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, delete_due, delete_records, flush, open_log, read_log
 
@@ -237,7 +237,7 @@ class TestHalfwayThroughASwap:
         log, _ = halfway
         file = log.segments.segments[0].file
         assert not Path(file.path).exists()
-        assert log.environment.storage.bring_in(Place(file.path, 0, 10)) == 10
+        assert log.environment.storage.bring_in(PageRange(file.path, 0, 10)) == 10
 
     def test_a_crash_leaves_the_cleaned_segment(
         self, halfway: tuple[PartitionLog, SwapTicket], tmp_path: Path

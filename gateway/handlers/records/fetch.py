@@ -69,7 +69,7 @@ from seqgate.gateway.runtime.partitions.fetch_sessions import (
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
-from seqgate.log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place
+from seqgate.log import FileRegion, LogError, NotCached, OffsetOutOfRange, PageRange, PartitionLog
 
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
@@ -109,7 +109,7 @@ class _Read:
         self.record_bytes = 0
         self.sizes: list[tuple[Partition, int]] = []
         """The bytes of records of each partition that has some."""
-        self.missing: list[Place] = []
+        self.missing: list[PageRange] = []
         """The places to read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
         self.loading: list[StoredKey] = []
         """The partitions of other gateways whose records are being fetched from the bucket."""
@@ -182,7 +182,7 @@ class _Waiting:
         self.deferred = HoldingBack()
         self.delayed: DelayedFetch | None = None
         self.wanted: ColdReader | Waiter | None = None
-        self.brought_in: set[Place] = set()
+        self.brought_in: set[PageRange] = set()
         self.waits_for_disk = False
         self.abandoned = False
         self.reading: asyncio.Task[None] | None = None

@@ -19,7 +19,7 @@ from typing import Final, Protocol, TypeVar
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
-from seqgate.log import NotCached, Place, Storage
+from seqgate.log import NotCached, PageRange, Storage
 from seqgate.log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
@@ -34,10 +34,10 @@ T = TypeVar("T")
 class Fetcher(Protocol):
     """Fetches the blocks that the local disk lacks from a bucket."""
 
-    def is_absent(self, place: Place) -> bool:
+    def is_absent(self, place: PageRange) -> bool:
         """Return whether the local disk lacks a byte of the place."""
 
-    async def bring_in(self, place: Place) -> int:
+    async def bring_in(self, place: PageRange) -> int:
         """Fetch a block; return its size in bytes. Waits while the bucket is silent. Raises OSError."""
 
 
@@ -68,10 +68,10 @@ class ColdReads:
         self._has_turn = True
         """Whether one block may be read although a flush round is under way."""
         self._thread_count = threads
-        self._workers: Workers[Load | Place] | None = None
+        self._workers: Workers[Load | PageRange] | None = None
         self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
         self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._blocks_kept // 2)
-        self._known: OrderedDict[BlockKey, Place] = OrderedDict()
+        self._known: OrderedDict[BlockKey, PageRange] = OrderedDict()
         """The blocks that were read and not dropped yet, the least recently used first."""
         self._loads: dict[BlockKey, Load] = {}
         self._disk = Lane(threads)
@@ -147,7 +147,7 @@ class ColdReads:
         self, work: Callable[[], T], attempt: Callable[[Callable[[], T]], T], *, goes_on: bool
     ) -> T:
         """Attempt the work, and bring in what it lacks. What is missing twice, the work waits for itself."""
-        seen: set[Place] = set()
+        seen: set[PageRange] = set()
         while True:
             try:
                 return attempt(work)
@@ -157,7 +157,7 @@ class ColdReads:
                 seen.update(missing.places)
                 await self._brought_in(missing.places, goes_on=goes_on)
 
-    async def _brought_in(self, places: Iterable[Place], *, goes_on: bool = True) -> None:
+    async def _brought_in(self, places: Iterable[PageRange], *, goes_on: bool = True) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
         wanted = self.want(places, lambda: done.set_result(None), goes_on=goes_on)
         try:
@@ -166,7 +166,7 @@ class ColdReads:
             wanted.cancel()
 
     def want(
-        self, places: Iterable[Place], callback: Callable[[], None], *, goes_on: bool = True
+        self, places: Iterable[PageRange], callback: Callable[[], None], *, goes_on: bool = True
     ) -> ColdReader:
         """Read all of the places into the page cache, then call back, never at once. For a reader that
         `goes_on` to the following blocks, blocks are read ahead.
@@ -186,14 +186,14 @@ class ColdReads:
         self._start_loads()
         return wanted
 
-    def bring_in_ahead(self, places: Iterable[Place]) -> None:
+    def bring_in_ahead(self, places: Iterable[PageRange]) -> None:
         """Read the places into the page cache for a reader who will come back, unless the queue is long."""
         for place in places:
             for key, part in blocks_of(place):
                 self._read_ahead(key, part)
         self._start_loads()
 
-    def passing(self, place: Place) -> None:
+    def passing(self, place: PageRange) -> None:
         """Keep the blocks of a cached place for a while, and read ahead of its reader."""
         if not self._known:
             return
@@ -229,7 +229,7 @@ class ColdReads:
                     self._read_ahead(key, place, blocks)
                 return
 
-    def _fetch_on(self, place: Place) -> bool:
+    def _fetch_on(self, place: PageRange) -> bool:
         """Fetch blocks from the bucket ahead of a reader. Return False if the disk has the block."""
         if self._fetcher is None or not self._fetcher.is_absent(place):
             return False
@@ -240,7 +240,7 @@ class ColdReads:
                 self._read_ahead(key, part)
         return True
 
-    def _read_ahead(self, key: BlockKey, place: Place, blocks_ahead: int = 0) -> None:
+    def _read_ahead(self, key: BlockKey, place: PageRange, blocks_ahead: int = 0) -> None:
         load = self._loads.get(key)
         if load is None:
             lane = self._lane_of(place)
@@ -249,7 +249,7 @@ class ColdReads:
             load = self._loads[key] = Load(key, place, lane, is_ahead=True)
         load.blocks_ahead = max(load.blocks_ahead, blocks_ahead)
 
-    def _lane_of(self, place: Place) -> Lane:
+    def _lane_of(self, place: PageRange) -> Lane:
         return self._bucket if self._fetcher is not None and self._fetcher.is_absent(place) else self._disk
 
     def _start_loads(self) -> None:
@@ -294,10 +294,10 @@ class ColdReads:
         self._has_turn = True
         self._start_loads()
 
-    def _work(self, job: Load | Place) -> None:
+    def _work(self, job: Load | PageRange) -> None:
         failed = True
         try:
-            if isinstance(job, Place):
+            if isinstance(job, PageRange):
                 self.storage.drop_cached(job)
                 return
             job.size_bytes = self.storage.bring_in(job.place)
@@ -320,7 +320,7 @@ class ColdReads:
         path, position, _ = load.place
         self.storage.brought_in(path)
         if not load.failed:
-            self._keep(load.key, Place(path, position, load.size_bytes))
+            self._keep(load.key, PageRange(path, position, load.size_bytes))
             self._read_on(load.key, load.blocks_ahead)
         for wanted in load.waiting:
             wanted.loads.pop(load, None)
@@ -330,7 +330,7 @@ class ColdReads:
                 _call(callback)
         self._start_loads()
 
-    def _keep(self, key: BlockKey, place: Place) -> None:
+    def _keep(self, key: BlockKey, place: PageRange) -> None:
         self._known[key] = place
         self._known.move_to_end(key)
         while len(self._known) > self._blocks_kept:
@@ -382,7 +382,7 @@ class Load:
 
     __slots__ = ("blocks_ahead", "failed", "key", "lane", "place", "queue", "size_bytes", "waiting")
 
-    def __init__(self, key: BlockKey, place: Place, lane: Lane, *, is_ahead: bool) -> None:
+    def __init__(self, key: BlockKey, place: PageRange, lane: Lane, *, is_ahead: bool) -> None:
         self.key = key
         self.place = place
         self.lane = lane
@@ -430,7 +430,7 @@ class Lane:
         return load
 
 
-def blocks_of(place: Place) -> Iterator[tuple[BlockKey, Place]]:
+def blocks_of(place: PageRange) -> Iterator[tuple[BlockKey, PageRange]]:
     """Yield the blocks that hold a place, with their own places; of a whole file, one."""
     path, position, size_bytes = place
     if not size_bytes:
@@ -440,6 +440,6 @@ def blocks_of(place: Place) -> Iterator[tuple[BlockKey, Place]]:
         yield block(path, number)
 
 
-def block(path: str, number: int) -> tuple[BlockKey, Place]:
+def block(path: str, number: int) -> tuple[BlockKey, PageRange]:
     """Return a block of a file by its number, with its place."""
-    return (path, number), Place(path, number * BLOCK_BYTES, BLOCK_BYTES)
+    return (path, number), PageRange(path, number * BLOCK_BYTES, BLOCK_BYTES)

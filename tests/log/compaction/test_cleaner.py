@@ -9,7 +9,7 @@ import pytest
 
 from seqgate.log import CorruptRecord, InvalidRecord, LogConfig, Storage
 from seqgate.log.compaction.job import JobLimits
-from seqgate.log.files.page_cache import Place
+from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import DELETE_HORIZON_FLAG
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
@@ -163,10 +163,10 @@ def test_batches_larger_than_a_read(tmp_path: Path) -> None:
 class Polite(Storage):
     def __init__(self) -> None:
         super().__init__()
-        self.dropped: dict[str, list[Place]] = {}
+        self.dropped: dict[str, list[PageRange]] = {}
         self.forgotten: list[str] = []
 
-    def drop_cached(self, place: Place) -> None:
+    def drop_cached(self, place: PageRange) -> None:
         self.dropped.setdefault(place.path, []).append(place)
         super().drop_cached(place)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import NotCached, Place, Storage
+from seqgate.log import NotCached, PageRange, Storage
 from seqgate.log.files import page_cache
 from seqgate.log.files.storage import DataFile
 
@@ -20,7 +20,7 @@ def written(tmp_path: Path, storage: Storage) -> DataFile:
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * (SIZE // 250))
     storage.fsync_path(str(path))
-    storage.drop_cached(Place(str(path), 0, SIZE))
+    storage.drop_cached(PageRange(str(path), 0, SIZE))
     file = DataFile(str(path))
     storage.descriptors.pin(file)
     return file
@@ -37,7 +37,7 @@ class TestAStorageThatMustNotWait:
     def test_reads_what_was_brought_in(self, tmp_path: Path) -> None:
         storage = Storage()
         file = written(tmp_path, storage)
-        assert storage.bring_in(Place(file.path, 1000, SIZE)) == SIZE - 1000
+        assert storage.bring_in(PageRange(file.path, 1000, SIZE)) == SIZE - 1000
         storage.waits = False
         for position, size in ((1000, 10), (1000, SIZE), (SIZE - 5, 10), (SIZE, 10), (2000, 70_000)):
             expected = Path(file.path).read_bytes()[position : position + size]
@@ -70,8 +70,8 @@ class TestAStorageThatMustNotWait:
             storage.read(file, 1, 0)
         with pytest.raises(NotCached) as missing:
             storage.check_brought_in([path, path + "x"])
-        assert list(missing.value.places) == [Place(path, 0, 0), Place(path + "x", 0, 0)]
-        assert storage.bring_in(Place(path, 0, 0)) == SIZE
+        assert list(missing.value.places) == [PageRange(path, 0, 0), PageRange(path + "x", 0, 0)]
+        assert storage.bring_in(PageRange(path, 0, 0)) == SIZE
         storage.brought_in(path)
         assert storage.read(file, 2, 0) == b"\0\1"
         storage.check_brought_in([path])
@@ -136,7 +136,7 @@ def test_asking_looks_at_each_part(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_dropping_what_is_gone_is_fine(tmp_path: Path) -> None:
-    Storage().drop_cached(Place(str(tmp_path / "gone"), 0, 10))
+    Storage().drop_cached(PageRange(str(tmp_path / "gone"), 0, 10))
 
 
 class TestTheTail:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.log import NotCached, Place, Storage
+from seqgate.log import NotCached, PageRange, Storage
 from seqgate.log.files.disk import SystemDisk
 from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile
 from seqgate.log.files.sparse_disk import SparseDisk
@@ -106,7 +106,7 @@ class TestReading:
         assert scene.bucket.fetched == []
 
     def test_bring_in_fetches_for_another_thread(self, scene: Scene) -> None:
-        assert scene.storage.bring_in(Place(scene.path, 0, 10)) == 10
+        assert scene.storage.bring_in(PageRange(scene.path, 0, 10)) == 10
         assert [position for _, position, _ in scene.bucket.fetched] == [0]
 
     def test_a_whole_file_is_fetched(self, scene: Scene) -> None:

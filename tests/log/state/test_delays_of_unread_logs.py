@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import NotCached, Place, Storage, StorageFailed
+from seqgate.log import NotCached, PageRange, Storage, StorageFailed
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.storage import DataFile
 from tests.log.state.test_delays import CONFIG, again, batch, waiting
@@ -31,7 +31,10 @@ class _Unread(Storage):
 
 @pytest.mark.parametrize(
     ("failure", "raised"),
-    [(NotCached((Place("a segment", 0, 1),)), NotCached), (OSError(5, "Input/output error"), StorageFailed)],
+    [
+        (NotCached((PageRange("a segment", 0, 1),)), NotCached),
+        (OSError(5, "Input/output error"), StorageFailed),
+    ],
 )
 def test_settings_that_are_applied_again(tmp_path: Path, failure: Exception, raised: type[Exception]) -> None:
     before = open_log(tmp_path, CONFIG)

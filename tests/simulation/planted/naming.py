@@ -12,7 +12,7 @@ from seqgate.log.format.named_records import named_records
 from seqgate.log.recovery.load import _Loader
 from seqgate.log.state import names as names_state
 from seqgate.log.state.names import Names, ReadNames, newest_names
-from seqgate.log.state.record_states import Found, RecordRules, RecordStates
+from seqgate.log.state.record_states import BatchFindings, RecordRules, RecordStates
 from seqgate.seq_validator.names import NamedRecord, NameTable
 from seqgate.seq_validator.names.entry import NO_OFFSET, NameEntry
 from seqgate.seq_validator.names.table import TopicNames
@@ -100,7 +100,7 @@ def nothing_left_of_duplicates() -> list[Change]:
     """
     judge = RecordRules.judge
 
-    def drop(self: RecordRules, *args: Any) -> Found:
+    def drop(self: RecordRules, *args: Any) -> BatchFindings:
         found = judge(self, *args)
         if found.duplicates and not found.batch.record_count:
             return found._replace(is_dropped=True)

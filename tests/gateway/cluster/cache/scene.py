@@ -6,7 +6,7 @@ import asyncio
 import random
 import uuid
 
-from seqgate.log import Place, Storage
+from seqgate.log import PageRange, Storage
 from seqgate.log.sparse import BLOCK_BYTES, SegmentKey, SparseDisk, SparseFile
 from tests.faults.simulated_disk import SimulatedDisk
 
@@ -78,5 +78,5 @@ class CachedDirectory:
     def read(self, base_offset: int, block: int) -> bytes:
         return self.storage.read_by_name(self.path(base_offset), 100, block * BLOCK_BYTES)
 
-    def block(self, base_offset: int, number: int) -> Place:
-        return Place(self.path(base_offset), number * BLOCK_BYTES, BLOCK_BYTES)
+    def block(self, base_offset: int, number: int) -> PageRange:
+        return PageRange(self.path(base_offset), number * BLOCK_BYTES, BLOCK_BYTES)

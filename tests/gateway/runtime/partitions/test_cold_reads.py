@@ -15,7 +15,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import (
     FETCHES_AT_ONCE,
     ColdReads,
 )
-from seqgate.log import NotCached, Place, Storage
+from seqgate.log import NotCached, PageRange, Storage
 
 KEPT = 8
 DEADLINE_S = 120.0
@@ -35,7 +35,7 @@ class Disk(Storage):
         self.most_at_once = 0
         self._lock = threading.Lock()
 
-    def bring_in(self, place: Place) -> int:
+    def bring_in(self, place: PageRange) -> int:
         with self._lock:
             self.read_blocks.append((place.path, place.position // BLOCK_BYTES))
             self.at_once += 1
@@ -47,7 +47,7 @@ class Disk(Storage):
             raise FileNotFoundError(place.path)
         return max(0, min(place.size_bytes, self.blocks[place.path] * BLOCK_BYTES - place.position))
 
-    def drop_cached(self, place: Place) -> None:
+    def drop_cached(self, place: PageRange) -> None:
         assert place.size_bytes
         self.dropped.append((place.path, place.position // BLOCK_BYTES))
 
@@ -61,10 +61,10 @@ class Bucket:
         self.fetched: list[tuple[str, int]] = []
         self.lost: set[tuple[str, int]] = set()
 
-    def is_absent(self, place: Place) -> bool:
+    def is_absent(self, place: PageRange) -> bool:
         return (place.path, place.position // BLOCK_BYTES) in self.absent
 
-    async def bring_in(self, place: Place) -> int:
+    async def bring_in(self, place: PageRange) -> int:
         key = place.path, place.position // BLOCK_BYTES
         self.fetched.append(key)
         await self.gate.wait()
@@ -102,11 +102,11 @@ async def opened() -> AsyncIterator[Callable[..., tuple[ColdReads, Disk]]]:
         cold_reads.stop()
 
 
-def block(path: str, number: int, size_bytes: int = 100) -> Place:
-    return Place(path, number * BLOCK_BYTES + 7, size_bytes)
+def block(path: str, number: int, size_bytes: int = 100) -> PageRange:
+    return PageRange(path, number * BLOCK_BYTES + 7, size_bytes)
 
 
-async def bring_in(cold_reads: ColdReads, *places: Place) -> None:
+async def bring_in(cold_reads: ColdReads, *places: PageRange) -> None:
     done = asyncio.Event()
     cold_reads.want(places, done.set)
     async with asyncio.timeout(DEADLINE_S):
@@ -137,7 +137,7 @@ async def test_a_block_that_several_want_is_read_once(opened: Make) -> None:
 async def test_a_place_over_several_blocks_is_there_when_all_are(opened: Make) -> None:
     cold_reads, disk = opened(a=9)
     disk.gate.set()
-    await bring_in(cold_reads, Place("a", 2 * BLOCK_BYTES - 1, 2 * BLOCK_BYTES))
+    await bring_in(cold_reads, PageRange("a", 2 * BLOCK_BYTES - 1, 2 * BLOCK_BYTES))
     assert sorted(disk.read_blocks) == [("a", 1), ("a", 2), ("a", 3)]
 
 
