@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
-from seqgate.spark_kafka_compat.wire import Connection, ask_first, error_name, is_retriable
+from seqgate.spark_kafka_compat.wire import WireConnection, ask_first, error_name, is_retriable
 
 METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1
@@ -104,7 +104,7 @@ def offset_ranges(
     """Return log start offset and high watermark (READ_COMMITTED: last stable offset) of each partition."""
     ranges: dict[int, tuple[int, int]] = {}
     for leader, partitions in _leaders(bootstrap, topic).items():
-        with Connection(*leader) as connection:
+        with WireConnection(*leader) as connection:
             starts = _list_offsets(connection, topic, partitions, EARLIEST)
             ends = _list_offsets(connection, topic, partitions, LATEST, isolation_level)
             ranges |= {partition: (starts[partition], ends[partition]) for partition in partitions}
@@ -149,7 +149,7 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
         position += _LENGTH_BEFORE_BATCH + length
 
 
-def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list[BatchRow]]:
+def _fetched(connection: WireConnection, split: Split, offset: int) -> Iterator[list[BatchRow]]:
     deadline = time.monotonic() + PATIENCE_S
     while offset < split.end_offset:
         records = _fetch(connection, split, offset)
@@ -175,7 +175,7 @@ def _fetched(connection: Connection, split: Split, offset: int) -> Iterator[list
             yield mine
 
 
-def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
+def _fetch(connection: WireConnection, split: Split, offset: int) -> bytes:
     answer = connection.call(
         FETCH,
         max_wait=timedelta(milliseconds=500),
@@ -207,7 +207,7 @@ def _fetch(connection: Connection, split: Split, offset: int) -> bytes:
 
 
 def _list_offsets(
-    connection: Connection,
+    connection: WireConnection,
     topic: str,
     partitions: Sequence[int],
     timestamp: int,
@@ -227,10 +227,10 @@ def _list_offsets(
     return offsets
 
 
-def _leader_of(bootstrap: str, topic: str, partition: int) -> Connection:
+def _leader_of(bootstrap: str, topic: str, partition: int) -> WireConnection:
     for leader, partitions in _leaders(bootstrap, topic).items():
         if partition in partitions:
-            return Connection(*leader)
+            return WireConnection(*leader)
     raise EndpointError(f"{topic}-{partition} has no leader.", retriable=True)
 
 

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from seqgate.spark_kafka_compat.options import OptionValue
-from seqgate.spark_kafka_compat.partitions import Partitions, parse_all_offsets, partitions_of, topic_ids_of
-from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.partitions import (
+    PartitionRanges,
+    parse_all_offsets,
+    partitions_of,
+    topic_ids_of,
+)
+from seqgate.spark_kafka_compat.positions import TopicPartition
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, RecreatedTopicError
 
 if TYPE_CHECKING:
@@ -94,10 +99,10 @@ class CheckpointTopics:
             self._keep(self._files, topic_ids, complaints)
         return complaints
 
-    def _found(self, topics: Collection[str], *, must_exist: bool = True) -> Partitions:
+    def _found(self, topics: Collection[str], *, must_exist: bool = True) -> PartitionRanges:
         if must_exist:
             return partitions_of(self._spark, self._bootstrap, sorted(topics), self.options)
-        merged = Partitions({}, {})
+        merged = PartitionRanges({}, {})
         for topic in sorted(topics):
             try:
                 found = self._found([topic])
@@ -129,7 +134,7 @@ class CheckpointTopics:
             files.write_ids(f"{self.checkpoint}/{IDS_FILE}", known)
             self._known = known
 
-    def _stored_offsets(self, files: _Files) -> dict[Place, int]:
+    def _stored_offsets(self, files: _Files) -> dict[TopicPartition, int]:
         """Return the offsets of the checkpoint's last micro batch; none for a new checkpoint."""
         numbers = [
             int(name) for name in files.names(f"{self.checkpoint}/{_OFFSETS_FOLDER}") if name.isdecimal()
@@ -151,7 +156,10 @@ def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
 
 
 def past_the_end(
-    stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str, remedy: str
+    stored: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    checkpoint: str,
+    remedy: str,
 ) -> Complaints:
     """Return a complaint for each topic with a stored offset that its partition does not have."""
     complaints: Complaints = {}

@@ -16,9 +16,9 @@ from uuid import UUID
 from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.positions import (
     Claim,
-    Place,
     Positions,
     Starting,
+    TopicPartition,
     claim,
     first_positions,
     recreated_topic,
@@ -82,7 +82,7 @@ class DatabaseReader:
 
             self._topic_ids = self._found_topic_ids()
             self._claim: Claim = claim(database, pipeline, first, topic_ids=self._topic_ids)
-            self._positions: dict[Place, int] = {}
+            self._positions: dict[TopicPartition, int] = {}
             self._resume()
         except BaseException:
             self._consumer.close()
@@ -146,7 +146,7 @@ class DatabaseReader:
         if self._positions.keys() != places:
             self._resume()
 
-    def _polled(self, timeout_ms: int) -> tuple[dict[Any, list[Any]], dict[Place, int]]:
+    def _polled(self, timeout_ms: int) -> tuple[dict[Any, list[Any]], dict[TopicPartition, int]]:
         from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
         try:
@@ -179,13 +179,13 @@ class DatabaseReader:
             self._consumer.seek(_partition(place), positions[place])
         self._positions = {place: positions[place] for place in places}
 
-    def _places(self) -> set[Place]:
-        places: set[Place] = set()
+    def _places(self) -> set[TopicPartition]:
+        places: set[TopicPartition] = set()
         for topic in self._topics:
             found = self._consumer.partitions_for_topic(topic)
             if not found:
                 raise EndpointError(f"There is no topic {topic}; create it first.")
-            places |= {Place(topic, partition) for partition in found}
+            places |= {TopicPartition(topic, partition) for partition in found}
         if self._chosen is None:
             return places
         missing = set(self._chosen) - {place.partition for place in places}
@@ -207,14 +207,14 @@ class DatabaseReader:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise recreated_topic(topic)
 
-    def _ranges(self, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+    def _ranges(self, places: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         if not places:
             return {}
         partitions = [_partition(place) for place in places]
         starts = self._consumer.beginning_offsets(partitions)
         ends = self._consumer.end_offsets(partitions)
         return {
-            Place(partition.topic, partition.partition): (starts[partition], ends[partition])
+            TopicPartition(partition.topic, partition.partition): (starts[partition], ends[partition])
             for partition in partitions
         }
 
@@ -229,7 +229,7 @@ def _consumer(bootstrap: str, options: Mapping[str, object]) -> Any:
     return KafkaConsumer(bootstrap_servers=bootstrap.split(","), **options, **_DECIDED_HERE)
 
 
-def _partition(place: Place) -> Any:
+def _partition(place: TopicPartition) -> Any:
     from kafka import structs
 
     return structs.TopicPartition(place.topic, place.partition)

@@ -27,7 +27,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """The methods of a DB-API 2 connection that this package uses."""
 
     def cursor(self) -> Any: ...
@@ -50,10 +50,10 @@ class Dialect:
     """The query that returns a row when the table exists."""
     row_lock: str
     """The end of a SELECT that locks the selected rows against other transactions."""
-    connect: Callable[[str], Connection]
+    connect: Callable[[str], DatabaseConnection]
 
 
-def _connect_sqlite(url: str) -> Connection:
+def _connect_sqlite(url: str) -> DatabaseConnection:
     path = unquote(url.removeprefix("sqlite:").removeprefix("//"))
     try:
         # With isolation_level=None the sqlite3 module begins no transaction by itself.
@@ -62,7 +62,7 @@ def _connect_sqlite(url: str) -> Connection:
         raise SparkCompatError(f"The database {path} can't be opened ({error}); check the path.") from error
 
 
-def _connect_postgresql(url: str) -> Connection:
+def _connect_postgresql(url: str) -> DatabaseConnection:
     try:
         import psycopg
     except ImportError:
@@ -147,7 +147,7 @@ class Database:
     def dialect(self) -> Dialect:
         return _BY_SCHEME[urlsplit(self.url).scheme]
 
-    def connect(self) -> Connection:
+    def connect(self) -> DatabaseConnection:
         """Open and return a new connection, outside of any transaction."""
         return self.dialect.connect(self.url)
 

@@ -25,13 +25,13 @@ from uuid import uuid4
 from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.endpoints import unwatched_source
 from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
-from seqgate.spark_kafka_compat.partitions import OffsetLog, Span, partitions_of, topic_ids_of
+from seqgate.spark_kafka_compat.partitions import OffsetLog, OffsetRange, partitions_of, topic_ids_of
 from seqgate.spark_kafka_compat.positions import (
     Claim,
-    Place,
     Positions,
     ReadTopics,
     Starting,
+    TopicPartition,
     claim,
     first_positions,
 )
@@ -199,7 +199,7 @@ def _source_options(options: Mapping[str, OptionValue] | None) -> dict[str, Opti
     return {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
 
 
-def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:
+def starting_offsets(positions: Positions, places: Mapping[TopicPartition, object]) -> Mapping[str, object]:
     """Return the option startingOffsets of `places`, which must name every partition."""
     offsets: dict[str, dict[str, int]] = {}
     for place in sorted(places):
@@ -207,7 +207,7 @@ def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Ma
     return offsets
 
 
-def refuse_gaps(span: Span, positions: Positions) -> None:
+def refuse_gaps(span: OffsetRange, positions: Positions) -> None:
     """Raise `PositionError` when the database lacks records before the micro batch."""
     for place, start in span.start.items():
         held = positions.get(place, start)
@@ -219,7 +219,7 @@ def refuse_gaps(span: Span, positions: Positions) -> None:
             )
 
 
-def already_written(span: Span, positions: Positions) -> dict[Place, int]:
+def already_written(span: OffsetRange, positions: Positions) -> dict[TopicPartition, int]:
     """Return the positions of partitions of which the database already has a part of the micro batch."""
     return {
         place: positions[place]

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from seqgate.spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
 from seqgate.spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
-from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.positions import TopicPartition
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, SparkCompatError
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ _MISSING = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 _64_BITS = 2**64
 
 
-class Partitions(NamedTuple):
+class PartitionRanges(NamedTuple):
     """The ranges of partitions, log start offset to high watermark (read_committed: last stable offset), and
     the ids of their topics if the endpoint has topic ids.
     """
 
-    ranges: dict[Place, tuple[int, int]]
+    ranges: dict[TopicPartition, tuple[int, int]]
     topic_ids: dict[str, UUID]
 
 
 def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
-) -> Partitions:
+) -> PartitionRanges:
     """Ask for partitions, with checked options of Spark's source. Raises `EndpointError`."""
     settings = _client_settings(options)
     if _is_plain(settings):
@@ -76,15 +76,17 @@ def _is_plain(settings: Mapping[str, str]) -> bool:
     return settings.get("security.protocol", _PLAIN).upper() == _PLAIN
 
 
-def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> Partitions:
+def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> PartitionRanges:
     """Ask the endpoint for partitions without TLS and SASL."""
     isolation_level = READ_COMMITTED if _is_committed(settings) else READ_UNCOMMITTED
     ranges = {
-        Place(topic, partition): bounds
+        TopicPartition(topic, partition): bounds
         for topic in topics
         for partition, bounds in offset_ranges(bootstrap, topic, isolation_level).items()
     }
-    return Partitions(ranges, {topic: found for topic in topics if (found := topic_id(bootstrap, topic))})
+    return PartitionRanges(
+        ranges, {topic: found for topic in topics if (found := topic_id(bootstrap, topic))}
+    )
 
 
 @contextmanager
@@ -119,12 +121,12 @@ def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> 
 
 def partitions_by_admin(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]
-) -> Partitions:
+) -> PartitionRanges:
     """Ask the endpoint for partitions through Java's admin client, with these client settings."""
     with _admin(spark, bootstrap, settings) as (jvm, admin):
         described = _described(jvm, admin, topics)
         places = {
-            Place(topic, info.partition()): jvm.org.apache.kafka.common.TopicPartition(
+            TopicPartition(topic, info.partition()): jvm.org.apache.kafka.common.TopicPartition(
                 topic, info.partition()
             )
             for topic in topics
@@ -138,7 +140,7 @@ def partitions_by_admin(
         starts, ends = (
             _offsets(jvm, admin, places, which, ask) for which in (spec.earliest(), spec.latest())
         )
-    return Partitions({place: (starts[place], ends[place]) for place in places}, ids)
+    return PartitionRanges({place: (starts[place], ends[place]) for place in places}, ids)
 
 
 def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> Any:
@@ -153,7 +155,9 @@ def _topic_ids(described: Any) -> dict[str, UUID]:
     return {topic: found for topic, found in ids.items() if found.int}
 
 
-def _offsets(jvm: Any, admin: Any, places: Mapping[Place, Any], which: Any, options: Any) -> dict[Place, int]:
+def _offsets(
+    jvm: Any, admin: Any, places: Mapping[TopicPartition, Any], which: Any, options: Any
+) -> dict[TopicPartition, int]:
     asked = jvm.java.util.HashMap()
     for partition in places.values():
         asked.put(partition, which)
@@ -174,14 +178,14 @@ _VERSION = "v1"
 _ON_THE_DRIVER = "file:"
 
 
-class Span(NamedTuple):
+class OffsetRange(NamedTuple):
     """Offsets of a micro batch: `start` inclusive, `end` exclusive. A partition without start is new."""
 
-    start: dict[Place, int]
-    end: dict[Place, int]
+    start: dict[TopicPartition, int]
+    end: dict[TopicPartition, int]
 
 
-def parse_offsets(text: str) -> dict[Place, int]:
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets in a file of the log with one source. Raises `SparkCompatError`."""
     version, *lines = _lines(text)
     offsets = _kafka_offsets(lines[-1]) if version == _VERSION and lines else None
@@ -190,7 +194,7 @@ def parse_offsets(text: str) -> dict[Place, int]:
     return offsets
 
 
-def parse_all_offsets(text: str) -> dict[Place, int]:
+def parse_all_offsets(text: str) -> dict[TopicPartition, int]:
     """Return the offsets of all Kafka sources in `offsets/N`. Raises `SparkCompatError` for another format.
 
     The first line after the version describes the micro batch; each further line belongs to one source of the
@@ -199,7 +203,7 @@ def parse_all_offsets(text: str) -> dict[Place, int]:
     version, *lines = _lines(text)
     if version != _VERSION:
         raise _unknown_format(version)
-    merged: dict[Place, int] = {}
+    merged: dict[TopicPartition, int] = {}
     for line in lines[1:]:
         for place, offset in (_kafka_offsets(line) or {}).items():
             merged[place] = max(offset, merged.get(place, offset))
@@ -223,11 +227,11 @@ def _lines(text: str) -> list[str]:
     return text.lstrip("\0").splitlines() or [""]
 
 
-def _kafka_offsets(line: str) -> dict[Place, int] | None:
+def _kafka_offsets(line: str) -> dict[TopicPartition, int] | None:
     """Return the offsets in the line of one source; None for a source of another kind."""
     try:
         return {
-            Place(topic, int(partition)): int(offset)
+            TopicPartition(topic, int(partition)): int(offset)
             for topic, partitions in json.loads(line).items()
             for partition, offset in partitions.items()
         }
@@ -249,9 +253,9 @@ class OffsetLog:
 
     def __init__(self, checkpoint: str) -> None:
         self._checkpoint = checkpoint.rstrip("/")
-        self._last: tuple[int, dict[Place, int]] | None = None
+        self._last: tuple[int, dict[TopicPartition, int]] | None = None
 
-    def span(self, spark: SparkSession, batch_id: int) -> Span:
+    def span(self, spark: SparkSession, batch_id: int) -> OffsetRange:
         """Return the span of a micro batch. Raises `SparkCompatError` for an unknown format."""
         if self._last is not None and self._last[0] == batch_id - 1:
             start = self._last[1]
@@ -261,9 +265,9 @@ class OffsetLog:
             start = self._read(spark, f"offsets/{batch_id - 1}")
         end = self._read(spark, f"offsets/{batch_id}")
         self._last = batch_id, end
-        return Span(start, end)
+        return OffsetRange(start, end)
 
-    def _read(self, spark: SparkSession, name: str) -> dict[Place, int]:
+    def _read(self, spark: SparkSession, name: str) -> dict[TopicPartition, int]:
         path = f"{self._checkpoint}/{name}"
         if path.startswith(_ON_THE_DRIVER):
             return parse_offsets(Path(unquote(urlsplit(path).path)).read_text(encoding="utf-8"))

@@ -33,7 +33,7 @@ _TOPICS_COLUMNS = (
 TABLES = {PIPELINES: _PIPELINES_COLUMNS, POSITIONS: _POSITIONS_COLUMNS, TOPICS: _TOPICS_COLUMNS}
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     topic: str
     partition: int
 
@@ -41,7 +41,7 @@ class Place(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-Positions = Mapping[Place, int]
+Positions = Mapping[TopicPartition, int]
 """The offset of the next record to write, by partition."""
 
 TopicIds = Mapping[str, UUID]
@@ -52,7 +52,7 @@ Starting = Literal["earliest", "latest"] | Positions
 
 
 @dataclass(frozen=True)
-class Step:
+class PipelineTransaction:
     """One transaction of a pipeline. No other transaction changes `positions` since its begin."""
 
     transaction: Transaction
@@ -84,7 +84,7 @@ class Claim:
     positions: Positions
 
     @contextmanager
-    def step(self) -> Iterator[Step]:
+    def step(self) -> Iterator[PipelineTransaction]:
         """Open one transaction; commit at the end of the block, roll back when the block raises.
 
         Raises `FencedError` at the begin when another copy has claimed the pipeline since. Waits at most 30 s
@@ -98,7 +98,7 @@ class Claim:
                     f"(generation {found}, this one is {self.generation}): the other copy continues, and "
                     "this one ends."
                 )
-            yield Step(transaction, self.pipeline, _stored(transaction, self.pipeline))
+            yield PipelineTransaction(transaction, self.pipeline, _stored(transaction, self.pipeline))
 
 
 def claim(
@@ -138,7 +138,10 @@ def claim(
 
 
 def first_positions(
-    ranges: Mapping[Place, tuple[int, int]], starting: Starting = "earliest", *, may_skip: bool = False
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    starting: Starting = "earliest",
+    *,
+    may_skip: bool = False,
 ) -> Callable[[Positions], Positions]:
     """Return the function `first` for `claim`: begin at the stored positions, and at `starting` for unknown
     topics.
@@ -165,7 +168,7 @@ def first_positions(
     return begin
 
 
-def _resumed(place: Place, held: int, bounds: tuple[int, int], *, may_skip: bool) -> int:
+def _resumed(place: TopicPartition, held: int, bounds: tuple[int, int], *, may_skip: bool) -> int:
     log_start_offset, end_offset = bounds
     if held > end_offset:
         raise PositionError(
@@ -182,7 +185,7 @@ def _resumed(place: Place, held: int, bounds: tuple[int, int], *, may_skip: bool
     return max(held, log_start_offset)
 
 
-def _chosen(place: Place, bounds: tuple[int, int], starting: Starting) -> int:
+def _chosen(place: TopicPartition, bounds: tuple[int, int], starting: Starting) -> int:
     if starting == "earliest":
         return bounds[0]
     if starting == "latest":
@@ -275,13 +278,13 @@ class ReadTopics:
         self.know(found)
 
 
-def _stored(transaction: Transaction, pipeline: str) -> dict[Place, int]:
+def _stored(transaction: Transaction, pipeline: str) -> dict[TopicPartition, int]:
     rows = transaction.execute(
         f"SELECT topic, partition_id, next_offset FROM {POSITIONS} "  # noqa: S608
         f"WHERE pipeline = {transaction.placeholder}",
         (pipeline,),
     ).fetchall()
-    return {Place(topic, int(partition)): int(next_offset) for topic, partition, next_offset in rows}
+    return {TopicPartition(topic, int(partition)): int(next_offset) for topic, partition, next_offset in rows}
 
 
 def _store(transaction: Transaction, pipeline: str, positions: Positions) -> None:

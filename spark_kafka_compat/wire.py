@@ -28,7 +28,7 @@ _MAX_ANSWER_BYTES = 1 << 30
 R = TypeVar("R")
 
 
-class Connection:
+class WireConnection:
     """One TCP connection with one request at a time. Its failures raise `EndpointError`."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -158,12 +158,12 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def ask_first(bootstrap: str, ask: Callable[[Connection], R]) -> R:
+def ask_first(bootstrap: str, ask: Callable[[WireConnection], R]) -> R:
     """Ask the first of the addresses that answers. Raises `EndpointError`, also for a malformed text."""
     failures: list[EndpointError] = []
     for host, port in parse_bootstrap(bootstrap):
         try:
-            with Connection(host, port) as connection:
+            with WireConnection(host, port) as connection:
                 return ask(connection)
         except EndpointError as error:
             failures.append(error)

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.spark_kafka_compat.positions import Place, Starting, first_positions
+from seqgate.spark_kafka_compat.positions import Starting, TopicPartition, first_positions
 from seqgate.spark_kafka_compat.session import PositionError
 
-A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
 class TestFirstPositions:

@@ -13,27 +13,27 @@ from seqgate.spark_kafka_compat.into_database import (
     refuse_gaps,
     starting_offsets,
 )
-from seqgate.spark_kafka_compat.partitions import Span
+from seqgate.spark_kafka_compat.partitions import OffsetRange
 from seqgate.spark_kafka_compat.pipelines import into_database as program
-from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.positions import TopicPartition
 from seqgate.spark_kafka_compat.session import PositionError
 
-A0, A1 = Place("a", 0), Place("a", 1)
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def test_partly_written_partitions_of_a_micro_batch() -> None:
-    span = Span({A0: 10, A1: 0}, {A0: 20, A1: 5})
+    span = OffsetRange({A0: 10, A1: 0}, {A0: 20, A1: 5})
     assert already_written(span, {A0: 10, A1: 0}) == {}
     assert already_written(span, {A0: 15, A1: 0}) == {A0: 15}
     assert already_written(span, {}) == {}
 
 
 def test_partly_written_new_partitions_of_a_micro_batch() -> None:
-    assert already_written(Span({}, {A0: 20}), {A0: 3}) == {A0: 3}
+    assert already_written(OffsetRange({}, {A0: 20}), {A0: 3}) == {A0: 3}
 
 
 def test_a_checkpoint_ahead_of_the_database_is_refused() -> None:
-    span = Span({A0: 10}, {A0: 20})
+    span = OffsetRange({A0: 10}, {A0: 20})
     refuse_gaps(span, {A0: 10})
     refuse_gaps(span, {A0: 99})
     refuse_gaps(span, {})
@@ -42,7 +42,7 @@ def test_a_checkpoint_ahead_of_the_database_is_refused() -> None:
 
 
 def test_starting_offsets_name_every_partition_that_is_read() -> None:
-    positions = {A0: 3, A1: 0, Place("b", 0): 7}
+    positions = {A0: 3, A1: 0, TopicPartition("b", 0): 7}
     assert starting_offsets(positions, {A0: None, A1: None}) == {"a": {"0": 3, "1": 0}}
 
 

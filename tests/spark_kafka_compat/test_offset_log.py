@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from seqgate.spark_kafka_compat import SparkCompatError
-from seqgate.spark_kafka_compat.partitions import OffsetLog, Span, parse_all_offsets, parse_offsets
-from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.partitions import OffsetLog, OffsetRange, parse_all_offsets, parse_offsets
+from seqgate.spark_kafka_compat.positions import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from seqgate.spark_kafka_compat.positions import Place
     ],
 )
 def test_offsets(text: str) -> None:
-    assert parse_offsets(text) == {Place("a", 0): 5, Place("a", 1): 7}
+    assert parse_offsets(text) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,11 @@ def test_other_formats_are_refused(text: str) -> None:
 
 def test_offsets_of_a_query_with_several_sources() -> None:
     text = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7}}\n-\n{"logOffset":3}\n{"b":{"0":1},"a":{"0":9}}\n17'
-    assert parse_all_offsets(text) == {Place("a", 0): 9, Place("a", 1): 7, Place("b", 0): 1}
+    assert parse_all_offsets(text) == {
+        TopicPartition("a", 0): 9,
+        TopicPartition("a", 1): 7,
+        TopicPartition("b", 0): 1,
+    }
     with pytest.raises(SparkCompatError, match="format v1"):
         parse_all_offsets("v2\n{}")
 
@@ -43,12 +47,12 @@ def test_a_span_lies_between_the_ends_of_two_micro_batches(tmp_path: Path) -> No
         path = checkpoint / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'v1\n{{"a":{{"0":{offset}}}}}')
-    place = Place("a", 0)
+    place = TopicPartition("a", 0)
     no_spark = cast("Any", None)
     log = OffsetLog(checkpoint.as_uri())
     assert [log.span(no_spark, number) for number in range(3)] == [
-        Span({place: 3}, {place: 5}),
-        Span({place: 5}, {place: 8}),
-        Span({place: 8}, {place: 8}),
+        OffsetRange({place: 3}, {place: 5}),
+        OffsetRange({place: 5}, {place: 8}),
+        OffsetRange({place: 8}, {place: 8}),
     ]
-    assert OffsetLog(checkpoint.as_uri()).span(no_spark, 1) == Span({place: 5}, {place: 8})
+    assert OffsetLog(checkpoint.as_uri()).span(no_spark, 1) == OffsetRange({place: 5}, {place: 8})

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from seqgate.spark_kafka_compat.databases import Connection, Database
+from seqgate.spark_kafka_compat.databases import Database, DatabaseConnection
 
 Death = tuple[str, int]
 """The kind of moment and its number. Kinds are `begun`, `rows`, `committing` and `committed`; `any` counts
@@ -48,7 +48,7 @@ class _Cursor:
 
 
 class _Connection:
-    def __init__(self, connection: Connection, moments: Moments) -> None:
+    def __init__(self, connection: DatabaseConnection, moments: Moments) -> None:
         self._connection = connection
         self._moments = moments
 
@@ -70,5 +70,5 @@ class DyingDatabase(Database):
 
     moments: Moments
 
-    def connect(self) -> Connection:
+    def connect(self) -> DatabaseConnection:
         return _Connection(super().connect(), self.moments)

@@ -15,7 +15,7 @@ from kafka.serializer import Deserializer
 from seqgate.spark_kafka_compat import SparkCompatError, positions
 from seqgate.spark_kafka_compat.database_reader import DatabaseReader
 from seqgate.spark_kafka_compat.databases import Database, Transaction
-from seqgate.spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
+from seqgate.spark_kafka_compat.positions import TopicPartition, claim, create_tables, stored_positions
 from seqgate.spark_kafka_compat.session import EndpointError, FencedError, PositionError
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.gateway_process import GatewayProcess
@@ -73,8 +73,8 @@ def test_rows_and_positions_are_written_together(topics: Topics, database: Datab
     topics.fill(topic, range(100, 150), partition=1)
     with reader(topics, topic, database, options={"max_poll_records": 7}) as reading:
         assert reading.read_to_end() == 150
-        assert reading.positions == {Place(topic, 0): 100, Place(topic, 1): 50}
-    assert stored_positions(database, "p") == {Place(topic, 0): 100, Place(topic, 1): 50}
+        assert reading.positions == {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 50}
+    assert stored_positions(database, "p") == {TopicPartition(topic, 0): 100, TopicPartition(topic, 1): 50}
     topics.fill(topic, range(150, 160))
     with reader(topics, topic, database) as reading:
         assert reading.read_to_end() == 10
@@ -86,12 +86,12 @@ def test_positions_move_past_markers_and_aborted_records(topics: Topics, databas
     transactional(topics, topic, (range(10), True), (range(10, 20), False))
     with reader(topics, topic, database) as reading:
         assert reading.read_to_end() == 10
-        assert reading.positions == {Place(topic, 0): 22}
+        assert reading.positions == {TopicPartition(topic, 0): 22}
     topics.delete_records_before(topic, 0, 22)
     transactional(topics, topic, (range(20, 30), False))
     with reader(topics, topic, database) as reading:
         assert reading.read_to_end() == 0
-    assert stored_positions(database, "p") == {Place(topic, 0): 33}
+    assert stored_positions(database, "p") == {TopicPartition(topic, 0): 33}
     assert lines(database) == list(range(10))
 
 
@@ -229,7 +229,7 @@ def test_a_reader_that_starts_during_a_write_of_the_older_one(
 
         monkeypatch.setattr(positions, "create_tables", meanwhile)
         with reader(topics, topic, database) as newer:
-            assert newer.positions == {Place(topic, 0): 20}
+            assert newer.positions == {TopicPartition(topic, 0): 20}
     assert lines(database) == list(range(20))
 
 
@@ -264,7 +264,7 @@ def test_new_partitions_are_read(topics: Topics, database: Database) -> None:
         topics.fill(topic, range(10, 20), partition=1)
         poll_until(reading, database, 10)
         assert lines(database) == list(range(10, 20))
-        assert reading.positions == {Place(topic, 0): 10, Place(topic, 1): 10}
+        assert reading.positions == {TopicPartition(topic, 0): 10, TopicPartition(topic, 1): 10}
 
 
 def test_readers_can_share_the_partitions(topics: Topics, database: Database) -> None:
@@ -330,6 +330,6 @@ def test_a_topic_recreated_during_the_read_is_refused(topics: Topics, database: 
 
 def test_a_topic_that_ends_before_the_position_is_refused(topics: Topics, database: Database) -> None:
     topic = topics.fresh()
-    claim(database, "p", lambda _: {Place(topic, 0): 5})
+    claim(database, "p", lambda _: {TopicPartition(topic, 0): 5})
     with pytest.raises(PositionError, match="recreated"):
         reader(topics, topic, database)

@@ -8,8 +8,8 @@ import pytest
 from seqgate.spark_kafka_compat.databases import Database
 from seqgate.spark_kafka_compat.positions import (
     TABLES,
-    Place,
     Positions,
+    TopicPartition,
     claim,
     create_tables,
     stored_positions,
@@ -17,7 +17,7 @@ from seqgate.spark_kafka_compat.positions import (
 from seqgate.spark_kafka_compat.session import FencedError, PositionError
 from tests.support.postgresql_server import PostgresqlServer
 
-A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
 @pytest.fixture

@@ -21,7 +21,13 @@ from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.into_database import into_database, into_table
 from seqgate.spark_kafka_compat.partitions import partitions_by_wire
 from seqgate.spark_kafka_compat.pipelines import into_database as program
-from seqgate.spark_kafka_compat.positions import Place, ReadTopics, claim, create_tables, stored_positions
+from seqgate.spark_kafka_compat.positions import (
+    ReadTopics,
+    TopicPartition,
+    claim,
+    create_tables,
+    stored_positions,
+)
 from seqgate.spark_kafka_compat.session import PositionError
 from tests.compat.conftest import empty_database
 from tests.compat.spark.topics import TIMEOUT_S, Topics
@@ -93,7 +99,7 @@ def test_rows_come_in_the_order_of_each_partition(
     found = rows_of(sqlite, "rowid, line, place")
     for partition in (0, 1):
         assert [line for _, line, place in found if place == partition] == list(range(partition, 600, 2))
-    ends = {Place(topic, 0): 300, Place(topic, 1): 300}
+    ends = {TopicPartition(topic, 0): 300, TopicPartition(topic, 1): 300}
     assert stored_positions(sqlite, "p") == ends
 
 
@@ -120,7 +126,7 @@ def test_a_repeated_micro_batch_of_which_a_part_is_new(
         run(spark, topics, topic, sqlite, checkpoint=str(checkpoint), write=into_table("missing"))
     with claim(sqlite, "p", lambda stored: stored).step() as step:
         step.transaction.insert("lines", ("line", "place"), [(line, 0) for line in range(0, 60, 2)])
-        step.advance({Place(topic, 0): 30})
+        step.advance({TopicPartition(topic, 0): 30})
     run(spark, topics, topic, sqlite, checkpoint=str(checkpoint))
     assert lines(sqlite) == list(range(100))
 
@@ -193,7 +199,7 @@ def test_one_that_starts_while_another_writes(
     def meanwhile(database: Database) -> None:
         topics.fill(topic, range(100, 200))
         with other.step() as step:
-            step.advance({Place(topic, 0): 150})
+            step.advance({TopicPartition(topic, 0): 150})
         create_tables(database)
 
     monkeypatch.setattr(positions, "create_tables", meanwhile)
@@ -213,7 +219,7 @@ def test_positions_pass_what_is_no_record(spark: SparkSession, topics: Topics, s
         (producer.abort_transaction if first else producer.commit_transaction)(TIMEOUT_S)
     run(spark, topics, topic, sqlite)
     assert lines(sqlite) == list(range(10))
-    assert stored_positions(sqlite, "p") == {Place(topic, 0): 22}
+    assert stored_positions(sqlite, "p") == {TopicPartition(topic, 0): 22}
     topics.delete_records_before(topic, 0, 22)
     topics.fill(topic, range(20, 30))
     run(spark, topics, topic, sqlite)
@@ -264,7 +270,7 @@ def test_a_micro_batch_of_a_topic_that_was_recreated_meanwhile_is_rolled_back(
     ):
         query.awaitTermination(PATIENCE_S)
     assert lines(sqlite) == []
-    assert stored_positions(sqlite, "p") == {Place(topic, 0): 0}
+    assert stored_positions(sqlite, "p") == {TopicPartition(topic, 0): 0}
 
 
 def test_the_program_notices_a_topic_that_is_recreated_while_it_runs(
@@ -317,7 +323,7 @@ def test_from_the_latest_on_amid_a_transaction(spark: SparkSession, topics: Topi
         producer.produce(topic, str(value).encode())
     assert producer.flush(TIMEOUT_S) == 0
     run(spark, topics, topic, sqlite, starting="latest")
-    assert stored_positions(sqlite, "p") == {Place(topic, 0): 10}
+    assert stored_positions(sqlite, "p") == {TopicPartition(topic, 0): 10}
     producer.commit_transaction(TIMEOUT_S)
     run(spark, topics, topic, sqlite)
     assert lines(sqlite) == list(range(10, 20))

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seqgate.spark_kafka_compat.databases import Database
-from seqgate.spark_kafka_compat.positions import Place, stored_positions
+from seqgate.spark_kafka_compat.positions import TopicPartition, stored_positions
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.conftest import empty_database
 from tests.compat.spark.lines_into_database import CREATE_LINES, read_all
@@ -129,5 +129,5 @@ def test_every_line_is_there_once(
     read_all(spark, bootstrap, topic, Database(database_url), str(checkpoint))
 
     assert sorted(found_lines(database_url)) == [(line, line % PARTITIONS) for line in range(LINES)]
-    ends = {Place(topic, partition): LINES // PARTITIONS for partition in range(PARTITIONS)}
+    ends = {TopicPartition(topic, partition): LINES // PARTITIONS for partition in range(PARTITIONS)}
     assert stored_positions(Database(database_url), "lines") == ends

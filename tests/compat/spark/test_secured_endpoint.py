@@ -16,7 +16,7 @@ from seqgate.spark_kafka_compat import sink, source
 from seqgate.spark_kafka_compat.databases import Database
 from seqgate.spark_kafka_compat.into_database import into_database, into_table
 from seqgate.spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
-from seqgate.spark_kafka_compat.positions import Place
+from seqgate.spark_kafka_compat.positions import TopicPartition
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 from tests.support.certificates import Authority
@@ -144,7 +144,11 @@ def test_both_ways_of_asking_tell_the_same(
         partitions_by_admin(spark, topics.bootstrap, ["nobody-created-it"], settings)
     with pytest.raises(MissingTopicError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         partitions_by_wire(topics.bootstrap, ["nobody-created-it"], settings)
-    assert by_wire.ranges == {Place(topic, 0): (0, 0), Place(topic, 1): (4, end), Place(other, 0): (0, 0)}
+    assert by_wire.ranges == {
+        TopicPartition(topic, 0): (0, 0),
+        TopicPartition(topic, 1): (4, end),
+        TopicPartition(other, 0): (0, 0),
+    }
     assert set(by_wire.topic_ids) == {topic, other}
     producer.abort_transaction(TIMEOUT_S)
 
