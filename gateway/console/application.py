@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.listeners import is_loopback
-from seqgate.gateway.console.asking.connections import WayIn
+from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.pages import PAGES
 from seqgate.gateway.console.web.desk import Desk
@@ -78,7 +78,7 @@ def run(options: ConsoleOptions) -> None:
         console = Console(options)
     except ValueError as error:
         raise ControlError(f"--metrics: {error}") from None
-    complaint = exposure_complaint(options, console.way_in)
+    complaint = exposure_complaint(options, console.cluster_login)
     if complaint is not None:
         raise ControlError(complaint)
     listening = _listening(options)
@@ -117,13 +117,13 @@ def _listening(options: ConsoleOptions) -> socket.socket:
         ) from None
 
 
-def exposure_complaint(options: ConsoleOptions, way_in: WayIn) -> str | None:
+def exposure_complaint(options: ConsoleOptions, cluster_login: ClusterLogin) -> str | None:
     """Return why a console with these options must not start, and what to do; None when it may."""
     host, port = options.listen
     if options.is_insecure or is_loopback(host):
         return None
     try:
-        if way_in.mechanisms():
+        if cluster_login.mechanisms():
             return None
         reason = "the listener at --bootstrap has no logins"
     except ControlError as error:

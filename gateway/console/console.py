@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
-from seqgate.gateway.console.asking.connections import Connections, WayIn
+from seqgate.gateway.console.asking.connections import ClusterLogin, Connections
 from seqgate.gateway.console.contents import Schemas
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import Sampler
@@ -36,10 +36,10 @@ class Console:
     def __init__(self, options: ConsoleOptions) -> None:
         """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
         self.options = options
-        self.way_in = WayIn(options.bootstrap, options.security)
+        self.cluster_login = ClusterLogin(options.bootstrap, options.security)
         self.connections = Connections(options.bootstrap)
         self.listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
-        self.sampler = Sampler(self.listener, self.connections, self.way_in, options.security)
+        self.sampler = Sampler(self.listener, self.connections, self.cluster_login, options.security)
         self.sessions = Sessions()
         self.tokens = FormTokens()
         self.notices = Notices()

@@ -44,8 +44,7 @@ from seqgate.gateway.admin.groups.command import (
 )
 from seqgate.gateway.admin.request import ControlError, page
 from seqgate.gateway.admin.transactions.command import PendingOffset
-
-Place = tuple[str, int]
+from seqgate.gateway.coordinator.places import TopicPartition
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -78,10 +77,10 @@ class GroupProgress(NamedTuple):
     records; None: compute them.
     """
 
-    committed: Mapping[Place, Committed] = {}
-    pending: Mapping[Place, list[PendingOffset]] = {}
-    delivered: Mapping[Place, ShareDelivery] = {}
-    lags: Mapping[Place, int | None] | None = None
+    committed: Mapping[TopicPartition, Committed] = {}
+    pending: Mapping[TopicPartition, list[PendingOffset]] = {}
+    delivered: Mapping[TopicPartition, ShareDelivery] = {}
+    lags: Mapping[TopicPartition, int | None] | None = None
 
 
 class PartitionOffsets(NamedTuple):
@@ -123,27 +122,27 @@ class GroupSource(Protocol):
     async def progress(self, group: str, kind: str) -> GroupProgress:
         """Return the progress of a group of a type in its partitions."""
 
-    async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the log start offsets that are known."""
 
-    async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the high watermarks that are known."""
 
-    def skipped(self, group: str, place: Place) -> int:
+    def skipped(self, group: str, place: TopicPartition) -> int:
         """Return how many records the group was moved over unread."""
 
     async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
         """Delete groups without members; return why each was not deleted, None where it was."""
 
-    def existing(self, places: Iterable[Place]) -> list[Place]:
+    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions that exist."""
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
         """Return the number of partitions of topics that must exist."""
 
     async def offsets(
-        self, places: Sequence[Place], timestamp_ms: int | None
-    ) -> Mapping[Place, PartitionOffsets]:
+        self, places: Sequence[TopicPartition], timestamp_ms: int | None
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, without a committed one; all must be in service."""
 
     async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
@@ -205,7 +204,7 @@ async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> 
     return msgspec.structs.replace(group, members=members, partitions=rows, complete=complete)
 
 
-def _owners(members: Iterable[GroupMember]) -> dict[Place, str]:
+def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
     return {
         (topic, partition): member.member_id
         for member in members
@@ -214,7 +213,7 @@ def _owners(members: Iterable[GroupMember]) -> dict[Place, str]:
     }
 
 
-def known_lags(read: GroupProgress, ends: Mapping[Place, int]) -> dict[Place, int]:
+def known_lags(read: GroupProgress, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Return the lag in each partition whose high watermark is known."""
     lags = {place: _lag(committed, ends.get(place)) for place, committed in read.committed.items()}
     lags |= {place: _share_lag(read, place, ends.get(place)) for place in read.delivered}
@@ -228,7 +227,7 @@ def _lag(committed: Committed | None, high_watermark: int | None) -> int | None:
     return max(0, high_watermark - committed.offset)
 
 
-def _share_lag(read: GroupProgress, place: Place, high_watermark: int | None) -> int | None:
+def _share_lag(read: GroupProgress, place: TopicPartition, high_watermark: int | None) -> int | None:
     """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
     if read.lags is not None:
         return read.lags[place]
@@ -301,8 +300,8 @@ async def reset_offsets(source: GroupSource, request: ResetOffsetsRequest) -> Of
 
 
 def _places_to_reset(
-    source: GroupSource, request: ResetOffsetsRequest, committed: Mapping[Place, Committed]
-) -> list[Place]:
+    source: GroupSource, request: ResetOffsetsRequest, committed: Mapping[TopicPartition, Committed]
+) -> list[TopicPartition]:
     if request.topics is None:
         if not committed:
             raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
@@ -322,7 +321,7 @@ def _places_to_reset(
     return sorted(places)
 
 
-def _selected(selection: TopicSelection, count: int) -> list[Place]:
+def _selected(selection: TopicSelection, count: int) -> list[TopicPartition]:
     indexes = range(count) if selection.partitions is None else selection.partitions
     for index in indexes:
         if not 0 <= index < count:
@@ -365,7 +364,9 @@ def new_offset(target: ResetTarget, value: int, known: PartitionOffsets) -> NewO
             return _clamped(value, known)
 
 
-def offset_change(request: ResetOffsetsRequest, place: Place, known: PartitionOffsets) -> OffsetChange:
+def offset_change(
+    request: ResetOffsetsRequest, place: TopicPartition, known: PartitionOffsets
+) -> OffsetChange:
     """Return what a reset changes in a partition. Raises ControlError without a committed offset to shift."""
     topic, partition = place
     try:

@@ -16,7 +16,6 @@ from seqgate.gateway.admin.groups.answers import (
     FoundGroup,
     GroupProgress,
     PartitionOffsets,
-    Place,
     known_lags,
 )
 from seqgate.gateway.admin.operation import (
@@ -205,7 +204,7 @@ class LiveGroups:
             if key.topic_id in topics
         }
 
-    async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the log start offsets of the partitions that this gateway leads."""
         found = {place: self._partitions.get(*place) for place in places}
         return {
@@ -214,11 +213,11 @@ class LiveGroups:
             if partition is not None
         }
 
-    async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the high watermarks, also of partitions that other gateways lead."""
         return await self._latest.of(places)
 
-    def skipped(self, group: str, place: Place) -> int:
+    def skipped(self, group: str, place: TopicPartition) -> int:
         """Return how many records message TTL or a backlog quota moved the group over."""
         return self._services.upkeep.backlog.skipped.of(group, place).total
 
@@ -236,15 +235,15 @@ class LiveGroups:
                 group_id, lambda shard, effects: shard.delete_group(group_id, effects)
             )
 
-    def existing(self, places: Iterable[Place]) -> list[Place]:
+    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         return [place for place in places if self._partitions.has(*place)]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
         return {topic: find_topic(self._partitions, topic).count for topic in topics}
 
     async def offsets(
-        self, places: Sequence[Place], timestamp_ms: int | None
-    ) -> Mapping[Place, PartitionOffsets]:
+        self, places: Sequence[TopicPartition], timestamp_ms: int | None
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all of which this gateway must lead."""
         found = {}
         for place in places:
@@ -254,7 +253,7 @@ class LiveGroups:
             await asyncio.sleep(0)
         return found
 
-    def _offsets(self, place: Place, timestamp_ms: int | None) -> PartitionOffsets:
+    def _offsets(self, place: TopicPartition, timestamp_ms: int | None) -> PartitionOffsets:
         name = f"{place[0]}-{place[1]}"
         partition = self._partitions.get(*place)
         if partition is None:

@@ -41,7 +41,6 @@ from seqgate.gateway.admin.groups.answers import (
     FoundGroup,
     GroupProgress,
     PartitionOffsets,
-    Place,
     known_lags,
 )
 from seqgate.gateway.admin.remote.cluster import (
@@ -54,6 +53,7 @@ from seqgate.gateway.admin.remote.cluster import (
     topic_partition,
 )
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.places import TopicPartition
 
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
@@ -75,7 +75,7 @@ def group_type(row: Mapping[str, Any]) -> str:
     return str(row.get("group_type") or CLASSIC).lower()
 
 
-def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Place, Committed]]:
+def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[TopicPartition, Committed]]:
     """Return the committed offsets of each group, by partition."""
     if not names:
         return {}
@@ -207,17 +207,17 @@ class ClusterGroups:
             return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
         return share_progress(_asked(self._cluster, group, *share_offsets([group])))
 
-    async def starts(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         return self._cluster.offsets(self._led.intersection(places), OffsetSpec.EARLIEST)
 
-    async def ends(self, places: Collection[Place]) -> Mapping[Place, int]:
+    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         return self._cluster.offsets(self._led.intersection(places), OffsetSpec.LATEST)
 
     @cached_property
-    def _led(self) -> set[Place]:
+    def _led(self) -> set[TopicPartition]:
         return set(self._cluster.leaders())
 
-    def skipped(self, group: str, place: Place) -> int:  # noqa: ARG002 - the port has them
+    def skipped(self, group: str, place: TopicPartition) -> int:  # noqa: ARG002 - the port has them
         """Return 0: the Kafka protocol does not report it."""
         return 0
 
@@ -226,7 +226,7 @@ class ClusterGroups:
         results = dict(self._cluster.admin.delete_groups(list(groups)))
         return {name: None if result == "OK" else result for name, result in results.items()}
 
-    def existing(self, places: Iterable[Place]) -> list[Place]:
+    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         known = {
             (topic["name"], row["partition_index"])
             for topic in self._cluster.all_topics()
@@ -238,8 +238,8 @@ class ClusterGroups:
         return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.topics(topics)}
 
     async def offsets(
-        self, places: Sequence[Place], timestamp_ms: int | None
-    ) -> Mapping[Place, PartitionOffsets]:
+        self, places: Sequence[TopicPartition], timestamp_ms: int | None
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all of which must have a leader."""
         starts = self._cluster.offsets(places, OffsetSpec.EARLIEST)
         ends = self._cluster.offsets(places, OffsetSpec.LATEST)

@@ -29,6 +29,7 @@ from seqgate.gateway.admin.remote.cluster import (
     open_connection,
 )
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.coordinator.places import TopicPartition
 
 MOST_IDLE: Final = 32
 """Connections that wait for their next use; the one that waits longest is closed when another comes."""
@@ -181,8 +182,6 @@ class Cache(Generic[A]):
 
 LEADERS_TIMEOUT_S: Final = 10.0
 
-Place = tuple[str, int]
-
 
 class Leader(NamedTuple):
     """The node that leads a partition, -1 for nobody, and the epoch that began with it."""
@@ -191,7 +190,7 @@ class Leader(NamedTuple):
     epoch: int
 
 
-def leaders_of(cluster: Cluster) -> dict[Place, Leader]:
+def leaders_of(cluster: Cluster) -> dict[TopicPartition, Leader]:
     """Return the leader of each partition that this login may see."""
     return {
         (str(topic.name), int(row.partition_index)): Leader(int(row.leader_id), int(row.leader_epoch))
@@ -219,12 +218,12 @@ def may_describe_cluster(cluster: Cluster) -> bool:
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 """The mechanisms by which people log in, the safest first."""
 KEPT_S: Final = 60.0
-WAY_IN_TIMEOUT_S: Final = 5.0
+LOGIN_TIMEOUT_S: Final = 5.0
 _NO_MECHANISM: Final = "?"
 
 
-class WayIn:
-    """Knows how visitors get to the cluster. Thread-safe."""
+class ClusterLogin:
+    """Knows how visitors log in to the cluster. Thread-safe."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]], security: ClientSecurity) -> None:
         """Prepare for the listener at these addresses; `security` is that of the console itself."""
@@ -254,7 +253,7 @@ class WayIn:
             security = ClientSecurity(protocol, self._security.context, mechanism, username, password)
             try:
                 first_that_answers(
-                    self._places(security), lambda address: check_connection(address, WAY_IN_TIMEOUT_S)
+                    self._places(security), lambda address: check_connection(address, LOGIN_TIMEOUT_S)
                 )
             except ControlError as error:
                 refusal = error
@@ -266,7 +265,7 @@ class WayIn:
 def _offered(address: BrokerAddress) -> tuple[str, ...]:
     """Return what a listener offers in place of an unknown mechanism; one without logins hangs up."""
     try:
-        with open_connection(address, WAY_IN_TIMEOUT_S) as connection:
+        with open_connection(address, LOGIN_TIMEOUT_S) as connection:
             asked = SaslHandshakeRequest(mechanism=_NO_MECHANISM)
             answer = exchange(connection, asked, SaslHandshakeResponse)
     except ConnectionResetError:

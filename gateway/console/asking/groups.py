@@ -28,7 +28,6 @@ from seqgate.gateway.admin.groups.answers import (
     STREAMS,
     Committed,
     GroupProgress,
-    Place,
     known_lags,
 )
 from seqgate.gateway.admin.groups.remote import (
@@ -44,6 +43,7 @@ from seqgate.gateway.admin.groups.remote import (
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.coordinator.places import TopicPartition
 
 TIMEOUT_S: Final = 10.0
 _GROUP: Final = i8(0)
@@ -121,7 +121,7 @@ def series_of(topic: str) -> str:
     return f"topic:{topic}"
 
 
-def ends_of(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+def ends_of(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the high watermark of each partition that has a leader."""
     wanted = set(places)
     if not wanted:
@@ -224,7 +224,7 @@ def _of(lines: Iterable[GroupLine], *kinds: str) -> list[str]:
     return [line.group for line in lines if line.kind in kinds]
 
 
-def _figures_of(members: int | None, read: GroupProgress, ends: Mapping[Place, int]) -> GroupFigures:
+def _figures_of(members: int | None, read: GroupProgress, ends: Mapping[TopicPartition, int]) -> GroupFigures:
     places = {*read.committed, *read.delivered}
     lag = sum(known_lags(read, ends).values())
     return GroupFigures(members, len(places), lag, frozenset(topic for topic, _ in places))

@@ -20,6 +20,7 @@ from kio.static.primitive import i32
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata, no_topic, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.coordinator.places import TopicPartition
 
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
@@ -149,8 +150,6 @@ KEPT_S: Final = 5.0
 MOST_BROKERS: Final = 20
 """Brokers that are asked for sizes; partitions that others lead have no size."""
 
-Place = tuple[str, int]
-
 
 @dataclass(frozen=True, slots=True)
 class TopicLine:
@@ -182,7 +181,7 @@ def topic_lines(cluster: Cluster) -> list[TopicLine]:
 
 def _asked(cluster: Cluster) -> list[TopicLine]:
     found = metadata(cluster.reached, TIMEOUT_S)
-    sizes: dict[Place, dict[int, int]] = {}
+    sizes: dict[TopicPartition, dict[int, int]] = {}
     for broker in found.brokers[:MOST_BROKERS]:
         for place, size in sizes_at(cluster, broker.host, int(broker.port)).items():
             sizes.setdefault(place, {})[int(broker.node_id)] = size
@@ -192,7 +191,7 @@ def _asked(cluster: Cluster) -> list[TopicLine]:
 
 def sizes_at(
     cluster: Cluster, host: str, port: int, topics: tuple[DescribableLogDirTopic, ...] | None = None
-) -> dict[Place, int]:
+) -> dict[TopicPartition, int]:
     """Return the bytes of a broker's partitions, of all topics or some; nothing without an answer."""
     try:
         answer = ask_broker(
@@ -212,7 +211,7 @@ def sizes_at(
     }
 
 
-def _line(topic: Any, sizes: Mapping[Place, Mapping[int, int]]) -> TopicLine:
+def _line(topic: Any, sizes: Mapping[TopicPartition, Mapping[int, int]]) -> TopicLine:
     known = [
         size
         for row in topic.partitions

@@ -14,7 +14,7 @@ from kafka.admin import OffsetSpec
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
+from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, Leader, leaders_of
 from seqgate.gateway.console.metrics.listener import (
     MetricsClient,
     ScrapedSample,
@@ -24,6 +24,7 @@ from seqgate.gateway.console.metrics.listener import (
     samples_of,
     totals,
 )
+from seqgate.gateway.coordinator.places import TopicPartition
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"
@@ -248,7 +249,7 @@ class LeaderChange(NamedTuple):
     """A partition that got another leader, or the same one again in a new epoch."""
 
     time_ms: int
-    place: Place
+    place: TopicPartition
     before: Leader
     after: Leader
 
@@ -260,7 +261,7 @@ class MovesSummary(NamedTuple):
     before: int
     after: int
     partitions: int
-    examples: tuple[Place, ...]
+    examples: tuple[TopicPartition, ...]
 
 
 class LeaderChanges:
@@ -269,10 +270,10 @@ class LeaderChanges:
     def __init__(self) -> None:
         self.since_ms = time.time_ns() // 1_000_000
         self._lock = threading.Lock()
-        self._known: dict[Place, Leader] = {}
+        self._known: dict[TopicPartition, Leader] = {}
         self._changes: deque[LeaderChange] = deque(maxlen=KEPT)
 
-    def see(self, time_ms: int, leaders: Mapping[Place, Leader]) -> None:
+    def see(self, time_ms: int, leaders: Mapping[TopicPartition, Leader]) -> None:
         """Note what has changed. A lower epoch is a new topic of the same name, no change of leader."""
         with self._lock:
             for place, after in leaders.items():
@@ -283,11 +284,11 @@ class LeaderChanges:
             if len(self._known) > MOST_KNOWN:
                 self._known = dict(leaders)
 
-    def summaries(self, visible: Container[Place], most: int) -> list[MovesSummary]:
+    def summaries(self, visible: Container[TopicPartition], most: int) -> list[MovesSummary]:
         """Return the newest changes of the partitions that somebody may see, the newest first."""
         with self._lock:
             changes = [change for change in reversed(self._changes) if change.place in visible]
-        found: dict[tuple[int, int, int], list[Place]] = {}
+        found: dict[tuple[int, int, int], list[TopicPartition]] = {}
         for change in changes:
             key = (change.time_ms, change.before.node_id, change.after.node_id)
             if key not in found and len(found) == most:
@@ -366,7 +367,7 @@ class Sampler:
         self,
         listener: MetricsClient | None,
         connections: Connections,
-        way_in: WayIn,
+        cluster_login: ClusterLogin,
         security: ClientSecurity,
     ) -> None:
         self.history = RateHistory()
@@ -375,7 +376,7 @@ class Sampler:
         self.error: str | None = None
         self._listener = listener
         self._connections = connections
-        self._way_in = way_in
+        self._cluster_login = cluster_login
         self._security = security
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -435,7 +436,7 @@ class Sampler:
             pass  # the page of the cluster shows why it does not answer
 
     def _needs_login(self) -> bool:
-        return not self._security.mechanism and bool(self._way_in.mechanisms())
+        return not self._security.mechanism and bool(self._cluster_login.mechanisms())
 
     def _figures_from_offsets(self) -> dict[str, float | None]:
         if self._needs_login():

@@ -69,7 +69,7 @@ async def _form(
     desk: Desk, request: Request, visit: Visit, error: str | None = None, status: int = 200
 ) -> Response:
     try:
-        needs_login = bool(await anyio.to_thread.run_sync(desk.console.way_in.mechanisms))
+        needs_login = bool(await anyio.to_thread.run_sync(desk.console.cluster_login.mechanisms))
     except ControlError as failed:
         return desk.failed(request, visit, str(failed))
     values = {
@@ -91,7 +91,7 @@ async def _log_in(desk: Desk, request: Request, visit: Visit) -> Response:
         sentence = f"There were too many failed logins. Try again in {math.ceil(wait_s)} s."
         return await _form(desk, request, visit, sentence, _TOO_MANY)
     try:
-        security = await anyio.to_thread.run_sync(desk.console.way_in.log_in, username, password)
+        security = await anyio.to_thread.run_sync(desk.console.cluster_login.log_in, username, password)
     except ControlError as error:
         limit.count_failure(username, visit.address)
         return await _form(desk, request, visit, str(error), _FORBIDDEN)

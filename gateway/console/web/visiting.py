@@ -76,7 +76,7 @@ def stranger(console: Console, request: Request, sent: SentForm = _NOTHING) -> V
 
 def _open_login(console: Console) -> ClientSecurity:
     """Return how visitors connect to a listener without logins. Raises LoginNeeded for one with logins."""
-    if console.way_in.mechanisms():
+    if console.cluster_login.mechanisms():
         raise LoginNeeded
     return console.options.security
 

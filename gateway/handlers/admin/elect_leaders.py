@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.leaders import partition_state
@@ -140,14 +141,12 @@ def _row(module: ModuleType, index: int, outcome: ApiError) -> Any:
 _ELECTED: Final = ApiError(ErrorCode.none)
 _LATE: Final = ApiError(ErrorCode.request_timed_out, "The move is not complete yet and continues.")
 
-Place = tuple[str, int]
 
-
-async def elect_preferred(context: RequestContext[Services], request: Any) -> dict[Place, ApiError]:
+async def elect_preferred(context: RequestContext[Services], request: Any) -> dict[TopicPartition, ApiError]:
     """Move partitions to their preferred leaders; return the outcome for each that needed an election."""
     limit = TimeLimit(context, request.timeout)
-    outcomes: dict[Place, ApiError] = {}
-    targets: dict[Place, int] = {}
+    outcomes: dict[TopicPartition, ApiError] = {}
+    targets: dict[TopicPartition, int] = {}
 
     def decide(image: MetadataImage) -> Decision[None]:
         outcomes.clear()
@@ -179,7 +178,7 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
     return moved | outcomes
 
 
-def _asked(image: MetadataImage, request: Any) -> list[Place]:
+def _asked(image: MetadataImage, request: Any) -> list[TopicPartition]:
     if request.topic_partitions is None:
         return [(topic.name, index) for topic in image.topics_by_name.values() for index in topic.partitions]
     named = [(entry.topic, index) for entry in request.topic_partitions for index in entry.partitions]
@@ -190,7 +189,7 @@ def _asked(image: MetadataImage, request: Any) -> list[Place]:
     ]
 
 
-def _leads(image: MetadataImage, place: Place, node_id: int) -> bool:
+def _leads(image: MetadataImage, place: TopicPartition, node_id: int) -> bool:
     """Whether the node leads the partition by now; True, too, if the topic was deleted meanwhile."""
     partition = image.partition_named(*place)
     return partition is None or partition.leader == node_id

@@ -12,7 +12,7 @@ import pytest
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.console.application import exposure_complaint
-from seqgate.gateway.console.asking.connections import WayIn
+from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.console import ConsoleOptions
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -132,7 +132,7 @@ def test_beyond_this_machine_a_console_needs_logins(guarded: Guarded, shared_gat
         host, _, port = bootstrap.partition(":")
         addresses = ((host, int(port)),)
         options = ConsoleOptions(bootstrap=addresses, listen=("0.0.0.0", 8080), is_insecure=insecure)
-        return exposure_complaint(options, WayIn(addresses, options.security))
+        return exposure_complaint(options, ClusterLogin(addresses, options.security))
 
     assert complaint(guarded.bootstrap) is None
     assert "has no logins" in (complaint(shared_gateway.bootstrap) or "")
