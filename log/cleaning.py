@@ -6,8 +6,9 @@ the log and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `U
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from seqgate.log.compaction.job import CleaningJob, JobSegment, SegmentAge
 from seqgate.log.compaction.job import cleanable as decide_cleanable
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 _NEVER_MS: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaning:
+class Cleaning(msgspec.Struct, frozen=True):
     """A cleaning in progress. Its generation tells whether the log was reopened since the cleaning began."""
 
     job: CleaningJob

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
@@ -24,8 +25,7 @@ class NoProducerIds(Exception):
     """The claimed ids are used up, and no new block is claimed yet. Retriable: the allocator keeps trying."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatorState:
+class AllocatorState(msgspec.Struct, frozen=True):
     """An allocator's state: the block in use, its ids used and left, the next block, the last claim error."""
 
     current: ProducerIdBlock | None
@@ -213,8 +213,7 @@ class ProducerIdAllocator:
 # The operations of `seqgate pids` that are more than one call of a store.
 
 
-@dataclass(frozen=True, slots=True)
-class BlockUsage:
+class BlockUsage(msgspec.Struct, frozen=True):
     """One claimed block, with the number of ids handed out and left; None when no gateway reported."""
 
     block: ProducerIdBlock

@@ -7,8 +7,9 @@ Ids that the owner of a block never used are lost, which does no harm: there are
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 MAX_PRODUCER_ID: Final = 2**63 - 1
 
@@ -17,8 +18,7 @@ class ProducerIdsExhausted(Exception):
     """No block of the wanted size is left below 2**63."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdBlock:
+class ProducerIdBlock(msgspec.Struct, frozen=True):
     """A claimed range of ids, `last_producer_id` inclusive; `claimed_at_ms` is by the claimant's clock."""
 
     first_producer_id: int
@@ -49,8 +49,7 @@ class ProducerIdBlock:
         return self.first_producer_id <= producer_id <= self.last_producer_id
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(msgspec.Struct, frozen=True):
     """The ids that two blocks share. `last_producer_id` is inclusive; `lower` begins first."""
 
     lower: ProducerIdBlock
@@ -155,8 +154,7 @@ class UsageStore(Protocol):
         """Return the number of ids handed out, by the first id of the block. Raises BlockStoreError."""
 
 
-@dataclass(frozen=True, slots=True)
-class LastSeen:
+class LastSeen(msgspec.Struct, frozen=True):
     """The highest state of a shared store that a gateway saw: identity and next id (end of all claims)."""
 
     store_id: str

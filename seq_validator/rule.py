@@ -23,8 +23,9 @@ A marker is accepted unless its producer epoch or its coordinator epoch is older
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
+
+import msgspec
 
 from seqgate.seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
 
@@ -43,8 +44,7 @@ ACCEPTED: Final = Accepted()
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(msgspec.Struct, frozen=True):
     """The batch was appended before. The retry gets the answer of the original.
 
     `base_offset`, `last_offset` (inclusive) and `timestamp` are the original's. `timestamp` is the largest
@@ -66,8 +66,7 @@ class RejectionReason(enum.Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """The batch must not be appended. `message` is a sentence for the client and the log."""
 
     reason: RejectionReason

@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -169,8 +168,7 @@ def addresses_of_gateway(
     return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True):
     """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
     With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
     store.

@@ -13,11 +13,12 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.tables import Block
@@ -29,8 +30,7 @@ REQUIRED: Final = inspect.Parameter.empty
 AS_JSON: Final = "as_json"
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOption:
+class CommandOption(msgspec.Struct, frozen=True):
     """An option, or an argument if `names` is None. `facts` are parameters of typer's Option or Argument."""
 
     names: tuple[str, ...] | None
@@ -90,8 +90,7 @@ class Output(NamedTuple):
     refusals: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """A command: the name of its function, what it does with the values of its parameters, and its help."""
 
     name: str
@@ -265,12 +264,11 @@ def _parameter(name: str, kind: Any, default: Any) -> Parameter:
 _JSON: Final = _parameter(AS_JSON, AsJson, False)
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(msgspec.Struct, frozen=True):
     """A group of commands in the order of its help."""
 
     help: str
-    commands: dict[str, Command] = field(default_factory=dict)
+    commands: dict[str, Command] = msgspec.field(default_factory=dict)
 
     def command(self, name: str) -> Callable[[Command], Command]:
         """Add a command under its name."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
 Q = TypeVar("Q", bound=Request[Any])
 
 
-@dataclass(frozen=True, slots=True)
-class ControlOperation(Generic[Q]):
+class ControlOperation(msgspec.Struct, Generic[Q], frozen=True):
     """An operation of the gateway: its request, which names the operation and the answer, and the functions
     that answer.
 

@@ -11,9 +11,10 @@ import datetime as dt
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_type_hints
+
+import msgspec
 
 UNKNOWN: Final = "?"
 """The text for an unknown count."""
@@ -77,8 +78,7 @@ def size_in_words(size_bytes: int) -> str:
     return f"{size:.1f} TiB"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column: its heading, the format of its values, and the text for a value that is None."""
 
     heading: str

@@ -8,9 +8,10 @@ Source: Kafka's SslPrincipalMapper.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from seqgate.gateway.config.setting import Section, SettingValue, complaint_of
 
@@ -53,8 +54,7 @@ class NoRuleMatches(Exception):
     """No rule matches the subject of a certificate. The message names the subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule. `pattern` None is DEFAULT, which takes the subject as it is. `case` is "L", "U" or empty."""
 
     pattern: re.Pattern[str] | None

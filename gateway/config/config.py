@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from seqgate.gateway.config.listeners import (
     Listener,
@@ -54,8 +55,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_GROUP = 8
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(msgspec.Struct, frozen=True):
     """The value of one setting from one source. `value` is the text of the value; None when unset."""
 
     name: str

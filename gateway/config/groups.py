@@ -7,8 +7,9 @@ Names, types and ranges are Kafka's (GroupCoordinatorConfig, GroupConfig; KIP-84
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Unpack
+
+import msgspec
 
 from seqgate.gateway.config.setting import (
     INT_MAX,
@@ -183,8 +184,7 @@ ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
 _OF_ONE_GROUP = Section("Configurations of groups")
 
 
-@dataclass(frozen=True, slots=True)
-class GroupConfig:
+class GroupConfig(msgspec.Struct, frozen=True):
     """One configuration. `at_least` and `at_most` name the broker settings that bound its values."""
 
     setting: Setting

@@ -6,7 +6,8 @@ import enum
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from seqgate.gateway.config.setting import SettingValue, complaint_of
 
@@ -14,8 +15,7 @@ _LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:
 HIGHEST_PORT = 65_535
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(msgspec.Struct, frozen=True):
     """The address of one listener. The host has no brackets; an empty host means all interfaces."""
 
     name: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+import msgspec
 
 from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Section, SettingValue, complaint_of
 
@@ -42,8 +43,7 @@ _EQUALS: Final = ("=", True)
 _END: Final = (";", True)
 
 
-@dataclass(frozen=True, slots=True)
-class LoginModule:
+class LoginModule(msgspec.Struct, frozen=True):
     """One login module: the name of its Java class without the packages, and its options."""
 
     name: str

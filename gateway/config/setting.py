@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeAlias, TypedDict, Unpack
+
+import msgspec
 
 SettingValue = bool | int | float | str | tuple[str, ...]
 
@@ -53,16 +54,14 @@ class EmptyItemError(InvalidValueError):
     """A list with an empty item."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
+class Fallback(msgspec.Struct, frozen=True):
     """The setting whose value times `factor` (hours to milliseconds) replaces an unset value."""
 
     name: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting, under Kafka's name, or a `seqgate.` name where Kafka has no such setting.
 
     `default` None means unset: the value then comes from the first fallback that is set, otherwise from

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
+
+from msgspec.structs import replace
 
 from seqgate.gateway.config.authorization import AUTHORIZATION_SETTINGS, USER_SETTINGS
 from seqgate.gateway.config.cluster import CLUSTER_SETTINGS, INTER_BROKER_SETTINGS, WORKER_SETTINGS

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from seqgate.gateway.config.config import Config
 from seqgate.gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener

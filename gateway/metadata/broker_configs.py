@@ -19,10 +19,10 @@ alters or describes a broker, so that a start does not load the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.config.config import Config, ConfigSource
 from seqgate.gateway.config.kept_brokers import (

@@ -12,9 +12,9 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
@@ -272,8 +272,7 @@ class ConfigOperation(enum.IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(msgspec.Struct, frozen=True):
     """One change of one configuration; `operation` is the client's number, maybe no ConfigOperation."""
 
     name: str
@@ -281,8 +280,7 @@ class ConfigChange:
     operation: int = ConfigOperation.SET
 
 
-@dataclass(frozen=True, slots=True)
-class Alteration:
+class Alteration(msgspec.Struct, frozen=True):
     """The changes of one resource. With `replace`, configurations that are not named return to defaults."""
 
     resource_type: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.records import MetadataRecord
@@ -13,16 +13,14 @@ from seqgate.gateway.metadata.records import MetadataRecord
 Answer_co = TypeVar("Answer_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[Answer_co]):
+class Decision(msgspec.Struct, Generic[Answer_co], frozen=True):
     """Records that carry out a change, all or none, and the answer that is true once they are durable."""
 
     records: Sequence[MetadataRecord]
     answer: Answer_co
 
 
-@dataclass(frozen=True, slots=True)
-class ApiError:
+class ApiError(msgspec.Struct, frozen=True):
     """A refusal: Kafka's error code, and a sentence for people."""
 
     error_code: ErrorCode

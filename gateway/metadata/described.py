@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
 from seqgate.gateway.config.groups import GROUP_CONFIGS
@@ -24,8 +25,7 @@ _UNKNOWN_TYPE: Final = 0
 """The type that DescribeConfigs returns for a logger's level, and for a name that nobody knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConfig:
+class DescribedConfig(msgspec.Struct, frozen=True):
     """One configuration as clients see it; `synonyms` has its values in order of precedence."""
 
     name: str

@@ -6,7 +6,6 @@ Kafka's DelegationTokenControlManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -22,8 +21,7 @@ MAX_RENEWERS: Final = 100
 """Renewers of one token; a request with more is refused with INVALID_REQUEST. Kafka has no such limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
+class Lifetimes(msgspec.Struct, frozen=True):
     now_ms: int
     max_lifetime_ms: int
     expiry_time_ms: int

@@ -14,9 +14,9 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
@@ -51,8 +51,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 Assignments = Sequence[tuple[int, Sequence[int]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreation:
+class TopicCreation(msgspec.Struct, frozen=True, kw_only=True):
     """A topic to create; -1 partitions or replicas: the default; `assignments` has (partition, brokers)."""
 
     name: str
@@ -62,8 +61,7 @@ class TopicCreation:
     configs: Sequence[tuple[str, str | None]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MorePartitions:
+class MorePartitions(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that shall have `count` partitions; `assignments` has the brokers of each new one."""
 
     name: str
@@ -71,8 +69,7 @@ class MorePartitions:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
+class TopicResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one topic of a request; `error` is None when it was carried out."""
 
     name: str | None
@@ -450,14 +447,12 @@ def new_partition(topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) ->
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicToDelete:
+class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     topic_id: uuid.UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletionRight:
+class DeletionRight(msgspec.Struct, frozen=True, kw_only=True):
     """The rights of a client on a topic that the client wants to delete."""
 
     describe: bool

@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, get_args, get_origin
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.protocol.frames import read_unsigned_varint
@@ -47,8 +48,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class _Rows(msgspec.Struct, frozen=True):
     """The rows of an answer that repeat rows of the request. `answer`: the name of the answer's array.
     `request`: the name of the request's array, or a function that returns its rows. `copied`: the name of the
     request's field, by the name of the answer's. `last_version`: the last version of which the answer has

@@ -18,9 +18,10 @@ anything is written, and its producer sends it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 NO_LIMIT: Final = -1
 KEPT_TENTHS: Final = 9
@@ -43,8 +44,7 @@ class Limit(StrEnum):
     TTL = "message.ttl.ms"
 
 
-@dataclass(frozen=True, slots=True)
-class BacklogRules:
+class BacklogRules(msgspec.Struct, frozen=True):
     """The backlog settings of one topic; −1 sets no limit."""
 
     quota_bytes: int = NO_LIMIT

@@ -36,6 +36,8 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from seqgate.gateway.telemetry.subscriptions import CLIENT_LABELS, ClientDescription
 
 if TYPE_CHECKING:
@@ -334,8 +336,7 @@ class Measurements(NamedTuple):
     dropped: int
 
 
-@dataclass(frozen=True, slots=True)
-class PushedSeries:
+class PushedSeries(msgspec.Struct, frozen=True):
     """One series as the metrics endpoint shows it; counters and histograms are cumulative."""
 
     name: str

@@ -26,9 +26,10 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import re2
 from kio.schema.errors import ErrorCode
 
@@ -48,8 +49,7 @@ ALL_METRICS: Final = "*"
 _SIGN: Final = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """Name prefixes of metrics, the interval of pushes (ms), and the clients that are selected."""
 
     metrics: frozenset[str]
@@ -57,8 +57,7 @@ class Subscription:
     patterns: Patterns
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSubscription:
+class ClientSubscription(msgspec.Struct, frozen=True):
     """What one client pushes. `subscription_id` changes when the other two change."""
 
     subscription_id: int
@@ -126,8 +125,7 @@ CLIENT_LABELS: Final = ("client_id", "client_instance_id", "client_software_name
 """The labels of each series that a client pushes. The address and port are no labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientDescription:
+class ClientDescription(msgspec.Struct, frozen=True):
     """A client as it was at its first telemetry request. Source: Kafka's ClientMetricsInstanceMetadata."""
 
     client_instance_id: uuid.UUID
@@ -141,7 +139,7 @@ class ClientDescription:
         """Return the values that selectors compare, by selector."""
         return {
             name: instance_id_text(value) if isinstance(value, uuid.UUID) else str(value)
-            for name, value in asdict(self).items()
+            for name, value in msgspec.structs.asdict(self).items()
         }
 
     def labels(self) -> dict[str, str]:
@@ -154,7 +152,7 @@ def instance_id_text(client_instance_id: uuid.UUID) -> str:
     return urlsafe_b64encode(client_instance_id.bytes).decode().rstrip("=")
 
 
-SELECTORS: Final = frozenset(field.name for field in fields(ClientDescription))
+SELECTORS: Final = frozenset(ClientDescription.__struct_fields__)
 MAX_EXPRESSION_CHARACTERS: Final = 1_000
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False

@@ -12,7 +12,6 @@ Kafka's `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `LogToClean`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -149,8 +148,7 @@ class SegmentAge(NamedTuple):
     first_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cleanable:
+class Cleanable(msgspec.Struct, frozen=True):
     """The range that can be cleaned. `reason` says why a cleaning is due now, None when it is not."""
 
     first_dirty_offset: int

@@ -23,8 +23,9 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
@@ -169,8 +170,7 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[
 _INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
 
 
-@dataclass(frozen=True, slots=True)
-class _Contents:
+class _Contents(msgspec.Struct, frozen=True):
     """The sound batches at the front of a segment file."""
 
     end_offset: int

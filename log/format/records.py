@@ -12,8 +12,10 @@ transactional and the control flag, and no sequence. Source: Kafka's `ControlRec
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from seqgate.log.config import DEFAULT_DECOMPRESSED_BYTES
 from seqgate.log.errors import InvalidRecord, LogError
@@ -34,8 +36,6 @@ from seqgate.log.format.record_batch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from seqgate.log.format.record_batch import Buffer
 
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
@@ -66,8 +66,7 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NewRecord:
+class NewRecord(msgspec.Struct, frozen=True):
     """A record for `build_batch`. `timestamp` in ms, -1 for none."""
 
     value: bytes | None

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import msgspec
 
 from seqgate.seq_validator.checksum import CRC_BYTES, Envelope
 
@@ -173,8 +174,7 @@ class NameAdvance(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NamesAccepted:
+class NamesAccepted(msgspec.Struct, frozen=True):
     """The batch may be appended without the records at the positions `duplicates`.
 
     The log folds in `advances` after the write. The duplicates are decided when all offsets up to
@@ -196,8 +196,7 @@ class NameRejectionReason(enum.Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class NamesRejected:
+class NamesRejected(msgspec.Struct, frozen=True):
     """The batch must not be appended. `message` is a sentence for the client and the log."""
 
     reason: NameRejectionReason

@@ -6,7 +6,6 @@ The entries and filters that the options of `seqgate acls` stand for. Source: Ka
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Final, Literal
 
@@ -127,8 +126,7 @@ class WrongOptions(ValueError):
     """Options from which no entries can be made. The message says which option is missing or wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holders:
+class Holders(msgspec.Struct, frozen=True):
     """The principals of entries, each allowed or denied from some hosts; without hosts, from everywhere."""
 
     allowed: Sequence[str] = ()
@@ -155,8 +153,7 @@ class Holders:
                     yield principal, host, permission
 
 
-@dataclass(frozen=True, slots=True)
-class Actions:
+class Actions(msgspec.Struct, frozen=True):
     """The operations of the wanted entries: those an option names, and those a producer or consumer needs."""
 
     operations: Sequence[str] = ()

@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
@@ -132,8 +131,7 @@ END: Final = "end"
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """The first record to read: at an offset, a number of records before the end, or at a time."""
 
     kind: Literal["offset", "last", "time"]

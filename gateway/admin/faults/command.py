@@ -7,9 +7,10 @@ from __future__ import annotations
 import enum
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from seqgate.gateway.admin.commands import REQUIRED, AsJson, Commands, Output, argument, asks, flag, option
 from seqgate.gateway.admin.options import reporting_errors
@@ -18,8 +19,7 @@ from seqgate.gateway.admin.tables import Column, Table, number
 # How the commands of `seqgate faults` ask the test control.
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """The test control at an address."""
 
     address: str

@@ -6,7 +6,6 @@ import base64
 import binascii
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
@@ -144,19 +143,17 @@ def _stored(report: ProducedReport) -> str:
 # The record that a line of text or of JSON stands for. Raises ValueError, a sentence.
 
 
-@dataclass(frozen=True, slots=True)
-class ProducedRecord:
+class ProducedRecord(msgspec.Struct, frozen=True):
     """A record to send; `partition` None: by the key, or any; `timestamp` None: now."""
 
     value: bytes | None
     key: bytes | None = None
-    headers: list[tuple[str, bytes]] = field(default_factory=list)
+    headers: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
     partition: int | None = None
     timestamp: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LineFormat:
+class LineFormat(msgspec.Struct, frozen=True):
     """The meaning of a line of plain text: its key ends at `key_separator`; None: the whole line is the
     value.
 

@@ -11,9 +11,9 @@ KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
@@ -50,8 +50,7 @@ MAX_PENDING_MEMBERS: Final = 10_000
 """Member ids handed out and not used yet; one more makes the group forget the oldest."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
+class GroupLimits(msgspec.Struct, frozen=True):
     """The limits of a classic group: the settings `group.*` in `docs/configuration.md`."""
 
     initial_rebalance_delay_ms: int = 3000
@@ -60,8 +59,7 @@ class GroupLimits:
     max_session_timeout_ms: int = 1_800_000
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(msgspec.Struct, frozen=True):
     """A JoinGroup request. A member without an id gets `fresh_member_id`."""
 
     member_id: str

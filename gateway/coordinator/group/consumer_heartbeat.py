@@ -21,9 +21,9 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import re2
 from kio.schema.errors import ErrorCode
 
@@ -400,8 +400,7 @@ def renew_target(
         _make_target(group, subscriptions, records, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class _Subscriptions:
+class _Subscriptions(msgspec.Struct, frozen=True):
     """The existing topics to which any member subscribes, and the topics to which each member subscribes."""
 
     topics: dict[str, tuple[uuid.UUID, int]]
@@ -485,8 +484,7 @@ class MigrationPolicy(enum.Enum):
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerLimits:
+class ConsumerLimits(msgspec.Struct, frozen=True):
     """The limits of a consumer group: the settings `group.consumer.*` in `docs/configuration.md`."""
 
     session_timeout_ms: int = 45_000
@@ -503,8 +501,7 @@ def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool
     return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(msgspec.Struct, frozen=True):
     """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
@@ -531,8 +528,7 @@ class Heartbeat:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatReply:
+class HeartbeatReply(msgspec.Struct, frozen=True):
     """The answer to a heartbeat; `assignment` is None when the member has it already."""
 
     member_id: str

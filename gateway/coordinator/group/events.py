@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
@@ -114,8 +115,7 @@ class EpochRaised(NamedTuple):
 # durable.
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReply:
+class JoinReply(msgspec.Struct, frozen=True):
     """The answer to a JoinGroup. The leader's `members`: (member_id, group_instance_id, metadata)."""
 
     error_code: ErrorCode = ErrorCode.none
@@ -128,8 +128,7 @@ class JoinReply:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReply:
+class SyncReply(msgspec.Struct, frozen=True):
     error_code: ErrorCode = ErrorCode.none
     protocol_type: str | None = None
     protocol_name: str | None = None

@@ -11,9 +11,9 @@ Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
@@ -45,8 +45,7 @@ from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 MAX_MEMBER_ID_LENGTH: Final = 36
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupLimits:
+class ShareGroupLimits(msgspec.Struct, frozen=True):
     """The limits of a share group: the settings `group.share.*` in `docs/configuration.md`."""
 
     session_timeout_ms: int = 45_000
@@ -54,8 +53,7 @@ class ShareGroupLimits:
     assignment_interval_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ShareHeartbeat:
+class ShareHeartbeat(msgspec.Struct, frozen=True):
     """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
@@ -245,8 +246,7 @@ L = TypeVar("L", bound=ConsumerLimits | ShareGroupLimits | StreamsLimits)
 A = TypeVar("A", bound=HeartbeatReply | StreamsReply)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKind(Generic[G, H, L, A]):
+class GroupKind(msgspec.Struct, Generic[G, H, L, A], frozen=True):
     """How the groups of one kind differ from others: their rows, and how their members are served."""
 
     group_class: type[G]

@@ -26,10 +26,10 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
@@ -205,8 +205,7 @@ class Refusal(NamedTuple):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """The changes of one partition's state that a leader asks for. A start offset of -1 stays as it is."""
 
     state_epoch: int

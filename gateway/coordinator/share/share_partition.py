@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 
 
@@ -41,8 +43,7 @@ class NeverAcquired(Exception):
     """A member acknowledges an offset that nobody has acquired yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareLimits:
+class ShareLimits(msgspec.Struct, frozen=True):
     """The limits of a share partition: the settings `group.share.*` in `docs/configuration.md`."""
 
     lock_duration_ms: int = 30_000

@@ -8,9 +8,9 @@ although the schema has fields for them; so does this gateway. Source: Kafka's
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
@@ -35,8 +35,7 @@ from seqgate.gateway.coordinator.streams.topology import (
 _INVALID: Final = ErrorCode.invalid_request
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsLimits:
+class StreamsLimits(msgspec.Struct, frozen=True):
     """The limits of a streams group: the settings `group.streams.*` in `docs/configuration.md`."""
 
     session_timeout_ms: int = 45_000
@@ -56,8 +55,7 @@ def bytes_of_tags(tags: Iterable[tuple[str, str]]) -> int:
     return sum(len(key) + len(value) for key, value in tags)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsHeartbeat:
+class StreamsHeartbeat(msgspec.Struct, frozen=True):
     """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
@@ -86,8 +84,7 @@ class StreamsHeartbeat:
         return MEMBER_BYTES + bytes_of_tags(self.client_tags or ()) + size_bytes_of(self.topology)
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointPartitions:
+class EndpointPartitions(msgspec.Struct, frozen=True):
     """The partitions of the topics that the tasks of a member with an endpoint read: (topic, partitions)."""
 
     endpoint: StreamsEndpoint
@@ -95,8 +92,7 @@ class EndpointPartitions:
     standby: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsReply:
+class StreamsReply(msgspec.Struct, frozen=True):
     """The answer to a heartbeat; `tasks` and `endpoints` are None when the member has them already."""
 
     member_id: str
@@ -105,7 +101,7 @@ class StreamsReply:
     notes: tuple[StatusNote, ...] = ()
     endpoint_epoch: int = 0
     endpoints: tuple[EndpointPartitions, ...] | None = None
-    missing: tuple[TopicInfo, ...] = field(default=())
+    missing: tuple[TopicInfo, ...] = ()
     """The internal topics that must be created."""
 
 

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import re2
 from kio.schema.errors import ErrorCode
 
@@ -75,8 +75,7 @@ class NeedsProducerId(Exception):
     """The epochs are used up, or there is no producer yet. Call again with a fresh producer id."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionLimits:
+class TransactionLimits(msgspec.Struct, frozen=True):
     """The limits of transactions: `transaction.*`, `seqgate.transaction*` in `docs/configuration.md`."""
 
     max_timeout_ms: int = 900_000

@@ -45,11 +45,11 @@ DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.config.setting import Setting
 from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from seqgate.gateway.protocol.messages import request_name, response_module
 from seqgate.gateway.protocol.schema import Read
@@ -281,8 +282,7 @@ class Repeats(Protocol):
         """Remember the part of a request, which the handler has begun, that later requests may repeat."""
 
 
-@dataclass(frozen=True, slots=True)
-class Api(Generic[R]):
+class Api(msgspec.Struct, Generic[R], frozen=True):
     """One API of the Kafka protocol as this gateway serves it. It has `begin` or `handle`.
 
     `reaches` returns the services that both use; the dispatcher calls it once.

@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember

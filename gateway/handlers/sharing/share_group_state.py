@@ -41,9 +41,9 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
@@ -77,8 +77,7 @@ Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
+class _States(msgspec.Struct, frozen=True):
     """One of the APIs: the parts in which they differ, and its handler. `topic_class` is the class of an
     answer's topic. `checks_topics`: a partition that does not exist is refused before the decision. `fields`
     returns the fields of an answer's row for the outcome of a decision; `refused_fields` are those of a

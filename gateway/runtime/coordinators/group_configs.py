@@ -5,7 +5,8 @@ heartbeat and fetch needs them, so the limits of a group are kept until its conf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.groups import (
@@ -25,8 +26,7 @@ from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.log import PartitionLog
 
 
-@dataclass(frozen=True, slots=True)
-class ShareReading:
+class ShareReading(msgspec.Struct, frozen=True):
     """The offsets between which a share group reads a partition."""
 
     offset_reset: str
@@ -50,8 +50,7 @@ class ShareReading:
         return log.high_watermark if found is None else min(found.offset, log.high_watermark)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRules:
+class GroupRules(msgspec.Struct, frozen=True):
     """The limits of one group."""
 
     consumer: ConsumerLimits

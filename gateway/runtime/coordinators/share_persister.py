@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
@@ -70,8 +71,7 @@ _NO_TOPIC: Final = uuid.UUID(int=0)
 Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Remote:
+class _Remote(msgspec.Struct, frozen=True):
     """How other gateways are asked: the API, its version, a partition's fields, and the value of a row."""
 
     api_key: int

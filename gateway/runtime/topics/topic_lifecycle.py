@@ -11,9 +11,11 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final, cast
+
+import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.table import BY_TOPIC_NAME
@@ -235,7 +237,7 @@ class TopicLifecycle:
                 delivery_delay_header="",
                 deduplicates=False,
             )
-            policy = replace(policy, log_config=kept, compression=None)
+            policy = msgspec.structs.replace(policy, log_config=kept, compression=None)
         return policy
 
     def _apply_broker_configs(self) -> None:
@@ -418,8 +420,7 @@ class TopicLifecycle:
 _TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPolicy:
+class TopicPolicy(msgspec.Struct, frozen=True):
     """The effective configuration of a topic: of its logs, their flushes, and the codec of batches."""
 
     log_config: LogConfig

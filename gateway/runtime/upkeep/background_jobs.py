@@ -30,8 +30,9 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.clock import Clock, Interval
@@ -57,8 +58,7 @@ FLUSH_CHECK_S: Final = 0.25
 """Time between two checks of `flush.ms`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True):
     name: str
     every_s: float | Interval
     """The seconds between two runs; an `Interval` when its setting can be altered while the gateway runs."""

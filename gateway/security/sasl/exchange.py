@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 
 class LoginRefused(Exception):
@@ -18,8 +19,7 @@ class LoginRefused(Exception):
         self.principal = principal
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedIn:
+class LoggedIn(msgspec.Struct, frozen=True):
     """The result of a login. `expires_at_ms`: wall-clock time (ms) at which the credentials expire; None for
     never. `token_id`: the delegation token that the client logged in with, or None.
     """
@@ -29,8 +29,7 @@ class LoggedIn:
     token_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SaslStep:
+class SaslStep(msgspec.Struct, frozen=True):
     """The answer to one token of a client; `logged_in` is set when the login is complete."""
 
     token: bytes

@@ -24,8 +24,9 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Mechanism
 from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, ScramHash, salt_password
@@ -85,16 +86,14 @@ _BEFORE_TOKENS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """A listener's mechanism. `reauth_ms`: time after which its clients must log in again; 0 for never."""
 
     mechanism: Mechanism
     reauth_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Session:
+class _Session(msgspec.Struct, frozen=True):
     """A login that has succeeded. `ends_s` is the time of the event loop at which it ends; None for never."""
 
     logged_in: LoggedIn

@@ -12,9 +12,10 @@ import base64
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
+
+import msgspec
 
 from seqgate.gateway.security.principals import user
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
@@ -24,8 +25,7 @@ FindCredential = Callable[[ScramHash, str], ScramCredential | None]
 """Returns the credential of a user for a mechanism; None when the user has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLogin:
+class TokenLogin(msgspec.Struct, frozen=True):
     """The parts of a delegation token that a login needs. The owner is the name of a user."""
 
     credential: ScramCredential
@@ -54,8 +54,7 @@ def scram_mechanism(
     return Mechanism(hashing.mechanism, partial(_Login, hashing, find_credential, tokens, new_nonce))
 
 
-@dataclass(frozen=True, slots=True)
-class _Challenge:
+class _Challenge(msgspec.Struct, frozen=True):
     """The state between the two messages of a client."""
 
     credential: ScramCredential
@@ -156,8 +155,7 @@ _FIRST: Final = re.compile(rb"n,(?:a=(%s))?,(n=(%s),r=(%s)(%s))" % (_NAME, _NAME
 _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _EXTENSIONS, _BASE64))
 
 
-@dataclass(frozen=True, slots=True)
-class ScramFirstMessage:
+class ScramFirstMessage(msgspec.Struct, frozen=True):
     """A client's first message. `authorization_id` is empty when the client names no user to act for, `bare`
     is the part that the proof covers, and `is_token` says that `name` is the id of a delegation token.
     """
@@ -169,8 +167,7 @@ class ScramFirstMessage:
     is_token: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FinalMessage:
+class FinalMessage(msgspec.Struct, frozen=True):
     """The last message of a client. `without_proof` is the part that the proof covers."""
 
     nonce: bytes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from seqgate.gateway.telemetry.subscriptions import ClientDescription

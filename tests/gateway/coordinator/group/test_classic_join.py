@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group import classic_rebalance
 from seqgate.gateway.coordinator.group.classic_group import GroupState

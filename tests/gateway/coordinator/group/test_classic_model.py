@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ def fingerprint(group: ClassicGroup) -> tuple[object, ...]:
 class ClassicGroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.scene = Scene(replace(LIMITS, max_size=MAX_SIZE))
+        self.scene = Scene(msgspec.structs.replace(LIMITS, max_size=MAX_SIZE))
         self.clients = [Client(self.scene, who) for who in CLIENTS]
         self.shadow = GroupShard(StoredGroups(self.scene.shard.stored.limits, 100))
         self.replayed = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus

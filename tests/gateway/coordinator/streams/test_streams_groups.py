@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved

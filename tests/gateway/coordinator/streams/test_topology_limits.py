@@ -5,12 +5,12 @@ size only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus, configure

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group.records import CommittedOffset
 from seqgate.gateway.handlers.answering.api import Deferred

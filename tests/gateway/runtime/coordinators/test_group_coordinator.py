@@ -6,12 +6,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group.classic_rebalance import Join
 from seqgate.gateway.coordinator.group.offsets import Committer
