@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSourceType
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
 from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.command import ConfigListing, ConfigRow
@@ -29,21 +22,30 @@ from seqgate.gateway.admin.remote.cluster import (
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.table import without_listener
 
-_TYPES: Final = {
-    "topic": ConfigResourceType.TOPIC,
-    "broker": ConfigResourceType.BROKER,
-    "group": ConfigResourceType.GROUP,
-}
+_TYPES: Final = {"topic": 2, "broker": 4, "group": 32}
+"""The numbers of the kinds: org.apache.kafka.common.config.ConfigResource.Type."""
 KINDS: Final = tuple(_TYPES)
-_SET_BY_SOMEBODY: Final = frozenset(
-    source.name
-    for source in ConfigSourceType
-    if source not in {ConfigSourceType.UNKNOWN, ConfigSourceType.DEFAULT_CONFIG}
+_SOURCES: Final = (
+    "UNKNOWN",
+    "DYNAMIC_TOPIC_CONFIG",
+    "DYNAMIC_BROKER_CONFIG",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC_BROKER_CONFIG",
+    "DEFAULT_CONFIG",
+    "DYNAMIC_BROKER_LOGGER_CONFIG",
+    "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "DYNAMIC_GROUP_CONFIG",
 )
+"""The sources of values by their numbers: ConfigSource of DescribeConfigsResponse."""
+_SET_BY_SOMEBODY: Final = frozenset(_SOURCES) - {"UNKNOWN", "DEFAULT_CONFIG"}
 _INHERITED: Final = frozenset(
     {"STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
 )
 """The sources of values that a topic or group takes from its broker, in Kafka's words."""
+
+
+NOT_SET: Final = frozenset({"DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG", "DEFAULT_CONFIG"})
+"""The sources of values that nobody has set on a topic."""
 
 
 class Resource(NamedTuple):
@@ -102,19 +104,54 @@ def _is_set(kind: str, source: str) -> bool:
 def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
     if resource.is_all_brokers:
         return describe(cluster)
-    asked = ConfigResource(_TYPES[resource.kind], resource.name)
-    answer: dict[str, Any] = cluster.admin.describe_configs([asked], config_filter="all")
-    found = answer.get(resource.kind, {}).get(resource.name, {})
-    return [
-        ConfigRow(
-            name=name,
-            value=entry["value"],
-            source=entry["config_source"],
-            is_read_only=bool(entry["read_only"]),
-            is_sensitive=bool(entry["is_sensitive"]),
+    return described(cluster, resource.kind, [resource.name]).get(resource.name, [])
+
+
+def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
+    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
+    request = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(
+                resource_type=i8(_TYPES[kind]), resource_name=name, configuration_keys=None
+            )
+            for name in names
         )
-        for name, entry in sorted(found.items())
+    )
+    place = cluster.address_of(int(names[0])) if kind == "broker" else cluster.reached
+    answer = None if place is None else cluster.ask(place, request, DescribeConfigsResponse)
+    if answer is not None:
+        return {str(found.resource_name): _rows(found.configs) for found in answer.results}
+    from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
+
+    asked = [ConfigResource(ConfigResourceType(_TYPES[kind]), name) for name in names]
+    found: dict[str, Any] = cluster.admin.describe_configs(asked, config_filter="all").get(kind, {})
+    return {
+        name: [
+            ConfigRow(
+                name=row,
+                value=entry["value"],
+                source=entry["config_source"],
+                is_read_only=bool(entry["read_only"]),
+                is_sensitive=bool(entry["is_sensitive"]),
+            )
+            for row, entry in sorted(entries.items())
+        ]
+        for name, entries in found.items()
+    }
+
+
+def _rows(entries: Iterable[Any]) -> list[ConfigRow]:
+    rows = [
+        ConfigRow(
+            name=entry.name,
+            value=entry.value,
+            source=_SOURCES[int(entry.config_source)],
+            is_read_only=entry.read_only,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in entries
     ]
+    return sorted(rows, key=lambda row: row.name)
 
 
 def change_remote(
@@ -123,9 +160,11 @@ def change_remote(
     """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
     if resource.is_all_brokers:
         return change_all_brokers(cluster, settings, unset)
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
+
     wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
     wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
-    asked = ConfigResource(_TYPES[resource.kind], resource.name, wanted)
+    asked = ConfigResource(ConfigResourceType(_TYPES[resource.kind]), resource.name, wanted)
     answer = cluster.admin.alter_configs([asked], raise_on_unknown=False)
     return refusal_of_text(answer[resource.kind][resource.name])
 
@@ -154,11 +193,11 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
 # The defaults of all brokers of a cluster, which kafka-python can't address. Every function raises
 # ControlError.
 
-_BROKER: Final = i8(ConfigResourceType.BROKER.value)
+_BROKER: Final = i8(_TYPES["broker"])
 _ALL: Final = ""
 """The name of the resource that stands for all brokers."""
-_SET: Final = i8(AlterConfigOp.SET.value)
-_DELETE: Final = i8(AlterConfigOp.DELETE.value)
+_SET: Final = i8(0)
+_DELETE: Final = i8(1)
 
 
 def describe(cluster: Cluster) -> list[ConfigRow]:
@@ -167,21 +206,18 @@ def describe(cluster: Cluster) -> list[ConfigRow]:
     answer = ask_broker(cluster.reached, DescribeConfigsRequest(resources=(asked,)), DescribeConfigsResponse)
     (found,) = answer.results
     check(found)
-    rows = [
-        ConfigRow(
-            name=entry.name,
-            value=entry.value,
-            source=ConfigSourceType(int(entry.config_source)).name,
-            is_read_only=entry.read_only,
-            is_sensitive=entry.is_sensitive,
-        )
-        for entry in found.configs
-    ]
-    return sorted(rows, key=lambda row: row.name)
+    return _rows(found.configs)
 
 
 def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:
     """Set and unset configurations of all brokers, all or none; return the reason if the cluster refuses."""
+    from kio.schema.incremental_alter_configs.v1.request import (  # noqa: PLC0415 - seldom needed
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+    from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse  # noqa: PLC0415 - as above
+
     wanted = [
         AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in settings.items()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ from seqgate.gateway.admin.remote.cluster import (
     metadata,
     refusal,
 )
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Request
 
 _BROKERS: Final = i8(1)
 _PREFERRED: Final = i8(0)
@@ -169,3 +170,11 @@ def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...])
 def _check(code: ErrorCode, message: Any, what: str) -> None:
     if code is not ErrorCode.none:
         raise ControlError(f"{what}: {message or refusal(code.value)}")
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    GatewaysRequest: gateways,
+    MoveRequest: move,
+    DrainRequest: drain,
+}
+"""The answers to the requests of commands."""

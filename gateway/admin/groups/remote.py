@@ -7,14 +7,11 @@ which open transactions hold offsets; these fields stay empty.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
-from kafka.admin import GroupState, OffsetSpec
-from kafka.errors import NoError
-from kafka.structs import OffsetAndMetadata
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
@@ -31,7 +28,7 @@ from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeReq
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from seqgate.gateway.admin.groups import command
+from seqgate.gateway.admin.groups import answers, command
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
@@ -44,6 +41,8 @@ from seqgate.gateway.admin.groups.answers import (
     known_lags,
 )
 from seqgate.gateway.admin.remote.cluster import (
+    EARLIEST,
+    LATEST,
     Cluster,
     ask_coordinator,
     check,
@@ -52,7 +51,7 @@ from seqgate.gateway.admin.remote.cluster import (
     refusal_of_text,
     topic_partition,
 )
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.coordinator.places import TopicPartition
 
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
@@ -118,8 +117,17 @@ def share_progress(found: Any) -> GroupProgress:
 class ClusterGroups:
     """The groups of a cluster: a `GroupSource` whose coroutines wait for nothing but the network."""
 
-    states: Final = ("NotReady", *(state.value for state in GroupState))
-    """kafka-python does not know NotReady of streams groups."""
+    states: Final = (
+        "NotReady",
+        "Unknown",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+        "Empty",
+        "Assigning",
+        "Reconciling",
+    )
     now_ms: Final = 0
     """No age is known."""
 
@@ -208,10 +216,10 @@ class ClusterGroups:
         return share_progress(_asked(self._cluster, group, *share_offsets([group])))
 
     async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._cluster.offsets(self._led.intersection(places), OffsetSpec.EARLIEST)
+        return self._cluster.offsets(self._led.intersection(places), EARLIEST)
 
     async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        return self._cluster.offsets(self._led.intersection(places), OffsetSpec.LATEST)
+        return self._cluster.offsets(self._led.intersection(places), LATEST)
 
     @cached_property
     def _led(self) -> set[TopicPartition]:
@@ -241,8 +249,8 @@ class ClusterGroups:
         self, places: Sequence[TopicPartition], timestamp_ms: int | None
     ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all of which must have a leader."""
-        starts = self._cluster.offsets(places, OffsetSpec.EARLIEST)
-        ends = self._cluster.offsets(places, OffsetSpec.LATEST)
+        starts = self._cluster.offsets(places, EARLIEST)
+        ends = self._cluster.offsets(places, LATEST)
         at_time = {} if timestamp_ms is None else self._cluster.offsets(places, timestamp_ms)
         found = {}
         for place in places:
@@ -254,6 +262,9 @@ class ClusterGroups:
 
     async def commit(self, group: str, changes: Sequence[command.OffsetChange]) -> None:
         """Commit the new offsets in one request."""
+        from kafka.errors import NoError  # noqa: PLC0415 - slow to import
+        from kafka.structs import OffsetAndMetadata  # noqa: PLC0415
+
         wanted = {
             topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
             for change in changes
@@ -403,3 +414,12 @@ def _tasks(assignment: described.Assignment) -> command.StreamsTasks:
             for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
         )
     )
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    command.ListGroupsRequest: from_source(ClusterGroups, answers.list_groups),
+    command.DescribeGroupRequest: from_source(ClusterGroups, answers.describe_group),
+    command.ResetOffsetsRequest: from_source(ClusterGroups, answers.reset_offsets),
+    command.DeleteGroupsRequest: from_source(ClusterGroups, answers.delete_groups),
+}
+"""The answers to the requests of commands."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
 from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerPage, ProducerRow
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
+from seqgate.gateway.admin.request import Request
 
 
 def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
@@ -28,3 +32,9 @@ def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerP
     ]
     rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
     return ProducerPage(rows, True, None)
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    ListProducersRequest: list_producers
+}
+"""The answers to the requests of commands."""

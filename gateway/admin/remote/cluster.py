@@ -1,6 +1,8 @@
-"""The connection of a command to a cluster: through kafka-python's admin client, and with kio's schemas for
-requests that kafka-python does not send. Every function raises ControlError; an error of kafka-python becomes
-a sentence.
+"""The connection of a command to a cluster: with kio's schemas for what lists and descriptions ask, and
+through kafka-python's admin client for all else, and for what went wrong. Every function raises ControlError;
+an error of kafka-python becomes a sentence.
+
+kafka-python takes longer to import than such a command to run, so it is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -12,35 +14,28 @@ import re
 import socket
 import ssl
 import struct
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from uuid import UUID
 
-import kafka
-from kafka import KafkaProducer, errors
-from kafka.admin import KafkaAdminClient
-from kafka.net.compat import KafkaNetClient
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
-from kio.schema.list_groups.v3.request import ListGroupsRequest
-from kio.schema.list_groups.v3.response import ListGroupsResponse
-from kio.schema.metadata.v9.request import MetadataRequest
-from kio.schema.metadata.v9.response import MetadataResponse
-from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
-from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
-from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-from kio.schema.types import GroupId
+from kio.schema.types import BrokerId, GroupId, TopicName
 from kio.serial import entity_reader
-from kio.static.primitive import i8
+from kio.static.primitive import i8, i32, i64
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.protocol.messages import encode_request
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+    from kio.schema.metadata.v9.response import MetadataResponse
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -54,24 +49,108 @@ _ADVICE: Final = {
     False: "",
 }
 
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""The times that ask for the first offset of a partition, and for the end: those of ListOffsets."""
+NO_ID: Final = UUID(int=0)
+"""The id of a topic that has none."""
+
 C = TypeVar("C")
 R = TypeVar("R")
 
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
 
 
-@dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that answered: the addresses given, the one reached, and kafka-python's admin client."""
+    """A cluster that answered: the addresses given, and the one reached.
 
-    addresses: tuple[str, ...]
-    reached: BrokerAddress
-    admin: Any
+    Topics and offsets are asked here, over one connection to each broker. Where an answer has an error, or a
+    broker none, or an older version, kafka-python asks again: it retries, and knows what to say.
+    """
+
+    def __init__(
+        self,
+        addresses: tuple[str, ...],
+        reached: BrokerAddress,
+        versions: Mapping[int, int] | None = None,
+        connection: socket.socket | None = None,
+    ) -> None:
+        """Take the newest version of each API that the broker serves, and the connection that asked for it;
+        without both, kafka-python asks all.
+        """
+        self.addresses = addresses
+        self.reached = reached
+        self._versions = versions or {}
+        self._connections = {} if connection is None else {reached: connection}
+        self._metadata: Any = None
+
+    @cached_property
+    def admin(self) -> Any:
+        """kafka-python's admin client, which is opened at its first use."""
+        return _admin_client(self.reached)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        if self._uses_kafka_python:
+            self.admin.close()
+
+    @property
+    def _uses_kafka_python(self) -> bool:
+        return "admin" in self.__dict__
+
+    def ask(self, address: BrokerAddress, request: Any, response_type: type[R]) -> R | None:
+        """Return the answer of a broker; None where kafka-python must ask: the broker does not serve the
+        version, or gave no answer, or kafka-python has connections already.
+        """
+        if self._uses_kafka_python or self._versions.get(request.__api_key__, -1) < request.__version__:
+            return None
+        try:
+            connection = self._connections.get(address) or open_connection(address, TIMEOUT_S)
+            self._connections[address] = connection
+            connection.settimeout(TIMEOUT_S)
+            return exchange(connection, request, response_type)
+        except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
+            return None
 
     def all_topics(self) -> list[dict[str, Any]]:
         """Return the metadata of all topics, by name."""
-        found: list[dict[str, Any]] = self.admin.describe_topics(None)
+        found = self._asked_topics()
+        if found is None:
+            found = self.admin.describe_topics(None)
         return sorted(found, key=lambda topic: str(topic["name"]))
+
+    def _asked_topics(self) -> list[dict[str, Any]] | None:
+        """Return the metadata as kafka-python gives it; None where kafka-python must ask."""
+        from kio.schema.metadata.v12.request import MetadataRequest  # noqa: PLC0415
+        from kio.schema.metadata.v12.response import MetadataResponse  # noqa: PLC0415
+
+        request = MetadataRequest(
+            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+        )
+        self._metadata = self.ask(self.reached, request, MetadataResponse)
+        if self._metadata is None:
+            return None
+        return [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id or NO_ID,
+                "is_internal": topic.is_internal,
+                "error_code": topic.error_code.value,
+                "partitions": [
+                    {
+                        "partition_index": int(row.partition_index),
+                        "leader_id": int(row.leader_id),
+                        "replica_nodes": list(map(int, row.replica_nodes)),
+                        "isr_nodes": list(map(int, row.isr_nodes)),
+                        "error_code": row.error_code.value,
+                    }
+                    for row in topic.partitions
+                ],
+            }
+            for topic in self._metadata.topics
+        ]
 
     def topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return the metadata of these topics. Raises ControlError when one does not exist."""
@@ -91,16 +170,81 @@ class Cluster:
         }
 
     def offsets(
-        self, places: Iterable[tuple[str, int]], spec: Any, isolation: str = "read_uncommitted"
+        self, places: Iterable[tuple[str, int]], time_ms: int, isolation: str = "read_uncommitted"
     ) -> dict[tuple[str, int], int]:
-        """Return partitions' offsets of `spec`, an OffsetSpec or a time in ms; -1: no record is so late."""
-        wanted = {topic_partition(*place): spec for place in places}
-        found = self.admin.list_partition_offsets(wanted, isolation) if wanted else {}
+        """Return partitions' offsets at a time (ms), EARLIEST or LATEST; -1: no record is so late."""
+        wanted = list(places)
+        if not wanted:
+            return {}
+        asked = self._asked_offsets(wanted, time_ms, isolation == "read_committed")
+        if asked is not None:
+            return asked
+        found = self.admin.list_partition_offsets(
+            {topic_partition(*place): time_ms for place in wanted}, isolation
+        )
         return {tuple(place): int(answer.offset) for place, answer in found.items()}
+
+    def _asked_offsets(
+        self, places: Sequence[tuple[str, int]], time_ms: int, is_committed: bool
+    ) -> dict[tuple[str, int], int] | None:
+        """Return the offsets that the leaders answer; None where kafka-python must ask."""
+        from kio.schema.list_offsets.v6 import request as listing  # noqa: PLC0415
+        from kio.schema.list_offsets.v6.response import ListOffsetsResponse  # noqa: PLC0415
+
+        leaders = self.leaders()
+        if self._metadata is None or not leaders.keys() >= set(places):
+            return None
+        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for topic, partition in places:
+            by_leader[leaders[topic, partition]][topic].append(partition)
+        found = {}
+        for node_id, topics in by_leader.items():
+            place = self.address_of(node_id)
+            request = listing.ListOffsetsRequest(
+                replica_id=BrokerId(-1),
+                isolation_level=i8(is_committed),
+                topics=tuple(
+                    listing.ListOffsetsTopic(
+                        name=TopicName(topic),
+                        partitions=tuple(
+                            listing.ListOffsetsPartition(partition_index=i32(index), timestamp=i64(time_ms))
+                            for index in partitions
+                        ),
+                    )
+                    for topic, partitions in topics.items()
+                ),
+            )
+            answer = None if place is None else self.ask(place, request, ListOffsetsResponse)
+            if answer is None:
+                return None
+            for row in answer.topics:
+                for each in row.partitions:
+                    if each.error_code.value:
+                        return None
+                    found[str(row.name), int(each.partition_index)] = int(each.offset)
+        return found
+
+    def address_of(self, node_id: int) -> BrokerAddress | None:
+        """Return the address of a broker; None where only kafka-python finds it."""
+        if self._metadata is None:
+            self._asked_topics()
+        for broker in self._metadata.brokers if self._metadata is not None else ():
+            if broker.node_id == node_id:
+                return self.reached.other(broker.host, int(broker.port))
+        return None
 
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers."""
-        return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
+        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415
+        from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
+
+        request = DescribeClusterRequest(
+            include_cluster_authorized_operations=False, endpoint_type=i8(1), include_fenced_brokers=True
+        )
+        answer = self.ask(self.reached, request, DescribeClusterResponse)
+        if answer is None or answer.error_code.value:
+            return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
+        return sorted(int(broker.broker_id) for broker in answer.brokers)
 
     def client_settings(self) -> dict[str, Any]:
         """Return the settings that producers and consumers of this cluster share."""
@@ -115,38 +259,62 @@ class Cluster:
 
 
 @contextmanager
-def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN) -> Iterator[Cluster]:
-    """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error."""
-    reached = first_that_answers(
-        [BrokerAddress(*address, security) for address in addresses],
-        lambda address: check_connection(address, CONNECT_TIMEOUT_S),
+def connected(
+    addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN, *, lasts: bool = False
+) -> Iterator[Cluster]:
+    """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error.
+    `lasts`: kafka-python, which opens lost connections again, asks all.
+    """
+    reached, versions, connection = first_that_answers(
+        [BrokerAddress(*address, security) for address in addresses], _greet
     )
-    shown = tuple(shown_address(*address) for address in addresses)
+    cluster = Cluster(tuple(shown_address(*address) for address in addresses), reached, versions, connection)
     try:
-        admin = opened(
+        if lasts or versions is None:
+            _ = cluster.admin  # tries again where nobody answered
+        yield cluster
+    except Exception as error:
+        told = _told(reached, error)
+        if told is None:
+            raise
+        raise told from error
+    finally:
+        cluster.close()
+
+
+def _admin_client(reached: BrokerAddress) -> Any:
+    """Return kafka-python's admin client. Raises ControlError."""
+    from kafka.admin import KafkaAdminClient  # noqa: PLC0415
+    from kafka.errors import KafkaError  # noqa: PLC0415
+
+    try:
+        return opened(
             KafkaAdminClient,
             bootstrap_servers=[reached.shown],
             client_id=CLIENT_ID,
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
-            **security.client_settings(),
+            **reached.security.client_settings(),
         )
-    except errors.KafkaError as error:
+    except KafkaError as error:
         raise ControlError(
             f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
-            f"{sentence(error)}{_ADVICE[security is OPEN]}"
+            f"{sentence(error)}{_ADVICE[reached.security is OPEN]}"
         ) from error
-    try:
-        yield Cluster(shown, reached, admin)
-    except (errors.KafkaConnectionError, errors.NodeNotReadyError) as error:
-        raise ControlError(
+
+
+def _told(reached: BrokerAddress, error: Exception) -> ControlError | None:
+    """Return the error of a command for an error of kafka-python; None for another."""
+    if "kafka" not in sys.modules:
+        return None
+    from kafka import errors  # noqa: PLC0415
+
+    if isinstance(error, errors.KafkaConnectionError | errors.NodeNotReadyError):
+        return ControlError(
             f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
             f"{sentence(error)}; check advertised.listeners of the cluster"
-        ) from error
-    except errors.KafkaError as error:
-        raise ControlError(sentence(error)) from error
-    finally:
-        admin.close()
+        )
+    return ControlError(sentence(error)) if isinstance(error, errors.KafkaError) else None
 
 
 def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[BrokerAddress], R]) -> R:
@@ -164,8 +332,18 @@ def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[Broker
     )
 
 
+def kafka_error() -> type[Exception]:
+    """Return the class of kafka-python's errors."""
+    from kafka.errors import KafkaError  # noqa: PLC0415
+
+    found: type[Exception] = KafkaError
+    return found
+
+
 def topic_partition(topic: str, partition: int) -> Any:
     """Return a partition as kafka-python names it."""
+    import kafka  # noqa: PLC0415
+
     return kafka.TopicPartition(topic, partition)
 
 
@@ -203,9 +381,11 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
     a codec. A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this
     closes them.
     """
-    made: list[KafkaNetClient] = []
+    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
 
-    def network(**given: Any) -> KafkaNetClient:
+    made: list[Any] = []
+
+    def network(**given: Any) -> Any:
         made.append(KafkaNetClient(**given))
         return made[-1]
 
@@ -248,6 +428,9 @@ def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
 
 def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the ids of the groups, of all kinds."""
+    from kio.schema.list_groups.v3.request import ListGroupsRequest  # noqa: PLC0415
+    from kio.schema.list_groups.v3.response import ListGroupsResponse  # noqa: PLC0415
+
     found: list[str] = []
     for broker in metadata(address, timeout_s, with_topics=False).brokers[:_BROKERS_ASKED]:
         of_broker = ask_broker(
@@ -262,6 +445,9 @@ def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
 
 def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
     """Return the brokers, and all topics with their partitions."""
+    from kio.schema.metadata.v9.request import MetadataRequest  # noqa: PLC0415
+    from kio.schema.metadata.v9.response import MetadataResponse  # noqa: PLC0415
+
     request = MetadataRequest(
         topics=None if with_topics else (),
         allow_auto_topic_creation=False,
@@ -304,6 +490,9 @@ def api_versions(address: BrokerAddress, timeout_s: float = TIMEOUT_S) -> ApiVer
 
 def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:
     """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
+    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest  # noqa: PLC0415
+    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse  # noqa: PLC0415
+
     found = ask_broker(
         bootstrap,
         FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(GroupId(group),)),
@@ -381,6 +570,26 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
     return address
 
 
+def _greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
+    """Connect; return the address, the newest version of each API, or None without an answer, and the
+    connection. Raises ControlError for TLS or login, OSError without a connection.
+    """
+    connection = open_connection(address, CONNECT_TIMEOUT_S)
+    try:
+        if address.security.context is not None and not address.security.mechanism:
+            # since TLS 1.3 a listener refuses the certificate of a client after the handshake
+            with _tls_told(address):
+                answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+        else:
+            answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+    except ControlError:
+        connection.close()
+        raise
+    except Exception:  # noqa: BLE001 - kafka-python tries again, and says why nobody answers
+        return address, None, connection
+    return address, {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
+
+
 def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSLContext) -> socket.socket:
     with _tls_told(address):
         return context.wrap_socket(connection, server_hostname=address.host)
@@ -422,6 +631,9 @@ def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
 
 
 def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> None:
+    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest  # noqa: PLC0415
+    from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse  # noqa: PLC0415
+
     mechanism = address.security.mechanism
     answer = exchange(connection, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
     if not answer.error_code.value:
@@ -433,6 +645,9 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     # most commands don't log in, and need no cryptography for their start
+    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest  # noqa: PLC0415
+    from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse  # noqa: PLC0415
+
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
     from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
 
@@ -493,6 +708,8 @@ def refusal(code: int, message: str | None = None) -> str | None:
     """Return a sentence for an error code with the broker's message; None for code 0."""
     if code == 0:
         return None
+    from kafka import errors  # noqa: PLC0415
+
     kind = errors.for_code(code)
     name = f"error {code}" if kind.__name__ == _UNKNOWN else kind.message
     text = (message or kind.description or "The request failed.").strip().rstrip(".")
@@ -516,6 +733,8 @@ def refusal_of_text(text: str) -> str | None:
 
 def sentence(error: Exception) -> str:
     """Return a sentence for an exception of kafka-python."""
+    from kafka import errors  # noqa: PLC0415
+
     code = getattr(error, "errno", None)
     if isinstance(error, errors.TopicAuthorizationFailedError):
         return _topics_refused(error)
@@ -534,7 +753,7 @@ def sentence(error: Exception) -> str:
     return (message or type(error).__name__)[:_LONGEST]
 
 
-def _topics_refused(error: errors.TopicAuthorizationFailedError) -> str:
+def _topics_refused(error: Exception) -> str:
     """Return a sentence with the topics; kafka-python gives them as a set, or not at all."""
     given = error.args[0] if error.args else None
     topics = sorted(map(str, given)) if isinstance(given, set | frozenset | list | tuple) else []

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.configs import remote as configs
-from seqgate.gateway.admin.remote.cluster import Cluster, refusal
+from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, kafka_error, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics.command import (
     ALTERED,
@@ -28,7 +26,7 @@ from seqgate.gateway.admin.topics.command import (
 
 BROKERS_CHOICE: Final = -1
 """The number by which the broker chooses: num.partitions or default.replication.factor."""
-ALREADY_EXISTS: Final = TopicAlreadyExistsError.errno
+ALREADY_EXISTS: Final = ErrorCode.topic_already_exists.value
 
 
 def list_topics(cluster: Cluster, *, internal: bool) -> list[TopicRow]:
@@ -52,16 +50,21 @@ def _topic_id(topic: Mapping[str, Any]) -> str:
 
 def describe(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
     """Return the topics with their partitions and the configurations that are set on them."""
+    from seqgate.gateway.admin.configs import remote as configs  # noqa: PLC0415 - a list does not need it
+
     found = cluster.topics(names)
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-    set_on = cluster.admin.describe_configs(resources, config_filter="modified").get("topic", {})
+    set_on = configs.described(cluster, "topic", names)
     offsets = _offsets(cluster, found)
     return [
         TopicDescription(
             topic=topic["name"],
             topic_id=_topic_id(topic),
             is_internal=topic["is_internal"],
-            configs={name: entry["value"] for name, entry in sorted(set_on.get(topic["name"], {}).items())},
+            configs={
+                row.name: row.value
+                for row in set_on.get(topic["name"], [])
+                if row.source not in configs.NOT_SET
+            },
             partitions=[
                 _partition_row(topic["name"], row, offsets)
                 for row in sorted(topic["partitions"], key=lambda row: int(row["partition_index"]))
@@ -98,9 +101,9 @@ def _offsets(cluster: Cluster, topics: Sequence[Mapping[str, Any]]) -> dict[tupl
         if _is_led(row)
     ]
     try:
-        starts = cluster.offsets(led, OffsetSpec.EARLIEST)
-        ends = cluster.offsets(led, OffsetSpec.LATEST)
-    except KafkaError:
+        starts = cluster.offsets(led, EARLIEST)
+        ends = cluster.offsets(led, LATEST)
+    except kafka_error():
         return {}
     return {place: (starts[place], ends[place]) for place in led}
 
@@ -168,6 +171,8 @@ def alter(
     """Set and unset configurations of a topic, then add partitions; stop at the first refusal."""
     (topic,) = cluster.topics([name])
     if settings or unset:
+        from seqgate.gateway.admin.configs import remote as configs  # noqa: PLC0415 - as above
+
         error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)
         if error is not None:
             return _refused(name, error)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import KafkaProducer
@@ -16,8 +16,8 @@ from kafka.admin import TransactionState as StateName
 from kafka.errors import TransactionalIdNotFoundError
 
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened, topic_partition
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions import command
+from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.admin.transactions import answers, command
 from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenProducer, row_of
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
@@ -193,3 +193,13 @@ class ClusterTransactions:
                 max(0, producer.coordinator_epoch),
             )
         )
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    command.ListTransactionsRequest: list_transactions,
+    command.DescribeTransactionRequest: from_source(ClusterTransactions, answers.describe_transaction),
+    command.FindHangingRequest: from_source(ClusterTransactions, answers.find_hanging),
+    command.AbortTransactionRequest: from_source(ClusterTransactions, answers.abort_transaction),
+    command.AbortHangingRequest: from_source(ClusterTransactions, answers.abort_hanging),
+}
+"""The answers to the requests of commands."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from kio.schema.alter_user_scram_credentials.v0.request import (
     AlterUserScramCredentialsRequest,
@@ -15,7 +16,7 @@ from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserS
 from kio.static.primitive import i8, i32
 
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check
-from seqgate.gateway.admin.users.changes import hash_of, no_user
+from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.users.command import (
     AddUserRequest,
     ChangedUser,
@@ -49,6 +50,8 @@ def list_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:
 
 def add_user(cluster: Cluster, request: AddUserRequest) -> ChangedUser:
     """Set credentials of a user, one after the other, because a request changes only one."""
+    from seqgate.gateway.admin.users.changes import hash_of  # noqa: PLC0415 - slow to import
+
     for each in request.credentials:
         upsertion = ScramCredentialUpsertion(
             name=request.user,
@@ -63,6 +66,8 @@ def add_user(cluster: Cluster, request: AddUserRequest) -> ChangedUser:
 
 def remove_user(cluster: Cluster, request: RemoveUserRequest) -> ChangedUser:
     """Remove credentials of a user, one after the other, because a request changes only one."""
+    from seqgate.gateway.admin.users.changes import hash_of  # noqa: PLC0415 - slow to import
+
     mechanisms = request.mechanisms or _mechanisms(cluster, request.user)
     for mechanism in mechanisms:
         deletion = ScramCredentialDeletion(name=request.user, mechanism=i8(hash_of(mechanism)))
@@ -74,6 +79,8 @@ def _mechanisms(cluster: Cluster, user: str) -> Sequence[str]:
     for row in list_users(cluster, ListUsersRequest()).users:
         if row.user == user:
             return [credential.mechanism for credential in row.credentials]
+    from seqgate.gateway.admin.users.changes import no_user  # noqa: PLC0415 - slow to import
+
     raise no_user(user)
 
 
@@ -81,3 +88,11 @@ def _alter(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> None:
     answer = ask_broker(cluster.reached, request, AlterUserScramCredentialsResponse)
     (result,) = answer.results
     check(result)
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    ListUsersRequest: list_users,
+    AddUserRequest: add_user,
+    RemoveUserRequest: remove_user,
+}
+"""The answers to the requests of commands."""

@@ -75,7 +75,7 @@ class Connections:
 
     def _opened(self, security: ClientSecurity) -> _Open:
         closing = ExitStack()
-        return _Open(closing.enter_context(connected(self._addresses, security)), closing)
+        return _Open(closing.enter_context(connected(self._addresses, security, lasts=True)), closing)
 
     def _taken(self, security: ClientSecurity) -> _Open | None:
         """Return an idle connection of the same login that still answers."""
