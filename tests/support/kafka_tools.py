@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from tests.support.setup_peers import CACHE, POMS, class_archive, kafka_libs
@@ -41,6 +46,17 @@ TOOL_CLASSES = {
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
+KEEP_STATE = frozenset(
+    {
+        "kafka-console-consumer",
+        "kafka-console-producer",
+        "kafka-console-share-consumer",
+        "kafka-consumer-perf-test",
+        "kafka-producer-perf-test",
+    }
+)
+"""Tools that count in static fields, or run until they are ended. Each run has a JVM of its own."""
+TOOL_HOST = POMS / "ToolHost.java"
 
 
 @dataclass(frozen=True)
@@ -122,9 +138,16 @@ def _compiled(source: Path, class_path: str) -> Path:
 def run_tool(
     name: str, *arguments: str | Path, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S
 ) -> ToolRun:
-    """Run the tool `name` (a name of `TOOL_CLASSES` or a Java class) to its end."""
-    command = [*java_command(TOOL_CLASSES.get(name, name)), *map(str, arguments)]
+    """Run the tool `name` (a name of `TOOL_CLASSES` or a Java class) to its end.
+
+    Kafka's tools run in a JVM that stays, unless they have options for Java in JAVA_TOOL_OPTIONS, which a JVM
+    reads at its start.
+    """
     shown = " ".join([name, *map(str, arguments)])
+    if name in TOOL_CLASSES and name not in KEEP_STATE and "JAVA_TOOL_OPTIONS" not in os.environ:
+        words = [TOOL_CLASSES[name], stdin or "", *map(str, arguments)]
+        return ToolRun(shown, *_run_in_host(words, shown, timeout_s))
+    command = [*java_command(TOOL_CLASSES.get(name, name)), *map(str, arguments)]
     try:
         done = subprocess.run(
             command, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, check=False
@@ -134,6 +157,70 @@ def run_tool(
             f"{shown}: no end after {timeout_s} s\n{error.stdout!r}\n{error.stderr!r}"
         ) from None
     return ToolRun(shown, done.returncode, done.stdout, done.stderr)
+
+
+class _ToolHost:
+    """A JVM that runs tools one after the other (`ToolHost.java`)."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            java_command(str(TOOL_HOST)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def run(self, words: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+        """Run a tool; return its exit code and both outputs. Raises EOFError where it runs for too long."""
+        assert self._process.stdin is not None
+        watchdog = threading.Timer(timeout_s, self._process.kill)
+        watchdog.start()
+        try:
+            encoded = [word.encode() for word in words]
+            lengths = [struct.pack(">i", len(word)) for word in encoded]
+            self._process.stdin.write(struct.pack(">i", len(words)))
+            self._process.stdin.writelines(chain.from_iterable(zip(lengths, encoded, strict=True)))
+            self._process.stdin.flush()
+            code = self._number()
+            stdout, stderr = (self._read(self._number()).decode() for _ in range(2))
+            return code, stdout, stderr
+        finally:
+            watchdog.cancel()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _number(self) -> int:
+        (number,) = struct.unpack(">i", self._read(4))
+        return int(number)
+
+    def _read(self, count: int) -> bytes:
+        assert self._process.stdout is not None
+        found = self._process.stdout.read(count)
+        if len(found) < count:
+            raise EOFError
+        return found
+
+
+_idle_hosts: list[_ToolHost] = []
+
+
+def _run_in_host(words: Sequence[str], shown: str, timeout_s: float) -> tuple[int, str, str]:
+    """Run a tool in a JVM that is idle, or else in another one: tools of several threads run at once."""
+    try:
+        host = _idle_hosts.pop()
+    except IndexError:
+        host = _ToolHost()
+        atexit.register(host.close)
+    try:
+        done = host.run(words, timeout_s)
+    except (EOFError, BrokenPipeError):
+        host.close()
+        atexit.unregister(host.close)
+        raise AssertionError(f"{shown}: no end after {timeout_s} s, or its JVM has ended") from None
+    _idle_hosts.append(host)
+    return done
 
 
 def run_program(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, Record, records
-from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_tools import ToolRun, run_tool
 from tests.support.wire import Wire
 
@@ -228,3 +228,17 @@ def _is_complaint(line: str) -> bool:
         word in line.lower()
         for word in ("mismatch", "non-consecutive", "out of order", "exception", "corrupt")
     )
+
+
+def test_tools_in_one_jvm_keep_apart(shared_gateway: GatewayProcess) -> None:
+    """Each run has its own exit code and output; one that hangs ends with its JVM, and the next one gets
+    another.
+    """
+    refused = run_tool("kafka-topics", "--list", "--no-such-option")
+    assert refused.exit_code == 1
+    assert "no-such-option" in refused.stderr
+    assert _run(shared_gateway, "kafka-topics", "--list").stderr == ""
+    nobody = f"127.0.0.1:{free_port()}"
+    with pytest.raises(AssertionError, match="no end after"):
+        run_tool("kafka-topics", "--bootstrap-server", nobody, "--list", timeout_s=1.0)
+    assert _run(shared_gateway, "kafka-topics", "--list").stderr == ""
