@@ -53,28 +53,49 @@ def test_names() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the packages that build Seqgate."""
+    return build_tools(REPOSITORY, tmp_path_factory.mktemp("tools"))
+
+
+@pytest.fixture(scope="module")
+def built(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
     folder = tmp_path_factory.mktemp("built")
     sources = export(REPOSITORY, folder / "sources")
-    return build(sources, build_tools(sources, folder / "tools"), folder / "out", last_change(REPOSITORY))
+    return build(sources, tools, folder / "out", last_change(REPOSITORY))
+
+
+@pytest.fixture(scope="module")
+def bin_folder(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an environment into which a user has installed the wheel and pytest."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    into = ("--python", folder / "bin" / "python", "install", "--no-compile")
+    run(*PIP, *into, "pytest", built.wheel, cwd=folder)
+    return folder / "bin"
 
 
 @pytest.fixture(scope="module", params=["wheel", "checkout", "sdist"])
-def installed(request: pytest.FixtureRequest, built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of an environment into which a user has installed Seqgate and pytest."""
+def installed(
+    request: pytest.FixtureRequest,
+    bin_folder: Path,
+    built: Built,
+    tools: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The `bin` folder once the user has this Seqgate there, in place of the one before."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "sdist":
         with tarfile.open(built.sdist) as archive:
-            archive.extractall(folder / "sources", filter="data")
-        (sources,) = (folder / "sources").iterdir()
+            archive.extractall(folder, filter="data")
+        (sources,) = folder.iterdir()
         wanted = ["--editable", str(sources)]
     else:
         wanted = [str(built.wheel)] if request.param == "wheel" else ["--editable", str(REPOSITORY)]
-    place = folder / "environment"
-    run(sys.executable, "-m", "venv", "--without-pip", place, cwd=folder)
-    into = ("--python", place / "bin" / "python", "install", "--no-compile")
-    run(*PIP, *into, "pytest", *wanted, cwd=folder)
-    return place / "bin"
+    # all three have the same dependencies, and are built by the same packages
+    replacing = ("--no-compile", "--no-deps", "--force-reinstall", "--no-build-isolation")
+    run(*PIP, "--python", bin_folder / "python", "install", *replacing, *wanted, cwd=folder, path=tools)
+    return bin_folder
 
 
 @pytest.fixture
