@@ -19,8 +19,8 @@ from seqgate.gateway.handlers.admin import (
     topics,
     update_features,
 )
+from seqgate.gateway.handlers.admin.api_versions import api_versions
 from seqgate.gateway.handlers.answering.api import Api
-from seqgate.gateway.handlers.answering.api_versions import api_versions
 from seqgate.gateway.handlers.groups import (
     classic_group,
     consumer_group,

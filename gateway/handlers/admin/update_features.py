@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.handlers.admin.api_versions import FEATURES
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.api_versions import FEATURES
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.protocol.messages import build, response_module

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.answering.api_versions import api_versions
+from seqgate.gateway.handlers.admin.api_versions import api_versions
 from seqgate.gateway.handlers.groups import find_coordinator
 from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, write_txn_markers
 from seqgate.gateway.handlers.transactions.add_to_txn import ADD_OFFSETS_TO_TXN_API, ADD_PARTITIONS_TO_TXN_API

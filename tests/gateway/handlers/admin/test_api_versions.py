@@ -9,9 +9,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers import APIS
-from seqgate.gateway.handlers.answering import api_versions as module
+from seqgate.gateway.handlers.admin import api_versions as module
+from seqgate.gateway.handlers.admin.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
 from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, ClientSoftware
-from seqgate.gateway.handlers.answering.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
 from seqgate.gateway.protocol.messages import build, request_type, response_type
 from seqgate.gateway.protocol.schema import entity_reader
 from tests.gateway.handlers.support import Node, open_node
