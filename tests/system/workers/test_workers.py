@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.wire import Plain, Wire
 from tests.system.workers.scene import (
     DEADLINE_S,
     PARTITIONS,
@@ -31,6 +32,9 @@ from tests.system.workers.scene import (
     stored,
     workers,
 )
+
+REBOOTSTRAP = 129
+"""The error code of REBOOTSTRAP_REQUIRED."""
 
 
 def ends_of(data_dir: Path) -> dict[str, object]:
@@ -52,16 +56,26 @@ def numbers(found: dict[int, list[bytes]]) -> list[int]:
     return sorted(int(value) for values in found.values() for value in values)
 
 
+def greet(port: int, meant: Plain) -> int:
+    """Send ApiVersions to a worker as a client that means another one, maybe; return the error code."""
+    with Wire(f"127.0.0.1:{port}") as wire:
+        software = {"client_software_name": "wire", "client_software_version": "1"}
+        return int(wire.call("api_versions", 5, {**software, **meant}).fields["error_code"])
+
+
 def test_clients_see_one_cluster(tmp_path: Path) -> None:
     with workers(tmp_path / "data", 3, consecutive_ports(3)) as gateway:
         create_topic(gateway.bootstrap)
         admin = KafkaAdminClient(bootstrap_servers=gateway.bootstrap)
-        brokers = admin.describe_cluster()["brokers"]
+        cluster = admin.describe_cluster()
+        brokers = cluster["brokers"]
         assert [(broker["broker_id"], broker["port"]) for broker in brokers] == [
             (1, gateway.port),
             (2, gateway.port + 1),
             (3, gateway.port + 2),
         ]
+        meant = {"cluster_id": cluster["cluster_id"], "node_id": 2}
+        assert [greet(gateway.port + index, meant) for index in range(3)] == [REBOOTSTRAP, 0, REBOOTSTRAP]
         leaders = {row["leader_id"] for row in admin.describe_topics([TOPIC])[0]["partitions"]}
         assert leaders == {1, 2, 3}
         admin.close()
