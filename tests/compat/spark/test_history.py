@@ -40,8 +40,9 @@ def fill(bootstrap: str, partitions: int = TASKS) -> int:
     return checksums
 
 
-def read_by_spark(bootstrap: str, tasks: int = TASKS) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.compat.spark.read_history", bootstrap, TOPIC, str(tasks)]
+def read_at_once(bootstrap: str) -> dict[str, int]:
+    """Read the topic with all tasks at once, for which the session of the other tests has too few threads."""
+    command = [sys.executable, "-m", "tests.compat.spark.read_history", bootstrap, TOPIC]
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
@@ -64,7 +65,7 @@ def test_eight_tasks_read_ten_times_the_cache(tmp_path: Path) -> None:
         shutil.rmtree(gateway.data_dir)
         gateway.start()
         wait_until_small(gateway.data_dir)
-        assert read_by_spark(gateway.bootstrap) == expected
+        assert read_at_once(gateway.bootstrap) == expected
 
 
 def wait_until_small(data_dir: Path) -> None:
