@@ -98,6 +98,7 @@ def test_each_record_is_copied_once_though_the_disk_is_lost(tmp_path: Path, libr
     )
 
 
+@pytest.mark.tier("nightly")
 def test_each_record_is_copied_once_by_kafkas_message_copier_though_the_disk_is_lost(tmp_path: Path) -> None:
     _kill_while_copying(
         tmp_path,

@@ -13,7 +13,7 @@ from tests.faults.deduplication.story import PLAIN, ROLES, Plot, play
 from tests.support.seeds import SEED_VARIABLE, chosen_seed
 from tests.tiers import in_tiers
 
-PLOT = Plot(application_kills=3, gateway_kills=3, lines=1000)
+PLOT = Plot(application_kills=2, gateway_kills=2, lines=1000)
 LONG_PLOT = Plot(application_kills=8, gateway_kills=8, lines=2500)
 WITHOUT = Plot(
     application_kills=1,

@@ -14,7 +14,7 @@ from tests.simulation.cluster.profiles import PROFILES, cluster_profile_name_of
 from tests.simulation.replaying import DISPLACED, run, seeds_of_tiers
 from tests.tiers import in_tiers
 
-SEEDS = {"test": range(2), "all": range(2, 8), "nightly": range(8, 20)}
+SEEDS = {"test": range(2), "all": range(2, 5), "nightly": range(5, 20)}
 REPLAYED = (3, 13)
 FOUND = {
     2114: "a coordinator that loads a partition while its gateway stops",

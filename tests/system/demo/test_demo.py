@@ -47,7 +47,7 @@ def test_only_those_with_rights_get_in() -> None:
 
 
 def test_flights_survive_gateways_that_are_killed() -> None:
-    done = demo("rows=40_000, cluster=True, kill_every_s=2.0")
+    done = demo("rows=15_000, cluster=True, kill_every_s=2.0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Everything adds up" in done.stdout
     assert "gateway was killed" in done.stdout
