@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES: Final = 16 * 1024
-MAX_LOOK_BYTES: Final = 1024 * 1024
+MAX_SEARCH_BYTES: Final = 1024 * 1024
 """Bytes that one call of `expired_until` searches; the next call resumes where this one ended."""
 _LARGEST: Final = 2**31 - 1
 """The largest position, and the largest offset after the base offset, that Kafka's index files can hold."""
@@ -594,12 +594,12 @@ class PartitionLog:
         """Return the end, at most `upper_bound`, of the batches from `offset` on older than `before_ms`.
 
         Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only
-        together with an old batch near it. MAX_LOOK_BYTES may end the search early. Raises LogError.
+        together with an old batch near it. MAX_SEARCH_BYTES may end the search early. Raises LogError.
         """
         self.check_online()
         segments = self.segments
         reached = offset = max(offset, self.log_start_offset)
-        left = MAX_LOOK_BYTES
+        left = MAX_SEARCH_BYTES
         with self.reading():
             for number in range(segments.number_of(offset), len(segments)):
                 segment = segments.segments[number]

@@ -21,7 +21,7 @@ from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
     LOCK,
     RECOVERY_POINTS,
-    looks_unchanged,
+    is_unchanged,
     peek_stored_logs,
 )
 from seqgate.log.durability.durability import LocalDurability
@@ -59,7 +59,7 @@ def is_as_stopped(storage: Storage, root: str) -> bool:
         return False
     stored = peek_stored_logs(storage, root)
     try:
-        return all(looks_unchanged(storage, f"{root}/{name}", log) for name, log in stored.items())
+        return all(is_unchanged(storage, f"{root}/{name}", log) for name, log in stored.items())
     except FileNotFoundError:
         return False
 

@@ -354,7 +354,7 @@ class BucketBackend(Backend):
                 if await journal.has_more():
                     await metadata_log.catch_up()
             except (StoreFailed, Refused) as error:
-                logger.debug("no look at the metadata of the cluster now: %s", error)
+                logger.debug("the metadata of the cluster can't be read now: %s", error)
             except LogError as error:
                 logger.info("the metadata of the cluster is not followed any more: %s", error)
                 return

@@ -42,7 +42,7 @@ from seqgate.log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)
 
-LOOKED_EVERY_S: Final = 1.0
+CHECKED_EVERY_S: Final = 1.0
 RETRIED_AFTER_S: Final = 60.0
 """How long nothing is written or deleted after an attempt that failed."""
 
@@ -70,7 +70,7 @@ class MetadataSnapshots:
         self._now_ms = now_ms
         self._known_s: dict[int, float] = {}
         """Since when each snapshot is known here, by its number, ascending."""
-        self._looked_at: int | None = None
+        self._listed_at: int | None = None
         """The end of the log at the last listing of snapshots."""
         self._shortened_to = 0
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +85,7 @@ class MetadataSnapshots:
     async def _run(self) -> None:
         pause_s = 0.0
         while True:
-            await asyncio.sleep(max(LOOKED_EVERY_S, pause_s))
+            await asyncio.sleep(max(CHECKED_EVERY_S, pause_s))
             pause_s = 0.0
             try:
                 await self.work()
@@ -103,24 +103,24 @@ class MetadataSnapshots:
         if self._image.brokers.cluster_version < SNAPSHOTS_SINCE:
             return  # an earlier release may be live, which knows no snapshots
         if self._is_due():
-            await self._look()
+            await self._list()
             if not self._is_our_turn():
                 await self._learn_sessions()
             elif self._is_due():
                 await self._write()
-                await self._look()
+                await self._list()
         if self._is_our_turn():
             await self._shorten()
 
     def _is_due(self) -> bool:
         """Return whether the log grew enough since the newest snapshot (its writer) or listing (others)."""
-        if self._looked_at is None:
+        if self._listed_at is None:
             return True
-        begin = max(self._known_s, default=0) if self._is_our_turn() else self._looked_at
+        begin = max(self._known_s, default=0) if self._is_our_turn() else self._listed_at
         return self._shared.next_seq - begin >= self._every()
 
-    async def _look(self) -> None:
-        self._looked_at = self._shared.next_seq
+    async def _list(self) -> None:
+        self._listed_at = self._shared.next_seq
         now_s = self._shared.seconds()
         found = await snapshot_seqs(self._reads)
         self._known_s = {seq: self._known_s.get(seq, now_s) for seq in found}

@@ -43,7 +43,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._faults: list[tuple[str, Fault]] = []
-        self._acts: list[tuple[str, int]] = []
+        self._broken: list[tuple[str, int]] = []
         self._produced = self.broker.faults.watch(api=PRODUCE, topic=self.topic)
 
     @property
@@ -62,13 +62,13 @@ class Scene:
         """Note that the script broke a part: it strikes if Produce requests come before and after it. It
         never strikes if it was `in_vain`, because there was nothing to break.
         """
-        self._acts.append((what, 0 if in_vain else self.requests))
+        self._broken.append((what, 0 if in_vain else self.requests))
 
     def struck(self) -> list[Struck]:
-        acts = [
-            Struck(what, int(0 < requests_before < self.requests)) for what, requests_before in self._acts
+        broken = [
+            Struck(what, int(0 < requests_before < self.requests)) for what, requests_before in self._broken
         ]
-        return [*(Struck(what, fault.struck) for what, fault in self._faults), *acts]
+        return [*(Struck(what, fault.struck) for what, fault in self._faults), *broken]
 
     def wait_for_requests(self, count: int, timeout_s: float) -> bool:
         """Wait until so many Produce requests came in all; False after the time, or at the end."""
@@ -105,7 +105,7 @@ class Scene:
             yield
 
 
-# The acts of scripts: parts of a broker that break while the application sends. Each act runs between two
+# The broken of scripts: parts of a broker that break while the application sends. Each act runs between two
 # bursts of values, and yields for the next burst.
 
 OUTAGE_BURSTS: Final = 4

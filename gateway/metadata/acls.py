@@ -24,7 +24,7 @@ from seqgate.gateway.security.acls.access import (
     ResourceType,
 )
 
-MOST_LOOKED_AT: Final = 1_000_000
+MOST_COMPARED: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""
 TOO_MANY: Final = ApiError(
     ErrorCode.invalid_request,

@@ -29,7 +29,7 @@ from seqgate.log.directory.stored_logs import (
     STRAY_SUFFIX,
     StoredLog,
     check_is_whole,
-    looks_unchanged,
+    is_unchanged,
     read_stored_logs,
     rename_away,
     write_stored_logs,
@@ -185,7 +185,7 @@ class LogDirectory:
         """Return whether the log is as its clean stop left it. Only after a crash sizes are compared."""
         if stored.topic_id is None or self.environment.damage.is_lost:
             return False
-        return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)
+        return self.was_clean or is_unchanged(self._storage, str(self.path / name), stored)
 
     def _recover(self, key: tuple[str, int]) -> int:
         """Open the log; return the bytes cut off. If the disk fails or the format is newer, `get` retries."""

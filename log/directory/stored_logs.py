@@ -176,7 +176,7 @@ def write_stored_logs(
     )
 
 
-def looks_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
+def is_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:
     """Return whether a partition's topic id and file sizes are those of the clean stop. Raises OSError."""
     stop = stored.stop
     if stop is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seqgate.log import PartitionLog
 from seqgate.log.format.record_batch import parse_header
-from seqgate.log.partition_log import MAX_LOOK_BYTES
+from seqgate.log.partition_log import MAX_SEARCH_BYTES
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, open_log
 
 Written = list[tuple[int, int, int, int]]
@@ -98,7 +98,7 @@ def test_a_look_at_old_batches_is_bounded_and_goes_on_from_where_it_ended(tmp_pa
     write(log, young_first, *[old] * 8)
     first = log.expired_until(1, NOW_MS + 1, 9)
     assert 1 < first < 9
-    assert first <= 2 + MAX_LOOK_BYTES // 300_000
+    assert first <= 2 + MAX_SEARCH_BYTES // 300_000
     second = log.expired_until(first, NOW_MS + 1, 9)
     assert first < second
     assert log.expired_until(second, NOW_MS + 1, 9) == 9

@@ -88,7 +88,7 @@ def watched_by(node_id: int, live: Iterable[int]) -> list[int]:
 
 # Watches the write-ahead log of one session of another gateway, until the session has ended or is convicted.
 
-LOOKS_PER_LEASE: Final = 6
+CHECKS_PER_LEASE: Final = 6
 _STEPS: Final = 2
 """How many times as long as planned the time between two looks may be, and still counts as a whole."""
 _NO_ANSWER: Final = (StoreFailed, Refused, TimeoutError, OSError, CorruptWalObject, IncompatibleFormat)
@@ -118,7 +118,7 @@ class Watch:
         self._objects = objects
         self._watched = watched
         self._needed_s = conviction_s(watched.lease_s)
-        self._step_s = watched.lease_s / LOOKS_PER_LEASE
+        self._step_s = watched.lease_s / CHECKS_PER_LEASE
         self._seconds = seconds
         self._silence = Silence(self._step_s * _STEPS)
         self._seq = 0
@@ -133,7 +133,7 @@ class Watch:
         is_known = False
         while True:
             try:
-                is_sealed = await (self._look() if is_known else self._find_end())
+                is_sealed = await (self._check() if is_known else self._find_end())
                 is_known = True
             except _NO_ANSWER as error:
                 logger.debug("a look at session %d failed: %s", self._watched.session, error)
@@ -143,7 +143,7 @@ class Watch:
                 return WatchResult(self._seq, is_sealed, self.silent_s)
             await asyncio.sleep(self._step_s)
 
-    async def _look(self) -> bool:
+    async def _check(self) -> bool:
         """Look at the first empty place; return whether it has the seal. Raises the errors of the store."""
         now_s = self._seconds()
         found = await self._at(self._seq)

@@ -64,7 +64,7 @@ from seqgate.log.format.records import Record, build_batch, iterate_records
 logger = logging.getLogger(__name__)
 
 
-MOST_LOOKS: Final = 64
+MOST_READS: Final = 64
 """Objects that are requested at the same time. The number doubles up to this while no object is missing."""
 
 NEVER_DELETED_S: Final = 3_600.0
@@ -132,7 +132,7 @@ class SharedLog:
         IncompatibleFormat, Refused.
         """
         began_s = self.seconds()
-        seqs = range(self.next_seq, self.next_seq + min(at_once, MOST_LOOKS))
+        seqs = range(self.next_seq, self.next_seq + min(at_once, MOST_READS))
         entries: list[Entry] = []
         contents = await asyncio.gather(*(self._reads.find(registration_key(seq)) for seq in seqs))
         for seq, content in zip(seqs, contents, strict=True):

@@ -464,7 +464,7 @@ def blocks_from(part: PartRef, place: int) -> range:
 
 CONFIRMED_FOR_S: Final = 2.0
 """How long the leader's answer counts: deleted records may be read elsewhere for this time."""
-LOOKED_EVERY_S: Final = 1.0
+READ_EVERY_S: Final = 1.0
 """The least time between two reads of a manifest for readers that have come to its end."""
 FAILED_FOR_S: Final = 5.0
 """How long readers are sent to the leader after the bucket or the leader did not answer."""
@@ -526,7 +526,7 @@ class KnownPartition:
 
     def may_be_behind(self, now_s: float) -> bool:
         """Return whether the bucket may have a newer manifest, and may be asked for it."""
-        return now_s >= self._read_s + LOOKED_EVERY_S
+        return now_s >= self._read_s + READ_EVERY_S
 
     @property
     def bounds(self) -> Bounds | None:

@@ -182,7 +182,7 @@ class EndedLogs:
     async def uncovered(self) -> AbcCollection[PartitionKey]:
         """Return the partitions that no manifest covers so far. Raises as `collect`."""
         async with self._turn:
-            await self._look()
+            await self._read_coverage()
             return {key for log in self._logs.values() for key in log.coverage.partitions()}
 
     async def collect(self) -> int:
@@ -193,7 +193,7 @@ class EndedLogs:
             return await self._collect()
 
     async def _collect(self) -> int:
-        await self._look()
+        await self._read_coverage()
         deleted = 0
         for log in list(self._logs.values()):
             node_id, session, _, end_seq = log.session
@@ -215,7 +215,7 @@ class EndedLogs:
             self._done = {session for session in self._done if session >= first}
         return deleted
 
-    async def _look(self) -> None:
+    async def _read_coverage(self) -> None:
         """Read the indexes of logs that are new, and the manifests of partitions with rows."""
         for session in await self._sessions.ended():
             if session.session not in self._done and session.session not in self._logs:

@@ -43,7 +43,7 @@ from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, Sto
 logger = logging.getLogger(__name__)
 
 UPLOADED_AT_ONCE: Final = 2
-LOOKED_EVERY_S: Final = 1.0
+CHECKED_EVERY_S: Final = 1.0
 ADOPTED_AFTER_S: Final = 60.0
 """The time after a start, or an adoption, at which a round begins if logs of ended sessions have records of
 our partitions. A gateway that never runs for a whole interval uploads, too; otherwise these logs would grow
@@ -125,7 +125,7 @@ class Uploads:
     async def _run(self) -> None:
         begun_s = self._seconds()
         while True:
-            await asyncio.sleep(min(LOOKED_EVERY_S, self._limits.interval_s))
+            await asyncio.sleep(min(CHECKED_EVERY_S, self._limits.interval_s))
             try:
                 if self._seconds() - self._collected_s >= COLLECTED_EVERY_S:
                     await self._collect_ended()

@@ -126,13 +126,13 @@ class StoredSessions:
         were abandoned. Waits until the store answers. Raises CorruptWalObject, CorruptRegistration,
         IncompatibleFormat, Refused.
         """
-        return (await self._look())[0]
+        return (await self._read_sessions())[0]
 
     async def first_running(self) -> int:
         """Return the number below which all sessions have ended. Raises as `ended`."""
-        return (await self._look())[1]
+        return (await self._read_sessions())[1]
 
-    async def _look(self) -> tuple[list[EndedSession], int]:
+    async def _read_sessions(self) -> tuple[list[EndedSession], int]:
         done = await read_sessions_boundary(self._reads)
         self._passed(done)
         known = [session for session in await self._registered() if session.session >= done]
@@ -161,9 +161,9 @@ class StoredSessions:
         return known
 
 
-FIRST_LOOKS: Final = 4
+FIRST_READS: Final = 4
 """Objects requested together at first, as most logs are short; the number doubles while none is missing."""
-MOST_LOOKS: Final = 64
+MOST_READS: Final = 64
 SEALED_AT_ONCE: Final = 8
 
 
@@ -260,11 +260,11 @@ class _Taker:
 
     async def sealed_from(self, seq: int) -> Seal:
         """Return the first seal from this place on; seal the first empty place if that comes first."""
-        looks = FIRST_LOOKS
+        count = FIRST_READS
         while True:
-            seqs = range(seq, seq + looks)
-            looks = min(MOST_LOOKS, looks * 2)
-            for found in await asyncio.gather(*map(self._look, seqs), return_exceptions=True):
+            seqs = range(seq, seq + count)
+            count = min(MOST_READS, count * 2)
+            for found in await asyncio.gather(*map(self._read_object, seqs), return_exceptions=True):
                 if isinstance(found, BaseException):
                     raise found
                 if isinstance(found, Seal):
@@ -287,7 +287,7 @@ class _Taker:
                 await self._reads.objects.create(key, content)
             except (AlreadyThere, StoreFailed) as error:
                 failure = error  # perhaps our seal is there nevertheless
-            found = await self._look(seq)
+            found = await self._read_object(seq)
             if found is not None:
                 return found if isinstance(found, Seal) else None
             if failure is not None:
@@ -301,7 +301,7 @@ class _Taker:
                 f"{key} has another nonce than its session: two programs wrote into the log."
             )
 
-    async def _look(self, seq: int) -> Seal | WalObjectIdentity | None:
+    async def _read_object(self, seq: int) -> Seal | WalObjectIdentity | None:
         """Return the object at this place, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
         key = object_key(self._node_id, self._session, seq)
         try:

@@ -11,8 +11,8 @@ from typing import Final
 
 MEMBER_BYTES: Final = 1_000
 """Bytes of memory that a member takes in addition to the data that it sent."""
-_LOOK_AGAIN_MS: Final = 1_000
-_LOOK_AGAIN_SHARE: Final = 8
+_COUNT_AGAIN_MS: Final = 1_000
+_COUNT_AGAIN_SHARE: Final = 8
 
 
 class MemberBytes:
@@ -37,6 +37,6 @@ class MemberBytes:
         return True
 
     def _may_count(self, now_ms: int) -> bool:
-        if self._counted_ms is None or not 0 <= now_ms - self._counted_ms < _LOOK_AGAIN_MS:
+        if self._counted_ms is None or not 0 <= now_ms - self._counted_ms < _COUNT_AGAIN_MS:
             return True
-        return self._sum_bytes - self._counted_bytes > self.limit_bytes // _LOOK_AGAIN_SHARE
+        return self._sum_bytes - self._counted_bytes > self.limit_bytes // _COUNT_AGAIN_SHARE

@@ -69,7 +69,7 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
         return metadata_log.last_offset >= wanted
 
     if not has_it(metadata_log.image):
-        metadata_log.look_soon()
+        metadata_log.catch_up_soon()
         await context.services.waiters.until(has_it, WAIT_S)
     error = _error_of(metadata_log.image, request)
     if not error and request.want_shut_down:

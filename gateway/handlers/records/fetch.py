@@ -195,7 +195,7 @@ class _Waiting:
 
     def begin_in_slices(self) -> Deferred:
         self.deferred.on_abandoned = self._abandon
-        self._look()
+        self._read_again()
         return self.deferred
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
@@ -203,13 +203,13 @@ class _Waiting:
             if not read.missing:
                 reads = self.services.bucket_reads
                 assert reads is not None
-                self.wanted = reads.want(read.loading, self._look)
+                self.wanted = reads.want(read.loading, self._read_again)
                 return
             # If all these places were read into the page cache before, memory is so short that the kernel has
             # dropped them again. Then read them from the disk.
             self.waits_for_disk = self.brought_in.issuperset(read.missing)
             self.brought_in.update(read.missing)
-            self.wanted = self.services.cold_reads.want(read.missing, self._look)
+            self.wanted = self.services.cold_reads.want(read.missing, self._read_again)
             return
         self.brought_in.clear()
         self.delayed = DelayedFetch(
@@ -218,7 +218,7 @@ class _Waiting:
             min_bytes=self.fetch.min_bytes - read.record_bytes,
             max_wait_ms=max_wait_ms,
             committed_only=self.fetch.request.isolation_level == READ_COMMITTED,
-            complete=self._look,
+            complete=self._read_again,
         )
 
     def _abandon(self) -> None:
@@ -230,16 +230,16 @@ class _Waiting:
         if self.reading is not None:
             self.reading.cancel()
 
-    def _look(self) -> None:
+    def _read_again(self) -> None:
         if self.abandoned:
             return
         if self.fetch.count > MANY_PARTITIONS:
-            self.reading = self.loop.create_task(self._look_in_slices())
+            self.reading = self.loop.create_task(self._read_in_slices())
             return
         with self._failing():
             self._resolve(self.fetch.read(waits_for_disk=self.waits_for_disk))
 
-    async def _look_in_slices(self) -> None:
+    async def _read_in_slices(self) -> None:
         read = _Read()
         with self._failing():
             async for _ in in_slices(self.fetch.read_partitions(read, waits=self.waits_for_disk)):

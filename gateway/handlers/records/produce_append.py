@@ -469,8 +469,8 @@ def expired_row(partition: int) -> ProduceRow:
     return ProduceRow(partition, _TIMED_OUT, -1, -1, -1, message)
 
 
-LOOK_S: Final = 1.0
-"""The seconds between two looks at the requests that wait, so a wait may last so much longer."""
+CHECK_S: Final = 1.0
+"""The seconds between two checks of the requests that wait, so a wait may last so much longer."""
 
 
 class ProduceWaits:
@@ -479,7 +479,7 @@ class ProduceWaits:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiting: dict[_Wait, None] = {}
-        self._is_looking = False
+        self._is_checking = False
 
     def __len__(self) -> int:
         """Return the number of rows that wait."""
@@ -491,21 +491,21 @@ class ProduceWaits:
         """Return the callback for the records' durability: `decided`, unless `expired` was called before."""
         wait = _Wait(self._waiting, self._loop.time() + timeout_ms / 1000, decided, expired)
         self._waiting[wait] = None
-        if not self._is_looking:
-            self._look_later()
+        if not self._is_checking:
+            self._check_later()
         return wait.decide
 
-    def _look_later(self) -> None:
-        self._is_looking = True
-        self._loop.call_later(LOOK_S, self._look)
+    def _check_later(self) -> None:
+        self._is_checking = True
+        self._loop.call_later(CHECK_S, self._check)
 
-    def _look(self) -> None:
-        self._is_looking = False
+    def _check(self) -> None:
+        self._is_checking = False
         now_s = self._loop.time()
         for wait in [wait for wait in self._waiting if wait.deadline_s <= now_s]:
             wait.expire()
         if self._waiting:
-            self._look_later()
+            self._check_later()
 
 
 class _Wait:

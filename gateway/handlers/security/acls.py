@@ -126,7 +126,7 @@ async def _found(
     """Return what each filter finds, in slices of time: an entry that is created meanwhile may stay."""
     stored = context.services.metadata_log.image.acls
     found: list[FoundEntries] = []
-    left = acls.MOST_LOOKED_AT
+    left = acls.MOST_COMPARED
     for wanted in filters:
         if isinstance(wanted, ApiError):
             found.append(wanted)

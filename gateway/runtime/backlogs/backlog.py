@@ -189,7 +189,7 @@ class Backlog:
         async with self._passes:
             if self._rules or self._gated:
                 await self._measure_all()
-        self.held.look_again()
+        self.held.check_again()
 
     async def _measure_all(self) -> None:
         readers = await self.readers(self._rules.names())
@@ -549,7 +549,7 @@ class HeldRequests:
         self.held_bytes += size_bytes
         return held
 
-    def look_again(self) -> None:
+    def check_again(self) -> None:
         """Carry out the requests that no longer need to wait."""
         if self._impatient:
             now_s = asyncio.get_running_loop().time()

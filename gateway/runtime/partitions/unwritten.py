@@ -42,21 +42,21 @@ class Unwritten:
         self.unsent_bytes += size_bytes - self._unsent.get(log, 0)
         self._unsent[log] = size_bytes
         if not self.is_too_much and self.size_bytes >= self._max_bytes:
-            self._look()
+            self._check()
 
     def sent(self, size_bytes: int) -> None:
         """Note that a round has taken all that the logs had; `size_bytes` of them are in its tickets."""
         self._unsent.clear()
         self.unsent_bytes = 0
         self.sent_bytes += size_bytes
-        self._look()
+        self._check()
 
     def settled(self, size_bytes: int) -> None:
         """Note that the tickets of a round are durable, or failed."""
         self.sent_bytes -= size_bytes
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         limit = self._max_bytes // 2 if self.is_too_much else self._max_bytes
         is_too_much = self.size_bytes >= limit
         if is_too_much == self.is_too_much:

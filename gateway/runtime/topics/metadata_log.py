@@ -79,8 +79,8 @@ class MetadataLog:
     Changes are made one at a time, each durable before it is folded in. A change continues when its caller is
     cancelled, because its records may be in the log already.
 
-    A look at the log serves all changes that waited when it began: where the log is slow, clients that ask
-    again and again would otherwise queue up more looks than are ever made. A commit is a look, too.
+    A read of the log serves all changes that waited when it began: where the log is slow, clients that ask
+    again and again would otherwise queue up more reads than are ever made. A commit is a read, too.
     """
 
     def __init__(self, journal: MetadataJournal) -> None:
@@ -91,12 +91,12 @@ class MetadataLog:
         """Called after each change that this gateway has made, once the change is folded in."""
         self._lock = asyncio.Lock()
         self._begun = 0
-        """The number of the newest look at the log."""
+        """The number of the newest read of the log."""
         self._seen = 0
-        """The number of the newest look that has ended: the image has what the log had when it began."""
+        """The number of the newest read that has ended: the image has what the log had when it began."""
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._next_look: tuple[int, asyncio.Task[None]] | None = None
-        """The newest look without a change, and the number of the newest look that had begun before it."""
+        self._next_read: tuple[int, asyncio.Task[None]] | None = None
+        """The newest read without a change, and the number of the newest read that had begun before it."""
         self._under_way: set[Hashable] = set()
         """The keys of the background changes in progress."""
 
@@ -111,20 +111,20 @@ class MetadataLog:
         )
 
     async def catch_up(self) -> None:
-        """Fold in everything in the log by now, others' writes too. Callers share looks. Raises LogError."""
-        known = self._next_look
+        """Fold in everything in the log by now, others' writes too. Callers share reads. Raises LogError."""
+        known = self._next_read
         if known is None or known[0] != self._begun or known[1].done():
-            known = self._next_look = self._begun, self._start(lambda _: Decision((), None))
+            known = self._next_read = self._begun, self._start(lambda _: Decision((), None))
         await asyncio.shield(known[1])
 
-    def look_soon(self) -> None:
+    def catch_up_soon(self) -> None:
         """Begin to fold in everything that is in the log by now; an error is the next caller's."""
-        self._keep(self.catch_up()).add_done_callback(self._looked)
+        self._keep(self.catch_up()).add_done_callback(self._caught_up)
 
     @staticmethod
-    def _looked(looking: asyncio.Task[None]) -> None:
-        if not looking.cancelled() and (error := looking.exception()) is not None:
-            logger.debug("no look at the metadata of the cluster now: %s", error)
+    def _caught_up(reading: asyncio.Task[None]) -> None:
+        if not reading.cancelled() and (error := reading.exception()) is not None:
+            logger.debug("the metadata of the cluster can't be read now: %s", error)
 
     @property
     def last_offset(self) -> int:
@@ -199,19 +199,19 @@ class MetadataLog:
         before = self._begun
         async with self._lock:
             if self._seen <= before:
-                await self._look(self._journal.catch_up())
+                await self._numbered(self._journal.catch_up())
             while True:
                 change = decide(self.image)
                 if not change.records:
                     return change.answer
-                if await self._look(self._journal.commit(change.records)):
+                if await self._numbered(self._journal.commit(change.records)):
                     for committed in self.when_committed:
                         committed()
                     return change.answer
 
-    async def _look(self, look: Awaitable[T]) -> T:
+    async def _numbered(self, read: Awaitable[T]) -> T:
         self._begun += 1
-        found = await look
+        found = await read
         self._seen = self._begun
         return found
 

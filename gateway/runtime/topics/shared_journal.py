@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from seqgate.gateway.cluster.metadata.change import CorruptChange, StoredChange
-from seqgate.gateway.cluster.metadata.shared_log import MOST_LOOKS, Entry, SharedLog
+from seqgate.gateway.cluster.metadata.shared_log import MOST_READS, Entry, SharedLog
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration, LogShortened
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
@@ -78,7 +78,7 @@ class SharedJournal:
                 raise StorageFailed(self._ended.result())
             if len(entries) < at_once:
                 return
-            at_once = min(2 * at_once, MOST_LOOKS)
+            at_once = min(2 * at_once, MOST_READS)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> bool:
         """Make the records the next change, and fold them in; False if another gateway was first, whose

@@ -243,22 +243,22 @@ class ProducerExpiry:
         self._partitions = partitions
         self._due_ms = 0
         """The first time at which a producer may be due."""
-        self._looked_at: tuple[int, int] | None = None
+        self._checked: tuple[int, int] | None = None
         """The partitions opened since the start, and the setting, when all partitions were looked at."""
 
     async def run(self) -> None:
         now_ms = self._clock.now_ms()
         expiration_ms = self._config.int(_EXPIRATION)
         present = self._partitions.opened_count, expiration_ms
-        if present == self._looked_at and now_ms < self._due_ms:
+        if present == self._checked and now_ms < self._due_ms:
             return
         self._due_ms = now_ms + expiration_ms
-        self._looked_at = present
+        self._checked = present
         await each_in_slices(
-            self._partitions, lambda partition: self._look_at(partition, now_ms, expiration_ms)
+            self._partitions, lambda partition: self._check(partition, now_ms, expiration_ms)
         )
 
-    def _look_at(self, partition: Partition, now_ms: int, expiration_ms: int) -> None:
+    def _check(self, partition: Partition, now_ms: int, expiration_ms: int) -> None:
         if partition.closed:
             return
         if partition.log.offline:

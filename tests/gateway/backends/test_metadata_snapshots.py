@@ -33,7 +33,7 @@ SOON = "seqgate.cluster.metadata.snapshot.age.ms=1000"
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tests say when a gateway works on snapshots."""
-    monkeypatch.setattr(metadata_snapshots, "LOOKED_EVERY_S", 3_600.0)
+    monkeypatch.setattr(metadata_snapshots, "CHECKED_EVERY_S", 3_600.0)
 
 
 def running(tmp_path: Path, *settings: str) -> AbstractAsyncContextManager[Running]:

@@ -9,7 +9,7 @@ import pytest
 
 from seqgate.gateway.cluster.membership import silence as watcher_module
 from seqgate.gateway.cluster.membership.silence import (
-    LOOKS_PER_LEASE,
+    CHECKS_PER_LEASE,
     Lease,
     Watch,
     Watched,
@@ -26,7 +26,7 @@ from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scen
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, SimulatedObjects
 
-BOUND_S = conviction_s(LEASE_S) + BEAT_S + 3 * LEASE_S / LOOKS_PER_LEASE
+BOUND_S = conviction_s(LEASE_S) + BEAT_S + 3 * LEASE_S / CHECKS_PER_LEASE
 """The longest time from the death of a gateway to its end in the metadata, over a calm store."""
 
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
-from seqgate.gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, sealed_at
+from seqgate.gateway.cluster.wal.ended import FIRST_READS, MOST_READS, seal, sealed_at
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, decode_boundary, encode_boundary, register
 from seqgate.gateway.cluster.wal.wal_object import (
@@ -41,7 +41,7 @@ def objects(bucket: SimulatedBucket, *, seed: int = 1, faults: Faults = CALM) ->
 
 
 class TestSeal:
-    @pytest.mark.parametrize("end", [0, 1, FIRST_LOOKS - 1, FIRST_LOOKS, FIRST_LOOKS + 1, 3 * MOST_LOOKS])
+    @pytest.mark.parametrize("end", [0, 1, FIRST_READS - 1, FIRST_READS, FIRST_READS + 1, 3 * MOST_READS])
     def test_the_first_empty_place_is_sealed(self, end: int) -> None:
         bucket = filled(*range(end), end + 1, end + 2)
         sealed = in_virtual_time(seal(objects(bucket), 1, 4, 2, "taken over"))
@@ -118,7 +118,7 @@ class TestSeal:
         calls = 1
         while in_virtual_time(scene(calls)):
             calls += 1
-        assert calls > FIRST_LOOKS
+        assert calls > FIRST_READS
 
     def test_a_refusal_is_passed_on(self) -> None:
         store = objects(filled(0))

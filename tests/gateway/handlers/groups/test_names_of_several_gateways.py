@@ -137,7 +137,7 @@ class Behind:
         give_lease(cluster.there)
         log = cluster.there.services.topics.metadata_log
         monkeypatch.setattr(log, "catch_up", self._catch_up)
-        monkeypatch.setattr(log, "look_soon", lambda: None)  # the news of a change does not reach it
+        monkeypatch.setattr(log, "catch_up_soon", lambda: None)  # the news of a change does not reach it
 
     async def change(self, *records: MetadataRecord) -> None:
         """Change the metadata at node 1."""

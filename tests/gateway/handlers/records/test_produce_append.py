@@ -20,8 +20,8 @@ from kio.serial import entity_reader
 
 from seqgate.gateway.handlers.records.produce import PendingAnswer
 from seqgate.gateway.handlers.records.produce_append import (
+    CHECK_S,
     FIRST_REPEATED_VERSION,
-    LOOK_S,
     PREFIX_START,
     STORAGE_ERROR,
     ProduceWaits,
@@ -160,7 +160,7 @@ def test_a_decision_after_the_time_changes_nothing(clock: Clock, waits: ProduceW
     decide = add(waits, ends, 5_000)
     clock.advance(4.9)
     assert not ends
-    clock.advance(0.1 + LOOK_S)
+    clock.advance(0.1 + CHECK_S)
     assert ends == ["expired"]
     assert not waits
     decide(True)
@@ -174,7 +174,7 @@ def test_who_gives_no_time_is_answered_at_the_next_look(
     ends: list[str] = []
     add(waits, ends, timeout_ms)
     assert not ends, "the caller is not called amid its call"
-    clock.advance(LOOK_S)
+    clock.advance(CHECK_S)
     assert ends == ["expired"]
 
 

@@ -78,7 +78,7 @@ async def test_the_answer_waits_for_the_object(tmp_path: Path, acks: int, config
 async def test_the_wait_for_the_object_ends_with_the_time_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, partition_count: int
 ) -> None:
-    monkeypatch.setattr(produce_append, "LOOK_S", 0.0)
+    monkeypatch.setattr(produce_append, "CHECK_S", 0.0)
     async with node_with_bucket(tmp_path) as (node, wal):
         await create(node, OTHER_TOPIC, partition_count)
         client = Client(node, partition_count)

@@ -199,7 +199,7 @@ class TestFilters:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await create(node, row("a"), row("b"))
-        monkeypatch.setattr(stored_acls, "MOST_LOOKED_AT", 3)
+        monkeypatch.setattr(stored_acls, "MOST_COMPARED", 3)
         assert await delete(node, wanted(principal_filter="User:b"), wanted()) == [[], "invalid_request"]
         assert await delete(node, wanted(resource_name_filter="a"), wanted(resource_name_filter="b")) == [
             ["a"],

@@ -85,8 +85,8 @@ async def test_no_partition_is_looked_at_before_the_first_producer_is_due(
     write(node, 0, 1)
     await expiry.run()
     looks: list[int] = []
-    look_at = expiry._look_at
-    monkeypatch.setattr(expiry, "_look_at", lambda *given: (looks.append(clock.now_ms()), look_at(*given)))
+    check = expiry._check
+    monkeypatch.setattr(expiry, "_check", lambda *given: (looks.append(clock.now_ms()), check(*given)))
     clock.time_ms += EXPIRATION_MS - 1
     await expiry.run()
     assert looks == []
