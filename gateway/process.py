@@ -1,4 +1,4 @@
-"""What the process of a gateway asks of the system: memory that stays, and enough file handles."""
+"""Prepares the process of a gateway: its memory stays, and it may open enough files."""
 
 from __future__ import annotations
 

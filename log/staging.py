@@ -119,8 +119,8 @@ class LogCut(NamedTuple):
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What was staged: the state's time (ms), the number of partitions, and the bytes (`sizes`) of files that
-    may have grown, by paths below the data directory.
+    """The result of staging: the state's time (ms), the number of partitions, and the bytes (`sizes`) of
+    files that may have grown, by paths below the data directory.
     """
 
     taken_ms: int

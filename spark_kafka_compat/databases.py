@@ -38,7 +38,7 @@ class DatabaseConnection(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What differs between PostgreSQL and SQLite."""
+    """The differences between PostgreSQL and SQLite."""
 
     name: str
     placeholder: str

@@ -510,7 +510,7 @@ class Row:
 
 
 class RowRecord(NamedTuple):
-    """What a row has for a group, or one of its members, from this record on; None deletes it."""
+    """A record: the value of a row for a group, or one of its members; None deletes the value."""
 
     row: Row
     names: tuple[str, ...]

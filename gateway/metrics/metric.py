@@ -150,7 +150,7 @@ OTHERS: Final = "(other topics)"
 
 @dataclass(slots=True)
 class PartitionTraffic:
-    """What went through the partitions of one series, and what they hold now."""
+    """The traffic of the partitions of one series since the start, and their content now."""
 
     records: int = 0
     """Appended since the start."""

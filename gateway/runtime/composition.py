@@ -85,7 +85,7 @@ async def open_metadata(
 
 
 class Surroundings(NamedTuple):
-    """What the place where records are durable adds to the parts; by default it is a local disk."""
+    """The parts that a store of durable records brings along; a local disk, the default, brings none."""
 
     fetcher: Fetcher | None = None
     """Has the blocks that the disk lacks."""

@@ -44,7 +44,7 @@ _CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIF
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _LINE_CHARACTERS: Final = 64
 _UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""What the library raises for bytes that are damaged, or that it has no implementation for."""
+"""The errors of the library for bytes that are damaged, or that it has no implementation for."""
 MOST_BYTES: Final = 16 << 20
 """The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200
 KiB.

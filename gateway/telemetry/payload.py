@@ -280,7 +280,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class SeriesKind(enum.Enum):
-    """What a series measures. The values are the words of the metrics endpoint."""
+    """The kind of a series. The values are the words of the metrics endpoint."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -58,7 +58,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class ClientSubscription(msgspec.Struct, frozen=True):
-    """What one client pushes. `subscription_id` changes when the other two change."""
+    """The metrics that one client must push. `subscription_id` changes when the other two change."""
 
     subscription_id: int
     requested_metrics: tuple[str, ...]

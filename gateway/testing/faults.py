@@ -279,8 +279,8 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What happens to one request. `error` is the error of ERROR and ERROR_AFTER, `delay_ms` the time of
-    DELAY and THROTTLE, and that of an error whose answer comes late.
+    """The effect of a fault on one request. `error` is the error of ERROR and ERROR_AFTER, `delay_ms` the
+    time of DELAY and THROTTLE, and that of an error whose answer comes late.
     """
 
     kind: Kind
@@ -390,7 +390,7 @@ EVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """What faults choose requests by. `topics` are the names of all topics in the request."""
+    """The facts by which faults choose requests. `topics` are the names of all topics in the request."""
 
     api: str
     client_id: str

@@ -129,7 +129,7 @@ class Reordered(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """What is wrong with stored records. `lost` and `doubled` name a value once for each record."""
+    """The faults of stored records. `lost` and `doubled` name a value once for each record."""
 
     lost: Sequence[Value]
     doubled: Sequence[Value]

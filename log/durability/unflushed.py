@@ -55,7 +55,7 @@ class FileRange(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """What makes offsets below `end_offset` durable, in this order: data, files, directories, captures.
+    """The flushes that make offsets below `end_offset` durable: data, files, directories, captures, in order.
 
     Committing the ticket (`seqgate.log.durability.durability`) touches no log state. The data files are
     pinned, so neither the limit of open files nor a deletion closes them meanwhile. A ticket of an earlier

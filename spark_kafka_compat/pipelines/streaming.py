@@ -1,4 +1,4 @@
-"""What the streaming programs share: their options, how they begin, and the wait for the end."""
+"""The common parts of the streaming programs: their options, how they begin, and the wait for the end."""
 
 from __future__ import annotations
 

@@ -379,8 +379,8 @@ class DamagedObject(msgspec.Struct, frozen=True):
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What was read, and what of it is damaged. `unnamed` counts objects that no manifest names: what a crash
-    left, or what a running gateway is about to delete.
+    """The numbers of objects that were read, and the damaged ones. `unnamed` counts objects that no
+    manifest names: a crash left them, or a running gateway is about to delete them.
     """
 
     address: str

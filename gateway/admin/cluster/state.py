@@ -1,4 +1,4 @@
-"""What a bucket holds, from listings and a few reads."""
+"""The content of a bucket, from listings and a few reads."""
 
 from __future__ import annotations
 

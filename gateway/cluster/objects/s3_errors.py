@@ -1,4 +1,4 @@
-"""What an error of an S3 store means: which errors pass, which never will, and what to do about those. Pure.
+"""The meaning of the errors of an S3 store: which pass, which never will, and how to remove the cause. Pure.
 
 obstore reports an error as text that holds the HTTP status and the body of the answer, in which S3 names the
 error by its code. Source: Amazon S3 API Reference, "Error responses", List of error codes.
@@ -15,7 +15,7 @@ _STATUS: Final = re.compile(r"Server returned non-2xx status code: ([0-9]{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})")
 _NOWHERE: Final = "redirect without LOCATION"
-"""What obstore says about a redirect of S3 (301 PermanentRedirect), whose body it drops."""
+"""The text of obstore for a redirect of S3 (301 PermanentRedirect), whose body it drops."""
 _ETAG_MISSING: Final = "ETag Header missing"
 NO_ETAG: Final = "the store gives objects no ETag, which the cluster depends on; use a store that does"
 _ROLES: Final = "//169.254."
@@ -86,7 +86,7 @@ _REFUSALS: Final = {
     "NotImplemented": _CONDITIONS,
     "EntityTooLarge": "the object is larger than the store allows; lower seqgate.cluster.put.max.bytes",
 }
-"""What to do about each code of an error that no later call will be spared."""
+"""The advice for each code of an error that every later call would get, too."""
 _REFUSALS_WITHOUT_CODE: Final = {301: _REGION, 401: _UNKNOWN_KEY, 403: _ACCESS, 501: _CONDITIONS}
 
 

@@ -26,7 +26,7 @@ class UploadProgress(msgspec.Struct, frozen=True):
 
 
 class Rounds:
-    """What is noted about the present round, or the last one."""
+    """Notes the begin, the end and the error of the present round, or of the last one."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         """`seconds` is a clock that is never set."""

@@ -69,7 +69,7 @@ class LogShortened(Exception):
 
 
 class SessionFacts(NamedTuple):
-    """What a registration tells about the gateway besides its node id."""
+    """The facts about the gateway in a registration, besides its node id."""
 
     cluster_id: str
     """The id that the cluster gets if this is its first session."""

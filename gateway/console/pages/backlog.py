@@ -1,4 +1,4 @@
-"""What groups have not got of a topic: the backlog with its quota, and the delayed records."""
+"""The records that groups have not read yet: the backlog of a topic with its quota, and delayed records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients push about themselves (KIP-714), and the quotas that limit them."""
+"""The metrics that clients push (KIP-714), and the quotas that limit clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the gateway's metrics listener tells: the newest lines of its log, its tasks, and its limits."""
+"""The pages from the gateway's metrics listener: the newest lines of its log, its tasks, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumer, share and streams groups have in common, which Kafka calls modern groups.
+"""The rules that consumer, share and streams groups have in common, which Kafka calls modern groups.
 
     group epoch        rises with every change of members, subscriptions or topics
     assignment epoch   the group epoch for which the present targets were made

@@ -1,4 +1,4 @@
-"""What several APIs tell about leaders: a partition's state, and who leads one led elsewhere (KIP-951)."""
+"""The parts of answers about leaders: a partition's state, and the leader of one led elsewhere (KIP-951)."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ Topics = list[TopicRows]
 
 @dataclass(slots=True)
 class ProduceServices:
-    """What Produce uses: partitions, transactions, limits that may refuse a batch, and threads that
+    """The services of Produce: partitions, transactions, limits that may refuse a batch, and threads that
     recompress. They are direct attributes, because every batch needs them and a longer look-up costs time.
     """
 
