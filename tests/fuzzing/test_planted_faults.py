@@ -14,7 +14,7 @@ import pytest
 from seqgate.gateway.admin.status import live as live_status
 from seqgate.gateway.cluster.wal import wal_object
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from seqgate.gateway.security import stores
+from seqgate.gateway.security import key_stores
 from seqgate.gateway.security.acls.authorizer import Authorizer
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.sasl import oauthbearer, users_file
@@ -119,10 +119,10 @@ def decisions_kept_forever(patch: pytest.MonkeyPatch) -> None:
 
 
 def passwords_named(patch: pytest.MonkeyPatch) -> None:
-    def fail(_: bytes, store: stores.Store) -> None:
+    def fail(_: bytes, store: key_stores.Store) -> None:
         raise StoreError(f"the password {store.password} does not open it")
 
-    patch.setattr(stores, "_pkcs12", fail)
+    patch.setattr(key_stores, "_pkcs12", fail)
 
 
 def reasons_that_raise(patch: pytest.MonkeyPatch) -> None:
