@@ -117,8 +117,8 @@ def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, li
             for name in names
         )
     )
-    place = cluster.address_of(int(names[0])) if kind == "broker" else cluster.reached
-    answer = None if place is None else cluster.ask(place, request, DescribeConfigsResponse)
+    place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
+    answer = cluster.ask(place, request, DescribeConfigsResponse)
     if answer is not None:
         return {str(found.resource_name): _rows(found.configs) for found in answer.results}
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import

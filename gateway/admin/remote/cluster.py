@@ -82,7 +82,6 @@ class Cluster:
         self.reached = reached
         self._versions = versions or {}
         self._connections = {} if connection is None else {reached: connection}
-        self._metadata: Any = None
 
     @cached_property
     def admin(self) -> Any:
@@ -100,11 +99,15 @@ class Cluster:
     def _uses_kafka_python(self) -> bool:
         return "admin" in self.__dict__
 
-    def ask(self, address: BrokerAddress, request: Any, response_type: type[R]) -> R | None:
+    def ask(self, address: BrokerAddress | None, request: Any, response_type: type[R]) -> R | None:
         """Return the answer of a broker; None where kafka-python must ask: the broker does not serve the
         version, or gave no answer, or kafka-python has connections already.
         """
-        if self._uses_kafka_python or self._versions.get(request.__api_key__, -1) < request.__version__:
+        if (
+            address is None
+            or self._uses_kafka_python
+            or self._versions.get(request.__api_key__, -1) < request.__version__
+        ):
             return None
         try:
             connection = self._connections.get(address) or open_connection(address, TIMEOUT_S)
@@ -121,16 +124,35 @@ class Cluster:
             found = self.admin.describe_topics(None)
         return sorted(found, key=lambda topic: str(topic["name"]))
 
-    def _asked_topics(self) -> list[dict[str, Any]] | None:
-        """Return the metadata as kafka-python gives it; None where kafka-python must ask."""
+    @cached_property
+    def brokers(self) -> Mapping[int, BrokerAddress]:
+        """The addresses that brokers advertise, by node id; none where only kafka-python can ask for them."""
+        found = self._asked_metadata(self.reached, ())
+        return {
+            int(broker.node_id): self.reached.other(broker.host, int(broker.port))
+            for broker in (() if found is None else found.brokers)
+        }
+
+    @property
+    def any_broker(self) -> BrokerAddress | None:
+        """The reached broker if it advertises its address, or else another, as for kafka-python."""
+        known = self.brokers.values()
+        return self.reached if self.reached in known else next(iter(known), None)
+
+    def _asked_metadata(self, address: BrokerAddress | None, topics: tuple[()] | None) -> Any:
+        """Return the brokers, and all topics with `topics` None; None where kafka-python must ask."""
         from kio.schema.metadata.v12.request import MetadataRequest  # noqa: PLC0415
         from kio.schema.metadata.v12.response import MetadataResponse  # noqa: PLC0415
 
         request = MetadataRequest(
-            topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+            topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        self._metadata = self.ask(self.reached, request, MetadataResponse)
-        if self._metadata is None:
+        return self.ask(address, request, MetadataResponse)
+
+    def _asked_topics(self) -> list[dict[str, Any]] | None:
+        """Return the metadata as kafka-python gives it; None where kafka-python must ask."""
+        found = self._asked_metadata(self.any_broker, None)
+        if found is None:
             return None
         return [
             {
@@ -149,7 +171,7 @@ class Cluster:
                     for row in topic.partitions
                 ],
             }
-            for topic in self._metadata.topics
+            for topic in found.topics
         ]
 
     def topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -192,14 +214,13 @@ class Cluster:
         from kio.schema.list_offsets.v6.response import ListOffsetsResponse  # noqa: PLC0415
 
         leaders = self.leaders()
-        if self._metadata is None or not leaders.keys() >= set(places):
+        if not leaders.keys() >= set(places):
             return None
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for topic, partition in places:
             by_leader[leaders[topic, partition]][topic].append(partition)
         found = {}
         for node_id, topics in by_leader.items():
-            place = self.address_of(node_id)
             request = listing.ListOffsetsRequest(
                 replica_id=BrokerId(-1),
                 isolation_level=i8(is_committed),
@@ -214,7 +235,7 @@ class Cluster:
                     for topic, partitions in topics.items()
                 ),
             )
-            answer = None if place is None else self.ask(place, request, ListOffsetsResponse)
+            answer = self.ask(self.brokers.get(node_id), request, ListOffsetsResponse)
             if answer is None:
                 return None
             for row in answer.topics:
@@ -224,15 +245,6 @@ class Cluster:
                     found[str(row.name), int(each.partition_index)] = int(each.offset)
         return found
 
-    def address_of(self, node_id: int) -> BrokerAddress | None:
-        """Return the address of a broker; None where only kafka-python finds it."""
-        if self._metadata is None:
-            self._asked_topics()
-        for broker in self._metadata.brokers if self._metadata is not None else ():
-            if broker.node_id == node_id:
-                return self.reached.other(broker.host, int(broker.port))
-        return None
-
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers."""
         from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415
@@ -241,7 +253,7 @@ class Cluster:
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=i8(1), include_fenced_brokers=True
         )
-        answer = self.ask(self.reached, request, DescribeClusterResponse)
+        answer = self.ask(self.any_broker, request, DescribeClusterResponse)
         if answer is None or answer.error_code.value:
             return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
         return sorted(int(broker.broker_id) for broker in answer.brokers)
