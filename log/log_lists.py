@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 L = TypeVar("L")
 
@@ -65,21 +66,20 @@ class RetentionTimes(Generic[L]):
             heapify(self._heap)
 
 
-@dataclass(slots=True)
-class LogLists(Generic[L]):
+class LogLists(msgspec.Struct, Generic[L]):
     """Logs in the order in which they were added. A log adds and removes itself."""
 
-    delaying: dict[L, None] = field(default_factory=dict)
+    delaying: dict[L, None] = msgspec.field(default_factory=dict)
     """The logs whose topics delay records."""
-    deduplicating: dict[L, None] = field(default_factory=dict)
+    deduplicating: dict[L, None] = msgspec.field(default_factory=dict)
     """The logs whose topics deduplicate by producer names."""
-    due_for_snapshot: dict[L, None] = field(default_factory=dict)
+    due_for_snapshot: dict[L, None] = msgspec.field(default_factory=dict)
     """The deduplicating logs that need a further replay, or whose changed names need a snapshot."""
-    waiting_for_other_partitions: dict[L, None] = field(default_factory=dict)
+    waiting_for_other_partitions: dict[L, None] = msgspec.field(default_factory=dict)
     """The deduplicating logs that refuse new names until their topic's other partitions are replayed."""
-    recovering: dict[L, None] = field(default_factory=dict)
+    recovering: dict[L, None] = msgspec.field(default_factory=dict)
     """The offline logs that a thread recovers. Until that ends, their names are taken."""
-    short_of_room: dict[L, None] = field(default_factory=dict)
+    short_of_room: dict[L, None] = msgspec.field(default_factory=dict)
     """The logs that are offline only because disk space, memory or file handles ran out."""
-    retention: RetentionTimes[L] = field(default_factory=RetentionTimes)
+    retention: RetentionTimes[L] = msgspec.field(default_factory=RetentionTimes)
     """When retention has to look at each log."""

@@ -10,8 +10,9 @@ caller holds the lock of the directory, and no worker runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from seqgate.log.directory.identity import check_ownership, take_identity, write_version
 from seqgate.log.directory.stored_logs import (
@@ -68,17 +69,16 @@ _LOST: Final = b"{}"
 Key = tuple[str, int]
 
 
-@dataclass(slots=True)
-class _Files:
+class _Files(msgspec.Struct):
     """The files of one process that belong to no partition."""
 
-    points: dict[Key, int] = field(default_factory=dict)
+    points: dict[Key, int] = msgspec.field(default_factory=dict)
     are_points_lost: bool = False
-    cleaned: dict[Key, int] = field(default_factory=dict)
-    logs: dict[str, StoredLog] = field(default_factory=dict)
+    cleaned: dict[Key, int] = msgspec.field(default_factory=dict)
+    logs: dict[str, StoredLog] = msgspec.field(default_factory=dict)
     is_clean: bool = True
-    ranges: dict[str, tuple[DamagedRange, ...]] = field(default_factory=dict)
-    cut: dict[str, tuple[CutBytes, ...]] = field(default_factory=dict)
+    ranges: dict[str, tuple[DamagedRange, ...]] = msgspec.field(default_factory=dict)
+    cut: dict[str, tuple[CutBytes, ...]] = msgspec.field(default_factory=dict)
     is_damage_lost: bool = False
 
     def take(self, other: _Files, is_wanted: Callable[[str, int], bool]) -> None:

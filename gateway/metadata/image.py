@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -59,13 +58,12 @@ _NOTHING: Mapping[str, str] = {}
 _NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 
-@dataclass(slots=True)
-class TopicImage:
+class TopicImage(msgspec.Struct):
     """A topic; `partitions` has the newest record of every index from 0 on."""
 
     name: str
     topic_id: uuid.UUID
-    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    partitions: dict[int, PartitionRecord] = msgspec.field(default_factory=dict)
 
 
 class MetadataImage:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, get_args, get_origin
@@ -230,8 +230,7 @@ class _TooManyRowsError(Exception):
     """The answer would have more rows than it may."""
 
 
-@dataclass(slots=True)
-class _Refusal:
+class _Refusal(msgspec.Struct):
     """Builds the entities of one answer."""
 
     version: int

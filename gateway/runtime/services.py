@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from seqgate.gateway.config import Config
 from seqgate.gateway.peer.peers import Peers
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
@@ -133,8 +135,7 @@ class PartitionServices:
         self.replicas, self.bucket_reads = replicas, bucket_reads
 
 
-@dataclass(slots=True)
-class TopicServices:
+class TopicServices(msgspec.Struct):
     """The metadata of topics, and the parts that carry out changes of topics."""
 
     metadata_log: MetadataLog
@@ -143,8 +144,7 @@ class TopicServices:
     """Requests that wait for a change of the metadata."""
 
 
-@dataclass(slots=True)
-class CoordinatorServices:
+class CoordinatorServices(msgspec.Struct):
     """The coordinators, the producer ids, and the topics that groups create."""
 
     groups: GroupCoordinator
@@ -157,16 +157,14 @@ class CoordinatorServices:
     streams_topics: StreamsTopics
 
 
-@dataclass(slots=True)
-class SecurityServices:
+class SecurityServices(msgspec.Struct):
     """The delegation tokens, and the metadata that stores them."""
 
     metadata_log: MetadataLog
     tokens: DelegationTokens
 
 
-@dataclass(slots=True)
-class UpkeepServices:
+class UpkeepServices(msgspec.Struct):
     """The upkeep of the data: backlog quotas of topics, room on the disk, and work on files."""
 
     backlog: Backlog
@@ -178,8 +176,7 @@ class UpkeepServices:
     """Returns the uploads into the bucket; None without a bucket, and before the gateway serves."""
 
 
-@dataclass(slots=True)
-class Services:
+class Services(msgspec.Struct):
     """All services. A function that takes this type can use every part; take only what it needs."""
 
     node: NodeServices

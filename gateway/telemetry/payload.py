@@ -32,7 +32,6 @@ import math
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -356,8 +355,7 @@ class SeriesLimits(NamedTuple):
     of_all: int
 
 
-@dataclass(slots=True, eq=False)
-class _Series:
+class _Series(msgspec.Struct, eq=False):
     unit: str
     help: str
     value: Value
@@ -382,10 +380,9 @@ def _sum(earlier: Value, later: Value) -> Value:
     return earlier + later
 
 
-@dataclass(slots=True, eq=False)
-class _PushingClient:
+class _PushingClient(msgspec.Struct, eq=False):
     labels: dict[str, str]
-    series: dict[SeriesKey, _Series] = field(default_factory=dict)
+    series: dict[SeriesKey, _Series] = msgspec.field(default_factory=dict)
     expires_ms: float = 0.0
 
 

@@ -26,7 +26,6 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -226,8 +225,7 @@ def lifetime_ms(choice: ClientSubscription) -> int:
     return max(SHORTEST_LIFETIME_MS, LIFETIME_INTERVALS * choice.push_interval_ms)
 
 
-@dataclass(slots=True, eq=False)
-class ClientInstance:
+class ClientInstance(msgspec.Struct, eq=False):
     """One client: its chosen subscription and its last requests. Times are ms of one clock."""
 
     description: ClientDescription

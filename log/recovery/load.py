@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from seqgate.log.compaction.swap import finish_swaps
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
@@ -71,8 +72,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(msgspec.Struct):
     """The state of a partition, loaded from its files. All of it is durable."""
 
     segments: list[Segment]
@@ -84,7 +84,7 @@ class LoadedLog:
     """The bytes of torn batches that were cut off at the end."""
     clean_stop: CleanStop | None = None
     """The clean stop that still describes the files; None after a check."""
-    damage: list[DamagedRange] = field(default_factory=list)
+    damage: list[DamagedRange] = msgspec.field(default_factory=list)
     """The damaged ranges below the log end offset, in ascending order."""
 
 

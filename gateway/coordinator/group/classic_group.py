@@ -15,9 +15,9 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
@@ -48,8 +48,7 @@ class GroupError(Exception):
         self.error_code = error_code
 
 
-@dataclass(slots=True, eq=False)
-class Member:
+class Member(msgspec.Struct, eq=False):
     """A member of a classic group. Its session times out at `session_deadline_ms` without a heartbeat."""
 
     member_id: str

@@ -35,8 +35,9 @@ import heapq
 import struct
 import uuid
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import msgspec
 
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.protocol.frames import string
@@ -304,11 +305,10 @@ EVERYTHING: Final = Sight(0, None)
 """The sight of every client where there is no authorizer."""
 
 
-@dataclass(slots=True)
-class RegexTopics:
+class RegexTopics(msgspec.Struct):
     """The expressions of one group, and the names that each matched when they were last resolved."""
 
-    _matching: dict[str, Collection[str]] = field(default_factory=dict)
+    _matching: dict[str, Collection[str]] = msgspec.field(default_factory=dict)
     _generation: int = 0
     _resolved_at_ms: int = 0
 

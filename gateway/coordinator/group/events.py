@@ -11,7 +11,6 @@ An operation on one member compares that member only, so that a heartbeat costs 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -138,16 +137,15 @@ class SyncReply(msgspec.Struct, frozen=True):
 Reply = JoinReply | SyncReply
 
 
-@dataclass(slots=True)
-class Effects:
+class Effects(msgspec.Struct):
     """The records and answers of one operation that runs at `now_ms`."""
 
     now_ms: int
-    records: list[GroupRecord] = field(default_factory=list)
-    replies: list[tuple[Waiter, Reply]] = field(default_factory=list)
-    gone_sharers: list[tuple[str, str]] = field(default_factory=list)
+    records: list[GroupRecord] = msgspec.field(default_factory=list)
+    replies: list[tuple[Waiter, Reply]] = msgspec.field(default_factory=list)
+    gone_sharers: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """(group id, member id) of share group members whose session timed out."""
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = msgspec.field(default_factory=list)
     """The events of this operation, which the runtime logs."""
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:

@@ -26,9 +26,9 @@ the offsets of the records in the log; this module keeps the order in which the 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
@@ -202,8 +202,7 @@ class HeldOffset(NamedTuple):
     is_superseded: bool
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     pending: Pending
     superseded: bool = False
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
@@ -528,8 +527,7 @@ class StateBatch(NamedTuple):
     delivery_count: int
 
 
-@dataclass(slots=True)
-class Run:
+class Run(msgspec.Struct):
     """The offsets `first_offset` to `last_offset`, both inclusive, with one state; deadline in ms."""
 
     first_offset: int

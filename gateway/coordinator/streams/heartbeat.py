@@ -28,9 +28,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
@@ -82,15 +82,14 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
 from seqgate.gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
 
 
-@dataclass(slots=True)
-class _Plan:
+class _Plan(msgspec.Struct):
     """The changes that one operation makes, before the group is changed."""
 
     group: StreamsGroup
     limits: StreamsLimits
     now_ms: int
-    records: list[RowRecord] = field(default_factory=list)
-    notes: list[StatusNote] = field(default_factory=list)
+    records: list[RowRecord] = msgspec.field(default_factory=list)
+    notes: list[StatusNote] = msgspec.field(default_factory=list)
 
     def carry_out(self) -> None:
         """Replay the records into the group."""

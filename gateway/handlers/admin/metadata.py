@@ -22,10 +22,10 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
@@ -151,8 +151,7 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
     return _topics_by_name(context, module, named, operations_asked)
 
 
-@dataclass(slots=True)
-class _Named:
+class _Named(msgspec.Struct):
     """The names of a request, as they were when its rights were checked. A topic that is deleted after the
     check must not be created again for a client that may not create it.
     """

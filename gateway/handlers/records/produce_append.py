@@ -34,11 +34,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from typing import Final, TypeAlias
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
@@ -129,8 +129,7 @@ TopicRows = tuple[str | bytes, list[ProduceRow]]
 Topics = list[TopicRows]
 
 
-@dataclass(slots=True)
-class ProduceServices:
+class ProduceServices(msgspec.Struct):
     """The services of Produce: partitions, transactions, limits that may refuse a batch, and threads that
     recompress. They are direct attributes, because every batch needs them and a longer look-up costs time.
     """

@@ -16,10 +16,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
@@ -520,11 +520,10 @@ def log_refused(group_id: str, member_id: str, error: HeartbeatRefused) -> None:
 # Counts the unread records that each group has skipped since the gateway started.
 
 
-@dataclass(slots=True)
-class Skipped:
+class Skipped(msgspec.Struct):
     """Skipped records by the limit that skipped them; `up_to` is the highest offset of a move."""
 
-    records: dict[Limit, int] = field(default_factory=dict)
+    records: dict[Limit, int] = msgspec.field(default_factory=dict)
     up_to: int = 0
 
     @property

@@ -17,9 +17,9 @@ import asyncio
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
@@ -456,14 +456,13 @@ class MemberConnection(Protocol):
         """Cancel the callback of this key."""
 
 
-@dataclass(slots=True, eq=False)
-class ShareSession:
+class ShareSession(msgspec.Struct, eq=False):
     """A member's share session: the partitions that it fetches. Every fetch raises the session epoch."""
 
     peer: MemberConnection
     """The connection on which the session began; the session ends with it."""
     epoch: int = 1
-    places: OrderedDict[tuple[uuid.UUID, int], None] = field(default_factory=OrderedDict)
+    places: OrderedDict[tuple[uuid.UUID, int], None] = msgspec.field(default_factory=OrderedDict)
 
 
 class ShareWaiters:

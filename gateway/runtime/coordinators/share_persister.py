@@ -19,7 +19,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -305,8 +304,7 @@ def _checked(outcome: Any) -> Any:
     raise Unavailable(outcome.error_code)
 
 
-@dataclass(slots=True, eq=False)
-class _Led:
+class _Led(msgspec.Struct, eq=False):
     """One state: the partition and leader epoch for which it was read, and the changes not stored yet."""
 
     key: SharePartitionKey
@@ -314,9 +312,9 @@ class _Led:
     leader_epoch: int
     found: SharePartition
     state_epoch: int
-    changes: list[StateBatch] = field(default_factory=list)
+    changes: list[StateBatch] = msgspec.field(default_factory=list)
     is_changed: bool = False
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+    waiters: list[asyncio.Future[None]] = msgspec.field(default_factory=list)
     writing: asyncio.Task[None] | None = None
 
     @property

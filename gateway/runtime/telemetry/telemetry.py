@@ -12,9 +12,9 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
@@ -51,13 +51,12 @@ _RESERVED_IDS: Final = frozenset({uuid.UUID(int=0), uuid.UUID(int=1)})
 """The ids that no client has (Kafka's Uuid.RESERVED)."""
 
 
-@dataclass(slots=True)
-class TelemetryCounters:
+class TelemetryCounters(msgspec.Struct):
     """Counts since the start."""
 
     pushes: int = 0
     """Pushes that were accepted."""
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = msgspec.field(default_factory=Counter)
     """Pushes that were refused, by the name of the error in lower case, such as `telemetry_too_large`."""
     dropped_points: int = 0
     """Measurements dropped from accepted pushes: beyond a limit, of kinds not kept, or without a value."""

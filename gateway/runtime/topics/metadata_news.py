@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from kio.schema.types import BrokerId
 from kio.static.primitive import i64
 
@@ -29,8 +29,7 @@ until it has the change. After that nobody waits.
 """
 
 
-@dataclass(slots=True)
-class _Listener:
+class _Listener(msgspec.Struct):
     """Another gateway, in the session with this epoch."""
 
     epoch: int

@@ -16,8 +16,9 @@ import logging
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
@@ -385,8 +386,7 @@ class Compaction:
         )
 
 
-@dataclass(slots=True)
-class PartitionProgress:
+class PartitionProgress(msgspec.Struct):
     topic_id: uuid.UUID
     clean_end_offset: int | None = None
     """The offset at which the last cleaning ended (exclusive); None before the first cleaning."""
@@ -397,8 +397,7 @@ class PartitionProgress:
     uncleanable: bool = False
 
 
-@dataclass(slots=True)
-class CompactionCounts:
+class CompactionCounts(msgspec.Struct):
     cleanings: int = 0
     failures: int = 0
     records_read: int = 0
