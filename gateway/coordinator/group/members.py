@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
@@ -216,6 +217,9 @@ class Members:
         if is_joining:
             self._check_room(group_id)
             self._admit(request.joining_bytes, effects.now_ms)
+        elif request.offsets_bytes and not stored.member_bytes.admit(request.offsets_bytes, effects.now_ms):
+            # the member stays: offsets only make a better assignment
+            request = msgspec.structs.replace(request, task_offsets=None, task_end_offsets=None)
         deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
         effects.records += deletion
         reply = stored.streams.heartbeat(request, stored.topics, effects)

@@ -39,6 +39,7 @@ from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
 from seqgate.gateway.coordinator.streams.request import (
+    TASK_OFFSET_BYTES,
     StreamsHeartbeat,
     StreamsLimits,
     StreamsReply,
@@ -197,7 +198,9 @@ class StoredGroups:
             for member in group.members.values()
         )
         streams = sum(
-            MEMBER_BYTES + bytes_of_tags(member.value.client_tags)
+            MEMBER_BYTES
+            + bytes_of_tags(member.value.client_tags)
+            + TASK_OFFSET_BYTES * (len(member.task_offsets) + len(member.task_end_offsets))
             for group in self.streams.groups.values()
             for member in group.members.values()
         )

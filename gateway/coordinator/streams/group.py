@@ -8,12 +8,13 @@ topics are missing. The group epoch rises also with changes of assignment config
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.epoch_group import (
+    LEAVING_FOR_A_WHILE,
     NEVER_ASSIGNED,
     NOT_READY,
     AssignmentEpoch,
@@ -22,8 +23,10 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     OffsetChecks,
 )
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
+from seqgate.gateway.coordinator.rows import Row
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
 from seqgate.gateway.coordinator.streams.records import (
+    MEMBER,
     NEW_GROUP,
     ROWS,
     StreamsCurrentValue,
@@ -45,8 +48,10 @@ class HeldByProcesses(NamedTuple):
     """The active tasks of all processes."""
     active_here: Tasks
     """The active tasks of one process."""
-    others_here: Tasks
-    """The standby and warm-up tasks of that process."""
+    standby_here: Tasks
+    """The standby tasks of that process."""
+    warmup_here: Tasks
+    """The warm-up tasks of that process."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,11 +63,24 @@ class StreamsMember(EpochMember):
     current: StreamsCurrentValue = field(default_factory=StreamsCurrentValue)
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
+    task_offsets: Mapping[TaskId, int] = field(default_factory=dict)
+    """How far the member has read the changelogs of tasks, as it last reported; not stored."""
+    task_end_offsets: Mapping[TaskId, int] = field(default_factory=dict)
+    """How far these changelogs go."""
+
+    @property
+    def group_instance_id(self) -> str | None:
+        return self.value.instance_id
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the member is static, and has left for a while."""
+        return self.current.member_epoch == LEAVING_FOR_A_WHILE
 
     @property
     def must_revoke(self) -> bool:
         """Whether the member must revoke tasks in its rebalance timeout."""
-        return self.current.state is StreamsMemberState.UNREVOKED_TASKS
+        return self.current.state is StreamsMemberState.UNREVOKED_TASKS and not self.is_away
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Return whether the member has all of its target of this epoch and nothing else."""
@@ -96,6 +114,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     assignment: AssignmentEpoch = NEVER_ASSIGNED
     topology: Topology | None = None
     members: dict[str, StreamsMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, TaskAssignment] = field(default_factory=dict)
     configured: ConfiguredTopology | None = None
     """The topology compared with the topics of the last heartbeat that had one; None after a restart."""
@@ -134,16 +153,13 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     def held(self, process_id: str) -> HeldByProcesses:
         """Return the tasks that members have or have not revoked yet, those of one process apart."""
         active: set[TaskId] = set()
-        active_here: set[TaskId] = set()
-        others_here: set[TaskId] = set()
+        here = TaskAssignment()
         for member in self.members.values():
-            is_here = member.value.process_id == process_id
             for held in (member.current.assigned, member.current.pending_revocation):
                 active.update(held.active)
-                if is_here:
-                    active_here.update(held.active)
-                    others_here.update(held.standby, held.warmup)
-        return HeldByProcesses(frozenset(active), frozenset(active_here), frozenset(others_here))
+                if member.value.process_id == process_id:
+                    here = here.union(held.tasks)
+        return HeldByProcesses(frozenset(active), *here)
 
     def _may_commit(
         self,
@@ -185,8 +201,26 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         self.configured = None
         self.shutdown_member_id = None
         self.endpoint_epoch = 0
+        for member in self.members.values():
+            member.task_offsets, member.task_end_offsets = {}, {}
+
+    def take_of_member(self, row: Row, member: StreamsMember, value: Any) -> None:
+        if row is MEMBER:
+            self._name_instance(member, value.instance_id)
+        EpochGroup.take_of_member(self, row, member, value)
+
+    def _name_instance(self, member: StreamsMember, instance_id: str | None) -> None:
+        """Have the group find a member by its new instance id, and no longer by the one before."""
+        before = member.group_instance_id
+        if before is not None and self.static_members.get(before) == member.member_id:
+            del self.static_members[before]
+        if instance_id is not None:
+            self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
+        member = self.members.get(member_id)
+        if member is not None:
+            self._name_instance(member, None)
         EpochGroup.forget(self, member_id)
         if not self.members:
             self.shutdown_member_id = None

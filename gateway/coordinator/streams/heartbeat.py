@@ -4,6 +4,7 @@
     0               joins, or joins again without tasks
     n > 0           is at epoch n; the previous epoch means that an answer was lost, any other epoch is fenced
     −1              leaves
+    −2              leaves and may return, because it is static
 
 The whole heartbeat is checked before any of its records changes the group. Source: Kafka's
 `GroupMetadataManager.streamsGroupHeartbeat`, `TargetAssignmentBuilder`.
@@ -21,13 +22,16 @@ Moves a member of a streams group one step towards its target.
     UNRELEASED_TASKS   waits for tasks that other members have or revoke  with each heartbeat
 
 An active task goes to a member after its last owner has revoked it. A process never has a task twice, in
-whatever roles. Source: Kafka's `CurrentAssignmentBuilder`.
+whatever roles, but for a member that changes its role: a task that becomes active is kept as a standby task
+until the member gets it, and one that is no longer active becomes a standby task at once. Source: Kafka's
+`CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -35,7 +39,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import MAX_EXPIRED_AT_ONCE, HeartbeatRefused
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, AssignmentEpoch
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A_WHILE, AssignmentEpoch
 from seqgate.gateway.coordinator.places import Topics, by_topic
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams.group import (
@@ -69,6 +73,7 @@ from seqgate.gateway.coordinator.streams.request import (
     StreamsHeartbeat,
     StreamsLimits,
     StreamsReply,
+    TaskOffsets,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import (
     NO_ASSIGNMENT,
@@ -76,6 +81,7 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
     AssignmentMember,
     HeldTasks,
     TaskAssignment,
+    TaskId,
     Tasks,
     assign_tasks,
 )
@@ -88,6 +94,8 @@ class _Plan(msgspec.Struct):
     group: StreamsGroup
     limits: StreamsLimits
     now_ms: int
+    replaced: str | None = None
+    """The former member id of a static member that returns under a new one."""
     records: list[RowRecord] = msgspec.field(default_factory=list)
     notes: list[StatusNote] = msgspec.field(default_factory=list)
 
@@ -106,35 +114,67 @@ def heartbeat(
 ) -> tuple[StreamsReply, list[RowRecord]]:
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     plan = _Plan(group, limits, now_ms)
-    member = _member(group, request, limits)
+    member = _member(plan, request)
     value = _described(member.value, request)
     is_changed = value != member.value
     if is_changed:
         plan.records.append(MEMBER.of(group.group_id, request.member_id, value))
+        # what a static member says of itself may change with each start, without other tasks for anybody
+        is_changed = request.instance_id is None or _assigned_by(value) != _assigned_by(member.value)
     topology = _topology(plan, request, value)
     configured, metadata_hash = _configured(group, topology, topics)
     _check_tasks(configured, request.owned)
     group_epoch = _raise_epoch(plan, topology, configured, metadata_hash, is_changed=is_changed)
     if group.is_empty and limits.initial_delay_ms > 0 and not group.is_delayed:
         group.initial_delay_deadline_ms = now_ms + limits.initial_delay_ms
-    target = _target(plan, group_epoch, configured, {request.member_id: value}, request.member_id)
+    offsets = _offsets(request.task_offsets, member.task_offsets)
+    end_offsets = _offsets(request.task_end_offsets, member.task_end_offsets)
+    updated = StreamsMember(
+        request.member_id, value, member.current, task_offsets=offsets, task_end_offsets=end_offsets
+    )
+    target = _target(plan, group_epoch, configured, updated)
     current = reconciled(member.current, target, request.owned, lambda: group.held(value.process_id))
     if current != member.current:
         plan.records.append(CURRENT.of(group.group_id, request.member_id, current))
     group.configured, group.topics_changed = configured, False
-    must_send = request.member_epoch == JOINING or current.assigned != member.current.assigned
+    is_assigned = current.assigned != member.current.assigned
+    has_moved = value.user_endpoint != member.value.user_endpoint
     plan.carry_out()
-    group.members[request.member_id].session_deadline_ms = now_ms + limits.session_timeout_ms
+    known = group.members[request.member_id]
+    known.session_deadline_ms = now_ms + limits.session_timeout_ms
+    known.task_offsets, known.task_end_offsets = offsets, end_offsets
     if request.is_shutdown_asked:
         _ask_for_shutdown(group, request.member_id)
+    if has_moved or (is_assigned and value.user_endpoint is not None):
+        group.endpoint_epoch += 1
+    must_send = is_assigned or request.member_epoch == JOINING
     return _reply(plan, request, topics, must_send=must_send), plan.records
+
+
+def _offsets(reported: TaskOffsets | None, before: Mapping[TaskId, int]) -> Mapping[TaskId, int]:
+    """Return a member's offsets: those that it reports, else those of before. Raises HeartbeatRefused."""
+    if reported is None:
+        return before
+    offsets = dict(reported)
+    if len(offsets) < len(reported):
+        counts = Counter(task for task, _ in reported)
+        subtopology_id, partition = max(counts, key=lambda task: counts[task])
+        text = (
+            f"Task offsets contain a duplicate entry for subtopology {subtopology_id} and partition "
+            f"{partition}."
+        )
+        raise HeartbeatRefused(ErrorCode.invalid_request, text)
+    return offsets
+
+
+def _assigned_by(value: StreamsMemberValue) -> tuple[object, ...]:
+    """Return the part of a description that the assignment depends on."""
+    return value.topology_epoch, value.rack_id, value.client_tags, value.process_id
 
 
 def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send: bool) -> StreamsReply:
     group, configured = plan.group, plan.group.configured
     member = group.members[request.member_id]
-    if must_send and member.value.user_endpoint is not None:
-        group.endpoint_epoch += 1
     if configured is not None and configured.problem is not None:
         plan.notes.append(configured.problem)
     if group.shutdown_member_id is not None:
@@ -165,20 +205,66 @@ def _ask_for_shutdown(group: StreamsGroup, member_id: str) -> None:
 # --- the member
 
 
-def _member(group: StreamsGroup, request: StreamsHeartbeat, limits: StreamsLimits) -> StreamsMember:
+def _member(plan: _Plan, request: StreamsHeartbeat) -> StreamsMember:
     """Return the member that sent the heartbeat; a new one is not added. Raises HeartbeatRefused."""
+    group, limits, instance_id = plan.group, plan.limits, request.instance_id
     is_joining = request.member_epoch == JOINING
-    if is_joining and len(group.members) >= limits.max_size:
+    member = group.members.get(request.member_id)
+    static = None if instance_id is None else group.members.get(group.static_members.get(instance_id, ""))
+    if is_joining and static is None and member is None and len(group.members) >= limits.max_size:
         text = f"The streams group has reached its maximum capacity of {limits.max_size} members."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-    member = group.members.get(request.member_id)
+    if is_joining and static is not None and static is not member:
+        return _returned(plan, static, request)
+    if instance_id is not None and not is_joining:
+        member = _static_member(group, request)
     if member is None:
         if not is_joining:
             raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
         return StreamsMember(request.member_id)
     if not is_joining:
         _check_epoch(member, request)
+    elif member.is_away:
+        return _returned(plan, member, request)
     return member
+
+
+def _static_member(group: StreamsGroup, request: StreamsHeartbeat) -> StreamsMember:
+    """Return the static member of a request that does not join. Raises HeartbeatRefused."""
+    static_id = group.static_members.get(request.instance_id or "")
+    if static_id is None:
+        text = f"Instance id {request.instance_id} is unknown."
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+    if static_id != request.member_id:
+        text = (
+            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
+            f"{static_id}."
+        )
+        raise HeartbeatRefused(ErrorCode.fenced_instance_id, text)
+    return group.members[static_id]
+
+
+def _returned(plan: _Plan, static: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
+    """Return a static member that was away, under its new member id; the member keeps its tasks and target.
+    Raises HeartbeatRefused.
+    """
+    group_id, member_id = plan.group.group_id, request.member_id
+    if not static.is_away:
+        text = (
+            f"Static member {member_id} with instance id {request.instance_id} cannot join the group because "
+            f"the instance id is owned by {static.member_id} member."
+        )
+        raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
+    current = static.current._replace(member_epoch=JOINING, previous_member_epoch=JOINING)
+    target = plan.group.targets.get(static.member_id, NO_ASSIGNMENT)
+    plan.replaced = static.member_id
+    plan.records += ROWS.removal_records(group_id, static.member_id)
+    plan.records += [
+        MEMBER.of(group_id, member_id, static.value),
+        TARGET.of(group_id, member_id, target),
+        CURRENT.of(group_id, member_id, current),
+    ]
+    return StreamsMember(member_id, static.value, current)
 
 
 def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
@@ -210,15 +296,16 @@ def _no_member(group: StreamsGroup, member_id: str) -> str:
 def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
     """Return the member's description: the request's fields, and stored values of those it omits."""
     asked, topology, tags = request.rebalance_timeout_ms, request.topology, request.client_tags
+    has_endpoint = request.user_endpoint is not None or request.member_epoch == JOINING
     return StreamsMemberValue(
-        before.instance_id,
+        before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
         request.client_id,
         request.client_host,
         before.rebalance_timeout_ms if asked == -1 else asked,
         before.topology_epoch if topology is None else topology.epoch,
         before.process_id if request.process_id is None else request.process_id,
-        before.user_endpoint if request.user_endpoint is None else request.user_endpoint,
+        request.user_endpoint if has_endpoint else before.user_endpoint,
         before.client_tags if tags is None else tuple(sorted(dict(tags).items())),
     )
 
@@ -303,13 +390,9 @@ def _raise_epoch(
 
 
 def _target(
-    plan: _Plan,
-    group_epoch: int,
-    configured: ConfiguredTopology,
-    updated: dict[str, StreamsMemberValue],
-    member_id: str,
+    plan: _Plan, group_epoch: int, configured: ConfiguredTopology, updated: StreamsMember | None = None
 ) -> TargetTasks:
-    """Return the target of a member; make new targets for all when the group epoch has risen."""
+    """Return the target of the updated member; make new targets for all when the group epoch has risen."""
     group, limits = plan.group, plan.limits
     last = group.assignment
     if group.is_delayed:
@@ -318,31 +401,41 @@ def _target(
             "Assignment delayed due to the configured initial rebalance delay.",
         )
         return TargetTasks(last.epoch, NO_ASSIGNMENT)
+    member_id = "" if updated is None else updated.member_id
+    known = group.targets.get(member_id if plan.replaced is None else plan.replaced, NO_ASSIGNMENT)
     if last.epoch >= group_epoch:
-        return TargetTasks(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return TargetTasks(last.epoch, known)
     interval_ms = limits.assignment_interval_ms
     if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
         plan.note(
             StreamsGroupStatus.ASSIGNMENT_DELAYED,
             "Assignment delayed due to the configured assignment interval.",
         )
-        return TargetTasks(last.epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+        return TargetTasks(last.epoch, known)
     targets = _make_targets(plan, group_epoch, configured, updated)
     return TargetTasks(group_epoch, targets.get(member_id, NO_ASSIGNMENT))
 
 
 def _make_targets(
-    plan: _Plan, group_epoch: int, configured: ConfiguredTopology, updated: dict[str, StreamsMemberValue]
+    plan: _Plan, group_epoch: int, configured: ConfiguredTopology, updated: StreamsMember | None
 ) -> dict[str, TaskAssignment]:
     """Assign all tasks for a group epoch; write records only for targets that change."""
     group = plan.group
-    values = {member_id: member.value for member_id, member in group.members.items()} | updated
+    everyone, before = dict(group.members), dict(group.targets)
+    configs = group.value.assignment_configs
+    if updated is not None:
+        if plan.replaced is not None:
+            del everyone[plan.replaced]
+            before[updated.member_id] = before.pop(plan.replaced, NO_ASSIGNMENT)
+        everyone[updated.member_id] = updated
+        configs = plan.limits.assignment_configs
     members = {
-        member_id: AssignmentMember(value.process_id, *group.targets.get(member_id, NO_ASSIGNMENT)[:2])
-        for member_id, value in values.items()
+        member_id: AssignmentMember(
+            member.value.process_id, *member.current.assigned.tasks[:2], member.task_offsets
+        )
+        for member_id, member in everyone.items()
     }
-    replicas = dict(group.value.assignment_configs) if not updated else dict(plan.limits.assignment_configs)
-    asked = int(replicas.get("num.standby.replicas", plan.limits.standby_replicas))
+    asked = int(dict(configs).get("num.standby.replicas", plan.limits.standby_replicas))
     if configured.is_ready:
         tasks = configured.tasks
         stateful = sum(row.partitions for row in tasks.values() if row.is_stateful)
@@ -351,7 +444,7 @@ def _make_targets(
         targets = dict.fromkeys(members, NO_ASSIGNMENT)
     for member_id in members:
         target = targets.setdefault(member_id, NO_ASSIGNMENT)
-        if group.targets.get(member_id) != target:
+        if before.get(member_id) != target:
             plan.records.append(TARGET.of(group.group_id, member_id, target))
     plan.records.append(ASSIGNMENT.of(group.group_id, AssignmentEpoch(group_epoch, plan.now_ms)))
     return targets
@@ -361,21 +454,43 @@ def _make_targets(
 
 
 def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply, list[RowRecord]]:
-    """Remove a member that leaves. Raises HeartbeatRefused."""
-    if request.member_id not in group.members:
+    """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
+    member = group.members.get(request.member_id)
+    if request.instance_id is not None:
+        member = _static_member(group, request)
+    if member is None:
         raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
     if request.is_shutdown_asked:
         _ask_for_shutdown(group, request.member_id)
-    return StreamsReply(request.member_id, request.member_epoch), _remove(group, [request.member_id])
+    reply = StreamsReply(request.member_id, request.member_epoch)
+    if request.member_epoch == LEAVING_FOR_A_WHILE:
+        return reply, _leave_for_a_while(group, member)
+    return reply, _remove(group, [request.member_id])
 
 
-def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[RowRecord]:
+def _leave_for_a_while(group: StreamsGroup, member: StreamsMember) -> list[RowRecord]:
+    """Keep the tasks of a static member until it returns or its session times out; its epochs begin anew."""
+    assigned, deadline_ms = member.current.assigned, member.session_deadline_ms
+    current = member.current._replace(
+        member_epoch=LEAVING_FOR_A_WHILE,
+        assigned=assigned._replace(active=dict.fromkeys(assigned.active, 0)),
+        pending_revocation=NOTHING_HELD,
+    )
+    plan = _Plan(group, StreamsLimits(), 0, records=[CURRENT.of(group.group_id, member.member_id, current)])
+    plan.carry_out()
+    member.session_deadline_ms = deadline_ms
+    return plan.records
+
+
+def _remove(group: StreamsGroup, member_ids: Collection[str]) -> list[RowRecord]:
     """Remove members; the others get the freed tasks with the next heartbeat of any of them."""
     plan = _Plan(group, StreamsLimits(), 0)
     for member_id in member_ids:
         plan.records += ROWS.removal_records(group.group_id, member_id)
     value = group.value._replace(group_epoch=group.group_epoch + 1)
     plan.records.append(GROUP.of(group.group_id, value))
+    if len(group.members) == len(member_ids):
+        plan.records.append(ASSIGNMENT.of(group.group_id, AssignmentEpoch(value.group_epoch)))
     plan.carry_out()
     return plan.records
 
@@ -396,7 +511,7 @@ def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int)
     if group.is_empty or group.configured is None:
         return []
     plan = _Plan(group, limits, now_ms)
-    _target(plan, group.group_epoch, group.configured, {}, "")
+    _target(plan, group.group_epoch, group.configured)
     plan.carry_out()
     return plan.records
 
@@ -499,32 +614,37 @@ def _step(
     held: HeldByProcesses,
 ) -> StreamsCurrentValue:
     """Assign what the member can have now; a member that must revoke tasks first stays at `member_epoch`."""
-    assigned, tasks = current.assigned, target.tasks
-    kept = HeldTasks(
-        {task: epoch for task, epoch in assigned.active.items() if task in tasks.active},
-        assigned.standby & tasks.standby,
-        assigned.warmup & tasks.warmup,
+    own, tasks = current.assigned, target.tasks
+    own_active = frozenset(own.active)
+    standby_beside, warmup_beside = held.standby_here - own.standby, held.warmup_here - own.warmup
+    wanted = TaskAssignment(tasks.active - own_active, tasks.standby - own.standby, tasks.warmup - own.warmup)
+    free = TaskAssignment(
+        wanted.active - held.active - standby_beside - warmup_beside,
+        wanted.standby - (held.active_here - own_active) - held.standby_here - warmup_beside,
+        wanted.warmup - held.active_here - standby_beside - held.warmup_here,
     )
+    # these tasks only change their role at this member, so that there is nothing to wait for
+    to_standby, to_warmup = free.standby & (own_active | own.warmup), free.warmup & own.standby
+    promoted = TaskAssignment(standby=own.standby & tasks.active, warmup=own.warmup & tasks.active)
     to_revoke = HeldTasks(
-        {task: epoch for task, epoch in assigned.active.items() if task not in tasks.active},
-        assigned.standby - tasks.standby,
-        assigned.warmup - tasks.warmup,
+        {task: epoch for task, epoch in own.active.items() if task not in tasks.active},
+        own.standby - tasks.standby - to_warmup - promoted.standby,
+        own.warmup - tasks.warmup - to_standby - promoted.warmup,
+    )
+    kept = HeldTasks(
+        {task: epoch for task, epoch in own.active.items() if task in tasks.active},
+        own.standby & tasks.standby | to_standby,
+        own.warmup & tasks.warmup | to_warmup,
     )
     if not to_revoke.is_empty and (owned is None or owned.has_any_of(to_revoke.tasks)):
+        kept = HeldTasks(kept.active, kept.standby | promoted.standby, kept.warmup | promoted.warmup)
         return StreamsCurrentValue(
             member_epoch, current.member_epoch, StreamsMemberState.UNREVOKED_TASKS, kept, to_revoke
         )
-    wanted = TaskAssignment(
-        tasks.active - kept.active.keys(), tasks.standby - kept.standby, tasks.warmup - kept.warmup
-    )
-    here = held.active_here | held.others_here
-    free = TaskAssignment(
-        wanted.active - held.active - held.others_here, wanted.standby - here, wanted.warmup - here
-    )
     state = StreamsMemberState.STABLE if free == wanted else StreamsMemberState.UNRELEASED_TASKS
     gained = HeldTasks(
         {**kept.active, **dict.fromkeys(free.active, target.epoch)},
-        kept.standby | free.standby,
-        kept.warmup | free.warmup,
+        kept.standby | free.standby | promoted.standby - free.active,
+        kept.warmup | free.warmup | promoted.warmup - free.active,
     )
     return StreamsCurrentValue(target.epoch, current.member_epoch, state, gained, NOTHING_HELD)

@@ -1,14 +1,14 @@
 """A StreamsGroupHeartbeat request: its content and its validation.
 
-Kafka 4.3 refuses static members, warm-up tasks, task offsets and source topics by regular expression,
-although the schema has fields for them; so does this gateway. Source: Kafka's
+Kafka refuses source topics by regular expression, although the schema has a field for them; so does this
+gateway. Source: Kafka's
 `GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -22,8 +22,9 @@ from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote
 from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
-from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
+from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import (
+    MAX_TASKS,
     Subtopology,
     TopicInfo,
     Topology,
@@ -35,6 +36,12 @@ from seqgate.gateway.coordinator.streams.topology import (
 _INVALID: Final = ErrorCode.invalid_request
 
 
+TaskOffsets: TypeAlias = tuple[tuple[TaskId, int], ...]
+"""The sum of the offsets of a task's changelogs, for each of a member's tasks."""
+TASK_OFFSET_BYTES: Final = 200
+"""Bytes of memory that one of these takes."""
+
+
 class StreamsLimits(msgspec.Struct, frozen=True):
     """The limits of a streams group: the settings `group.streams.*` in `docs/configuration.md`."""
 
@@ -44,6 +51,8 @@ class StreamsLimits(msgspec.Struct, frozen=True):
     standby_replicas: int = 0
     initial_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
+    task_offset_interval_ms: int = 60_000
+    acceptable_recovery_lag: int = 10_000
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
@@ -74,14 +83,20 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
     process_id: str | None = None
     user_endpoint: StreamsEndpoint | None = None
     client_tags: tuple[tuple[str, str], ...] | None = None
-    has_task_offsets: bool = False
-    has_task_end_offsets: bool = False
+    task_offsets: TaskOffsets | None = None
+    task_end_offsets: TaskOffsets | None = None
     is_shutdown_asked: bool = False
 
     @property
     def joining_bytes(self) -> int:
         """An upper bound of the bytes that a joining member adds, with the topology if its group is new."""
-        return MEMBER_BYTES + bytes_of_tags(self.client_tags or ()) + size_bytes_of(self.topology)
+        tags_bytes = bytes_of_tags(self.client_tags or ())
+        return MEMBER_BYTES + tags_bytes + size_bytes_of(self.topology) + self.offsets_bytes
+
+    @property
+    def offsets_bytes(self) -> int:
+        """An upper bound of the bytes of memory of the reported task offsets."""
+        return TASK_OFFSET_BYTES * (len(self.task_offsets or ()) + len(self.task_end_offsets or ()))
 
 
 class EndpointPartitions(msgspec.Struct, frozen=True):
@@ -113,6 +128,7 @@ def check(request: StreamsHeartbeat) -> None:
     for what, text in (
         ("MemberId", request.member_id),
         ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
     ):
         if text is not None and not text.strip():
@@ -121,7 +137,8 @@ def check(request: StreamsHeartbeat) -> None:
     if request.member_epoch == JOINING:
         _check_joining(request)
     elif request.member_epoch == LEAVING_FOR_A_WHILE:
-        raise HeartbeatRefused(_INVALID, "InstanceId can't be null.")
+        if request.instance_id is None:
+            raise HeartbeatRefused(_INVALID, "InstanceId can't be null.")
     elif request.member_epoch < LEAVING_FOR_A_WHILE:
         text = f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
         raise HeartbeatRefused(_INVALID, text)
@@ -133,25 +150,16 @@ def check(request: StreamsHeartbeat) -> None:
 
 def _check_support(request: StreamsHeartbeat) -> None:
     topology = request.topology
-    for is_used, text in (
-        (request.instance_id is not None, "Static membership is not yet supported."),
-        (request.has_task_offsets, "TaskOffsets are not supported yet."),
-        (request.has_task_end_offsets, "TaskEndOffsets are not supported yet."),
-        (request.owned is not None and bool(request.owned.warmup), "WarmupTasks are not supported yet."),
-        (
-            topology is not None and any(found.source_topic_regex for found in topology.subtopologies),
-            "Regular expressions for source topics are not supported yet.",
-        ),
-    ):
-        if is_used:
-            raise HeartbeatRefused(_INVALID, text)
+    if topology is not None and any(found.source_topic_regex for found in topology.subtopologies):
+        raise HeartbeatRefused(_INVALID, "Regular expressions for source topics are not supported yet.")
 
 
 def _check_joining(request: StreamsHeartbeat) -> None:
     if request.rebalance_timeout_ms == -1:
         raise HeartbeatRefused(_INVALID, "RebalanceTimeoutMs must be provided in first request.")
     if request.owned is not None:
-        for what, tasks in (("ActiveTasks", request.owned.active), ("StandbyTasks", request.owned.standby)):
+        names = "ActiveTasks", "StandbyTasks", "WarmupTasks"
+        for what, tasks in zip(names, request.owned, strict=True):
             if tasks:
                 raise HeartbeatRefused(_INVALID, f"{what} must be empty when (re-)joining.")
     if request.topology is None:
@@ -196,6 +204,7 @@ def _check_sizes(request: StreamsHeartbeat) -> None:
     endpoint = request.user_endpoint
     for what, text in (
         ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
         ("RackId", request.rack_id),
         ("MemberId", request.member_id),
         ("ProcessId", request.process_id),
@@ -203,6 +212,12 @@ def _check_sizes(request: StreamsHeartbeat) -> None:
     ):
         if text is not None and len(text.encode()) > MAX_ID_BYTES:
             raise HeartbeatRefused(_INVALID, f"{what} can't be longer than {MAX_ID_BYTES} bytes.")
+    for what, offsets in (
+        ("TaskOffsets", request.task_offsets),
+        ("TaskEndOffsets", request.task_end_offsets),
+    ):
+        if offsets is not None and len(offsets) > MAX_TASKS:
+            raise HeartbeatRefused(_INVALID, f"{what} can't have more than {MAX_TASKS} entries.")
     tags_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in request.client_tags or ())
     for what, size_bytes in (("ClientTags", tags_bytes), ("Topology", size_bytes_of(request.topology))):
         if size_bytes > MAX_SUBSCRIPTION_BYTES:

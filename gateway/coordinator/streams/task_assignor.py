@@ -1,8 +1,9 @@
 """The sticky task assignor of streams groups: it decides which member processes which task, and which members
 stand by.
 
-    active tasks   each task goes to one member: its last one, or one that stood by for it, as long as that
-                   member has not more than its share; the rest goes to the process with the least load
+    active tasks   each task goes to one member: its last one, or one that stood by for it or still has its
+                   state, as long as that member has not more than its share; the rest goes to the process
+                   with the least load
     standby tasks  each stateful task goes to `standby_replicas` further processes: the task's last process
                    and those that stood by for it first, then the processes with the least load
     load           tasks of a process, active and standby, for each of its members
@@ -33,6 +34,7 @@ Source: Kafka's `TasksTuple`, `TaskId`, `AssignmentMemberSpec`, `TopologyDescrib
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 ASSIGNOR_NAME: Final = "sticky"
@@ -137,21 +139,32 @@ class _Assignor:
             process_id: _Process() for process_id in sorted({row.process_id for row in members.values()})
         }
         self._last_active: dict[TaskId, _Place] = {}
-        self._last_standby: dict[TaskId, list[_Place]] = {}
+        candidates: dict[TaskId, list[tuple[bool, int, _Place]]] = {}
         for member_id in self.assigned:
-            self._add_member(member_id, members[member_id])
+            self._add_member(member_id, members[member_id], candidates)
+        self._last_standby = {
+            task: [place for *_, place in sorted(found, key=itemgetter(0, 1))]
+            for task, found in candidates.items()
+        }
+        """The members that stood by for a task, then those that report offsets of it, the furthest first."""
         active = sum(row.partitions for row in topology.values())
         standby = sum(row.partitions for row in topology.values() if row.is_stateful) * standby_replicas
         self._active_share = _Share(active, len(members))
         self._share = _Share(active + standby, len(members))
 
-    def _add_member(self, member_id: str, member: AssignmentMember) -> None:
+    def _add_member(
+        self,
+        member_id: str,
+        member: AssignmentMember,
+        candidates: dict[TaskId, list[tuple[bool, int, _Place]]],
+    ) -> None:
         self._processes[member.process_id].counts[member_id] = 0
         place = _Place(member.process_id, member_id)
         for task in member.active:
             self._last_active[task] = place
-        for task in member.standby:
-            self._last_standby.setdefault(task, []).append(place)
+        for task in member.standby | member.offsets.keys():
+            row = task not in member.standby, -member.offsets.get(task, 0), place
+            candidates.setdefault(task, []).append(row)
 
     # --- active tasks
 
@@ -243,15 +256,14 @@ class _Assignor:
         return LeastLoaded((process.load, process) for process in self._processes.values())
 
     def _stood_by(self, task: TaskId) -> _Place | None:
-        """Return the member that gets the task because it had a standby task for it: the first such member,
-        or a later one with less load.
+        """Return the member that gets the task because it stood by for it, or has its state: the first such
+        member, or a later one with less load.
 
-        Members of a process that already has the task are left out. As in Kafka, the result is None if the
-        first member is left out.
+        Members of a process that already has the task are left out.
         """
         places = self._last_standby.get(task, [])
         free = [place for place in places if task not in self._processes[place.process_id].tasks]
-        if not free or free[0] != places[0]:
+        if not free:
             return None
         best = free[0]
         for place in free[1:]:
@@ -368,11 +380,14 @@ NOTHING_HELD: Final = HeldTasks()
 
 
 class AssignmentMember(NamedTuple):
-    """A member as the task assignor sees it: its process, and the tasks it should have had so far."""
+    """A member as the task assignor sees it: its process, the tasks that it has, and how far it has read the
+    changelogs of any tasks.
+    """
 
     process_id: str
     active: Tasks = NO_TASKS
     standby: Tasks = NO_TASKS
+    offsets: Mapping[TaskId, int] = {}
 
 
 class SubtopologyTasks(NamedTuple):

@@ -21,7 +21,7 @@ Source: Kafka's `KafkaApis.handleStreamsGroupHeartbeat`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from seqgate.gateway.coordinator.streams.request import (
     EndpointPartitions,
     StreamsHeartbeat,
     StreamsReply,
+    TaskOffsets,
     check,
 )
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId, Tasks
@@ -160,11 +161,18 @@ def _member(module: Any, group: StreamsGroup, member: StreamsMember) -> Any:
         if endpoint is None
         else build(module.Endpoint, host=endpoint.host, port=endpoint.port),
         client_tags=_pairs(module, value.client_tags),
-        task_offsets=(),
-        task_end_offsets=(),
+        task_offsets=_task_offsets(module, member.task_offsets),
+        task_end_offsets=_task_offsets(module, member.task_end_offsets),
         assignment=_assignment(module, current.assigned.tasks),
         target_assignment=_assignment(module, group.targets.get(member.member_id, NO_ASSIGNMENT)),
         is_classic=False,
+    )
+
+
+def _task_offsets(module: Any, offsets: Mapping[TaskId, int]) -> tuple[Any, ...]:
+    return tuple(
+        build(module.TaskOffset, subtopology_id=name, partition=partition, offset=offset)
+        for (name, partition), offset in sorted(offsets.items())
     )
 
 
@@ -250,8 +258,8 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         process_id=request.process_id,
         user_endpoint=None if endpoint is None else StreamsEndpoint(endpoint.host, endpoint.port),
         client_tags=None if tags is None else _pairs_heartbeat(tags),
-        has_task_offsets=request.task_offsets is not None,
-        has_task_end_offsets=request.task_end_offsets is not None,
+        task_offsets=_offsets(request.task_offsets),
+        task_end_offsets=_offsets(request.task_end_offsets),
         is_shutdown_asked=request.shutdown_application,
     )
 
@@ -264,6 +272,12 @@ def _tasks(entries: Iterable[Any]) -> Tasks:
     return frozenset(
         TaskId(entry.subtopology_id, partition) for entry in entries for partition in entry.partitions
     )
+
+
+def _offsets(entries: Iterable[Any] | None) -> TaskOffsets | None:
+    if entries is None:
+        return None
+    return tuple((TaskId(entry.subtopology_id, entry.partition), entry.offset) for entry in entries)
 
 
 def _topology_heartbeat(topology: Any) -> Topology:

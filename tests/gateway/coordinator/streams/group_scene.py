@@ -87,13 +87,18 @@ class Scene:
     def refusal(self, request: StreamsHeartbeat) -> tuple[ErrorCode, str]:
         """Return the error of a request that must change nothing."""
         before = self.state()
+        send = self.beat if request.member_epoch >= 0 else self._leave
         with pytest.raises(HeartbeatRefused) as refused:
-            self.beat(request)
+            send(request)
         assert self.state() == before
         return refused.value.error_code, str(refused.value)
 
-    def leave(self, member_id: str, **more: Any) -> None:
-        self.records += protocol.leave(self.group, asking(member_id, -1, **more))[1]
+    def leave(self, member_id: str, member_epoch: int = -1, **more: Any) -> None:
+        self._leave(asking(member_id, member_epoch, **more))
+
+    def _leave(self, request: StreamsHeartbeat) -> None:
+        check(request)
+        self.records += protocol.leave(self.group, request)[1]
         self.check_log()
 
     def expire(self) -> None:
@@ -118,7 +123,7 @@ class Scene:
         """Return what the log must hold of a group."""
         group = group or self.group
         members = {name: (member.value, member.current) for name, member in group.members.items()}
-        return group.value, group.assignment, group.topology, members, group.targets
+        return group.value, group.assignment, group.topology, members, group.targets, group.static_members
 
     def check_log(self) -> None:
         assert self.state(self.again()) == self.state()

@@ -71,6 +71,7 @@ class TestJoining:
         scene.join("a")
         text = "The streams group has reached its maximum capacity of 1 members."
         assert scene.refusal(joining("b")) == (ErrorCode.group_max_size_reached, text)
+        assert scene.join("a").tasks == active(0, 1, 2, 3), "its member joins again"
 
     def test_a_changed_description_raises_the_epoch(self) -> None:
         scene = pipe("a")
@@ -153,6 +154,98 @@ class TestLeaving:
         scene.leave("a")
         assert scene.group.state_text == "Empty"
         assert not scene.group.subscribes_to("lines")
+
+
+class TestStaticMembers:
+    """Members with an instance id (KIP-1071, Kafka 4.4), which keep their tasks while they are away."""
+
+    @pytest.fixture
+    def scene(self) -> Scene:
+        scene = pipe("b")
+        scene.join("a", instance_id="i")
+        scene.settle("a", "b")
+        return scene
+
+    def test_a_member_that_returns_keeps_its_tasks(self, scene: Scene) -> None:
+        tasks, group_epoch = scene.tasks["a"], scene.group.group_epoch
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        assert scene.group.state_text == "Reconciling"
+        assert scene.group.members["a"].current.member_epoch == -2
+        scene.restart()
+        reply = scene.join("a2", instance_id="i", process_id="process-a")
+        assert (reply.tasks, reply.member_epoch) == (tasks, group_epoch)
+        assert scene.group.group_epoch == group_epoch, "nobody needs other tasks"
+        assert (sorted(scene.group.members), scene.group.state_text) == (["a2", "b"], "Stable")
+        assert scene.group.static_members == {"i": "a2"}
+
+    def test_a_member_that_returns_at_another_process_raises_the_epoch(self, scene: Scene) -> None:
+        tasks, group_epoch = scene.tasks["a"], scene.group.group_epoch
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        reply = scene.join("a2", instance_id="i")
+        assert (reply.tasks, reply.member_epoch) == (tasks, group_epoch + 1)
+
+    def test_a_client_that_says_something_else_of_itself_does_not(self, scene: Scene) -> None:
+        group_epoch = scene.group.group_epoch
+        scene.beat(asking("a", scene.epochs["a"], instance_id="i", rebalance_timeout_ms=7))
+        assert scene.group.members["a"].value.rebalance_timeout_ms == 7
+        assert scene.group.group_epoch == group_epoch
+
+    def test_a_member_that_stays_away_is_removed(self, scene: Scene) -> None:
+        scene.now_ms += 500
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        scene.stay("b")
+        scene.now_ms += 500
+        scene.expire()
+        assert sorted(scene.group.members) == ["b"]
+        assert not scene.group.static_members
+
+    def test_a_member_that_is_away_has_not_to_revoke(self, scene: Scene) -> None:
+        scene.join("c")
+        assert scene.stay("a").tasks is not None
+        assert scene.group.members["a"].must_revoke
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        scene.now_ms += REBALANCE_TIMEOUT_MS
+        scene.expire()
+        assert "a" in scene.group.members
+
+    def test_an_instance_id_in_use_is_refused(self, scene: Scene) -> None:
+        text = (
+            "Static member x with instance id i cannot join the group because the instance id is owned by a "
+            "member."
+        )
+        assert scene.refusal(joining("x", instance_id="i")) == (ErrorCode.unreleased_instance_id, text)
+
+    def test_a_member_that_was_replaced_is_fenced(self, scene: Scene) -> None:
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        scene.join("a2", instance_id="i")
+        text = "Static member a with instance id i was fenced by member a2."
+        for epoch in (3, -1, -2):
+            request = asking("a", epoch, instance_id="i")
+            assert scene.refusal(request) == (ErrorCode.fenced_instance_id, text)
+
+    def test_an_unknown_instance_id_must_join(self, scene: Scene) -> None:
+        text = "Instance id x is unknown."
+        assert scene.refusal(asking("b", 3, instance_id="x")) == (ErrorCode.unknown_member_id, text)
+
+    def test_a_full_group_takes_its_static_member_back(self, scene: Scene) -> None:
+        scene.limits = replace(AT_ONCE, max_size=2)
+        scene.leave("a", member_epoch=-2, instance_id="i")
+        scene.join("a2", instance_id="i")
+        scene.leave("a2", instance_id="i")
+        assert scene.group.static_members == {}
+
+    def test_a_member_that_never_got_the_answer_to_its_join_joins_again(self, scene: Scene) -> None:
+        assert scene.join("a", instance_id="i").tasks == scene.tasks["a"]
+
+
+class TestTaskOffsets:
+    def test_a_member_keeps_the_offsets_that_it_does_not_report_anew(self) -> None:
+        scene = pipe("a")
+        epoch, task = scene.epochs["a"], TaskId("0", 1)
+        scene.beat(asking("a", epoch, task_offsets=((task, 5),), task_end_offsets=((task, 9),)))
+        scene.beat(asking("a", epoch, task_end_offsets=()))
+        member = scene.group.members["a"]
+        assert (member.task_offsets, member.task_end_offsets) == ({task: 5}, {})
 
 
 class TestTopology:
@@ -328,6 +421,16 @@ class TestEndpoints:
         assert reply.endpoints is not None
         assert dict(reply.endpoints[0].active) == {"small": (0,), "large": (0, 1, 2)}
 
+    def test_members_learn_of_an_endpoint_that_changes(self) -> None:
+        scene = pipe("a", "b")
+        scene.settle("a", "b")
+        before = scene.group.endpoint_epoch
+        reply = scene.beat(asking("a", scene.epochs["a"], user_endpoint=StreamsEndpoint("here", 7)))
+        assert reply.endpoint_epoch == before + 1
+        scene.join("a")
+        assert scene.group.members["a"].value.user_endpoint is None, "a member that joins says all of itself"
+        assert scene.group.endpoint_epoch == before + 2
+
     def test_without_endpoints_nothing_is_sent(self) -> None:
         assert pipe().join("a").endpoints is None
 
@@ -337,21 +440,21 @@ class TestEndpoints:
     [
         (asking(" ", 0), ErrorCode.invalid_request, "MemberId can't be empty."),
         (joining("a", rack_id=""), ErrorCode.invalid_request, "RackId can't be empty."),
-        (joining("a", instance_id="i"), ErrorCode.invalid_request, "Static membership is not yet supported."),
+        (joining("a", instance_id=""), ErrorCode.invalid_request, "InstanceId can't be empty."),
         (
-            joining("a", has_task_offsets=True),
+            joining("a", owned=TaskAssignment(warmup=frozenset({TaskId("0", 0)}))),
             ErrorCode.invalid_request,
-            "TaskOffsets are not supported yet.",
+            "WarmupTasks must be empty when (re-)joining.",
         ),
         (
-            joining("a", has_task_end_offsets=True),
+            joining("a", task_offsets=((TaskId("0", 1), 5), (TaskId("0", 1), 6))),
             ErrorCode.invalid_request,
-            "TaskEndOffsets are not supported yet.",
+            "Task offsets contain a duplicate entry for subtopology 0 and partition 1.",
         ),
         (
-            asking("a", 3, owned=TaskAssignment(warmup=frozenset({TaskId("0", 0)}))),
+            joining("a", task_end_offsets=tuple((TaskId("0", index), 0) for index in range(10_001))),
             ErrorCode.invalid_request,
-            "WarmupTasks are not supported yet.",
+            "TaskEndOffsets can't have more than 10000 entries.",
         ),
         (
             joining("a", Topology(0, (PIPE.subtopologies[0]._replace(source_topic_regex=("a.*",)),))),

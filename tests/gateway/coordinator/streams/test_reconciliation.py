@@ -19,7 +19,7 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
 from tests.gateway.coordinator.streams.applications import FakeTopics
 from tests.gateway.coordinator.streams.group_scene import Scene, active
 
-FREE = HeldByProcesses(NO_TASKS, NO_TASKS, NO_TASKS)
+FREE = HeldByProcesses(NO_TASKS, NO_TASKS, NO_TASKS, NO_TASKS)
 
 
 def tasks(*partitions: int) -> frozenset[TaskId]:
@@ -96,7 +96,7 @@ def test_a_member_that_must_revoke_again_is_one_epoch_further() -> None:
 
 
 def test_a_member_waits_for_active_tasks_of_others() -> None:
-    held = HeldByProcesses(tasks(0, 1), tasks(0), NO_TASKS)
+    held = HeldByProcesses(tasks(0, 1), tasks(0), NO_TASKS, NO_TASKS)
     found = step(holding(5, 0), TargetTasks(6, active(0, 1, 2)), held=held)
     assert (found.member_epoch, found.state) == (6, StreamsMemberState.UNRELEASED_TASKS)
     assert found.assigned.tasks == active(0, 2)
@@ -108,8 +108,9 @@ def test_a_member_waits_for_active_tasks_of_others() -> None:
 def test_a_process_never_has_a_task_twice() -> None:
     target = TargetTasks(6, TaskAssignment(tasks(0), tasks(1), tasks(2)))
     for held in (
-        HeldByProcesses(NO_TASKS, NO_TASKS, tasks(0, 1, 2)),
-        HeldByProcesses(tasks(0, 1, 2), tasks(0, 1, 2), NO_TASKS),
+        HeldByProcesses(NO_TASKS, NO_TASKS, tasks(0, 1, 2), NO_TASKS),
+        HeldByProcesses(NO_TASKS, NO_TASKS, NO_TASKS, tasks(0, 1, 2)),
+        HeldByProcesses(tasks(0, 1, 2), tasks(0, 1, 2), NO_TASKS, NO_TASKS),
     ):
         found = step(holding(5), target, held=held)
         assert found.state is StreamsMemberState.UNRELEASED_TASKS
@@ -118,8 +119,56 @@ def test_a_process_never_has_a_task_twice() -> None:
 
 def test_standby_tasks_may_be_active_elsewhere() -> None:
     target = TargetTasks(6, TaskAssignment(NO_TASKS, tasks(1)))
-    found = step(holding(5), target, held=HeldByProcesses(tasks(1), NO_TASKS, NO_TASKS))
+    found = step(holding(5), target, held=HeldByProcesses(tasks(1), NO_TASKS, NO_TASKS, NO_TASKS))
     assert (found.state, found.assigned.standby) == (StreamsMemberState.STABLE, tasks(1))
+
+
+class TestChangesOfRole:
+    """A task that changes its role at a member, which holds it all the while."""
+
+    STANDS_BY = StreamsCurrentValue(5, 4, StreamsMemberState.STABLE, HeldTasks({}, tasks(0)))
+    HERE = HeldByProcesses(NO_TASKS, NO_TASKS, tasks(0), NO_TASKS)
+
+    def test_a_standby_task_becomes_active_without_a_revocation(self) -> None:
+        found = step(self.STANDS_BY, TargetTasks(6, active(0)), held=self.HERE)
+        assert (found.member_epoch, found.state) == (6, StreamsMemberState.STABLE)
+        assert found.assigned == HeldTasks({TaskId("0", 0): 6})
+
+    def test_a_standby_task_stays_until_the_active_one_is_free(self) -> None:
+        held = self.HERE._replace(active=tasks(0))
+        found = step(self.STANDS_BY, TargetTasks(6, active(0)), held=held)
+        assert (found.member_epoch, found.state) == (6, StreamsMemberState.UNRELEASED_TASKS)
+        assert found.assigned == HeldTasks({}, tasks(0))
+        found = step(found, TargetTasks(6, active(0)), held=self.HERE)
+        assert found.assigned == HeldTasks({TaskId("0", 0): 6})
+
+    def test_a_standby_task_stays_while_other_tasks_are_revoked(self) -> None:
+        current = self.STANDS_BY._replace(assigned=HeldTasks({TaskId("0", 1): 2}, tasks(0)))
+        found = step(current, TargetTasks(6, active(0)), held=self.HERE)
+        assert (found.member_epoch, found.state) == (5, StreamsMemberState.UNREVOKED_TASKS)
+        assert found.assigned == HeldTasks({}, tasks(0))
+        assert found.pending_revocation.tasks == active(1)
+
+    def test_a_standby_task_of_another_member_here_is_waited_for(self) -> None:
+        found = step(holding(5), TargetTasks(6, active(0)), held=self.HERE)
+        assert (found.state, found.assigned.is_empty) == (StreamsMemberState.UNRELEASED_TASKS, True)
+
+    def test_an_active_task_becomes_a_standby_task_at_once(self) -> None:
+        target = TargetTasks(6, TaskAssignment(standby=tasks(0)))
+        held = HeldByProcesses(tasks(0), tasks(0), NO_TASKS, NO_TASKS)
+        found = step(holding(5, 0), target, held=held)
+        assert (found.member_epoch, found.state) == (5, StreamsMemberState.UNREVOKED_TASKS)
+        assert found.assigned == HeldTasks({}, tasks(0))
+        assert found.pending_revocation.tasks == active(0)
+
+    @pytest.mark.parametrize("is_warm", [False, True])
+    def test_standby_and_warm_up_tasks_change_places(self, is_warm: bool) -> None:
+        before, after = HeldTasks({}, tasks(0)), HeldTasks({}, NO_TASKS, tasks(0))
+        if is_warm:
+            before, after = after, before
+        held = HeldByProcesses(NO_TASKS, NO_TASKS, before.standby, before.warmup)
+        found = step(self.STANDS_BY._replace(assigned=before), TargetTasks(6, after.tasks), held=held)
+        assert (found.state, found.assigned) == (StreamsMemberState.STABLE, after)
 
 
 def test_a_member_in_an_unknown_state_must_join_again() -> None:

@@ -72,10 +72,11 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         active: list[TaskId] = []
         of_processes: list[tuple[str, TaskId]] = []
         for member in self.scene.group.members.values():
+            of_member: set[TaskId] = set()
             for held in (member.current.assigned, member.current.pending_revocation):
                 active += held.active
-                tasks = (*held.active, *held.standby, *held.warmup)
-                of_processes += ((member.value.process_id, task) for task in tasks)
+                of_member.update(held.active, held.standby, held.warmup)
+            of_processes += ((member.value.process_id, task) for task in of_member)
         assert len(active) == len(set(active))
         assert len(of_processes) == len(set(of_processes))
 

@@ -80,6 +80,37 @@ class TestAlways:
         assert not any(tasks.warmup for tasks in group.assign().values())
 
 
+class TestOffsets:
+    """Members that report how far they have read the changelogs of tasks."""
+
+    TASK = TaskId("0", 0)
+
+    def active_member(self, **members: AssignmentMember) -> str:
+        assignment = assign_tasks(members, {"0": SubtopologyTasks(1, is_stateful=True)}, 0)
+        (name,) = (name for name, tasks in assignment.items() if tasks.active)
+        return name
+
+    def test_a_task_goes_where_its_state_is_furthest(self) -> None:
+        near, far = (
+            AssignmentMember("p", offsets={self.TASK: 5}),
+            AssignmentMember("q", offsets={self.TASK: 9}),
+        )
+        assert self.active_member(a=AssignmentMember("o"), b=near, c=far) == "c"
+
+    def test_a_member_that_stands_by_comes_first(self) -> None:
+        stands_by = AssignmentMember("q", standby=ids("0", 0))
+        assert self.active_member(a=AssignmentMember("p", offsets={self.TASK: 9}), b=stands_by) == "b"
+
+    def test_a_standby_task_comes_to_the_next_one_that_has_state(self) -> None:
+        members = {
+            "a": AssignmentMember("o", offsets={self.TASK: 9}),
+            "b": AssignmentMember("p"),
+            "c": AssignmentMember("q", offsets={self.TASK: 5}),
+        }
+        assignment = assign_tasks(members, {"0": SubtopologyTasks(1, is_stateful=True)}, 1)
+        assert (assignment["a"].active, assignment["c"].standby) == (ids("0", 0), ids("0", 0))
+
+
 class TestBalance:
     @given(group=fresh_groups())
     def test_a_process_has_at_most_one_task_for_each_member_more_than_another(self, group: Group) -> None:
