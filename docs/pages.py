@@ -791,6 +791,7 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right(AclOperation.DESCRIBE, _GROUP),
         Right(AclOperation.DESCRIBE, _TOPIC, "each topic of the topology"),
     ),
+    "StreamsGroupTopologyDescriptionUpdate": (Right(AclOperation.READ, _GROUP),),
     # the login itself, and what every principal may do for itself
     "SaslHandshake": (),
     "SaslAuthenticate": (),

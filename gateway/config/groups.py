@@ -77,6 +77,12 @@ STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
         "are assigned."
     ),
     *_assignment_interval("streams", 1_000),
+    _GROUPS.number("seqgate.streams.topology.description.max.bytes", 262_144, minimum=0, maximum=900_000)(
+        "Bytes of the description of a streams group's topology (KIP-1331): its nodes, what they read, write "
+        "and store. Members push it, `seqgate groups describe` and `kafka-streams-groups.sh` show it, and it "
+        "is deleted with the group. A larger one is refused. With 0, members are not asked for any, as by a "
+        "Kafka broker without `group.streams.topology.description.plugin.class`."
+    ),
 )
 
 

@@ -139,6 +139,7 @@ _SERVED: tuple[Api[Any], ...] = (
     share_group_offsets.DELETE_SHARE_GROUP_OFFSETS_API,
     streams_group.STREAMS_GROUP_HEARTBEAT_API,
     streams_group.STREAMS_GROUP_DESCRIBE_API,
+    streams_group.TOPOLOGY_DESCRIPTION_UPDATE_API,
     brokers.UNREGISTER_CONTROLLER_API,
 )
 

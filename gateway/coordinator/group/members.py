@@ -26,7 +26,9 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.streams import topology_description
 from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from seqgate.gateway.coordinator.streams.topology_description import DescriptionUpdate
 
 
 class Members:
@@ -225,6 +227,25 @@ class Members:
         reply = stored.streams.heartbeat(request, stored.topics, effects)
         stored.groups.pop(group_id, None)
         return reply
+
+    def describe_topology(self, update: DescriptionUpdate, effects: Effects) -> str | None:
+        """Store the description of a streams group's topology; return why it can't be stored, None if it is.
+        Raises HeartbeatRefused.
+        """
+        stored, group_id = self._stored, update.group_id
+        group = stored.streams.groups.get(group_id)
+        if group is None:
+            text = "is not a streams group." if stored.knows(group_id) else "not found."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} {text}")
+        max_bytes = stored.streams.limits_of(group_id).description_max_bytes
+        data = topology_description.data_of(group, update)
+        refusal = topology_description.refusal_of(update, data, max_bytes)
+        if refusal is None and not stored.member_bytes.admit(len(data), effects.now_ms):
+            group.asking.wait_longer(update.topology_epoch, effects.now_ms)
+            return "The groups of this gateway hold as many bytes as seqgate.group.members.max.bytes allows."
+        for record in topology_description.store(group, update, data, max_bytes):
+            stored.streams.write(record, effects)
+        return refusal
 
     def _admit(self, size_bytes: int, now_ms: int) -> None:
         """Add the bytes of a member to the budget. Raises HeartbeatRefused."""

@@ -204,7 +204,10 @@ class StoredGroups:
             for group in self.streams.groups.values()
             for member in group.members.values()
         )
-        topologies = sum(size_bytes_of(group.topology) for group in self.streams.groups.values())
+        topologies = sum(
+            size_bytes_of(group.topology) + len(group.description.data if group.description else b"")
+            for group in self.streams.groups.values()
+        )
         return classic + consumers + streams + topologies
 
     @property

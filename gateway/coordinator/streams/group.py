@@ -36,6 +36,7 @@ from seqgate.gateway.coordinator.streams.records import (
 )
 from seqgate.gateway.coordinator.streams.task_assignor import ASSIGNOR_NAME, TaskAssignment, TaskId, Tasks
 from seqgate.gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.coordinator.streams.topology_description import Asking, StoredDescription
 
 STREAMS: Final = "streams"
 """The type of a streams group, and the type of its members' protocol."""
@@ -113,6 +114,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     value: StreamsGroupValue = NEW_GROUP
     assignment: AssignmentEpoch = NEVER_ASSIGNED
     topology: Topology | None = None
+    description: StoredDescription | None = None
     members: dict[str, StreamsMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, TaskAssignment] = field(default_factory=dict)
@@ -126,6 +128,8 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     """The member that asked the whole application to shut down."""
     endpoint_epoch: int = 0
     """A number that rises when the tasks of a member with an endpoint change."""
+    asking: Asking = field(default_factory=Asking)
+    """When members are asked for the description of the topology again."""
     offset_checks: OffsetChecks[StreamsMember] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -193,6 +197,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     def clock_was_set(self, by_ms: int) -> None:
         EpochGroup.clock_was_set(self, by_ms)
         self.initial_delay_deadline_ms = moved(self.initial_delay_deadline_ms, by_ms)
+        self.asking.clock_was_set(by_ms)
 
     def forget_what_is_not_stored(self) -> None:
         """Drop the fields that are not stored, as Kafka does after a new group's first heartbeat. The next

@@ -86,6 +86,7 @@ from seqgate.gateway.coordinator.streams.task_assignor import (
     assign_tasks,
 )
 from seqgate.gateway.coordinator.streams.topology import Topology, refused, standby_replicas_within
+from seqgate.gateway.coordinator.streams.topology_description import NO_EPOCH, is_wanted
 
 
 class _Plan(msgspec.Struct):
@@ -185,6 +186,9 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
             "for the entire application.",
         )
     knows_endpoints = group.endpoint_epoch == request.endpoint_epoch
+    is_stale = any(note.status is StreamsGroupStatus.STALE_TOPOLOGY for note in plan.notes)
+    topology_epoch = NO_EPOCH if group.topology is None else group.topology.epoch
+    can_ask = request.can_describe and plan.limits.description_max_bytes > 0 and not is_stale
     return StreamsReply(
         member.member_id,
         member.current.member_epoch,
@@ -193,6 +197,7 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
         group.endpoint_epoch,
         None if knows_endpoints else endpoints_of(group, member, topics),
         () if configured is None else configured.missing,
+        can_ask and is_wanted(group) and group.asking.ask(topology_epoch, plan.now_ms),
     )
 
 

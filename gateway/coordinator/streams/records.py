@@ -13,6 +13,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     ASSIGNMENT_EPOCH,
     FIRST_EPOCH,
     NEVER_ASSIGNED,
+    EpochGroup,
     GroupRows,
 )
 from seqgate.gateway.coordinator.rows import (
@@ -26,6 +27,7 @@ from seqgate.gateway.coordinator.rows import (
     UINT16,
     Field,
     Row,
+    RowRecord,
     Tag,
     array,
     converted,
@@ -36,6 +38,7 @@ from seqgate.gateway.coordinator.rows import (
 )
 from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId, Tasks
 from seqgate.gateway.coordinator.streams.topology import TOPOLOGY_TYPE
+from seqgate.gateway.coordinator.streams.topology_description import DESCRIPTION, NO_EPOCH
 
 NOT_VALIDATED: Final = -1
 """The validated topology epoch of a group whose topics do not fit its topology."""
@@ -63,6 +66,10 @@ class StreamsGroupValue(NamedTuple):
     metadata_hash: int
     validated_topology_epoch: int = NOT_VALIDATED
     assignment_configs: tuple[tuple[str, str], ...] = ()
+    stored_description_epoch: int = NO_EPOCH
+    """The topology epoch of the stored description (KIP-1331)."""
+    failed_description_epoch: int = NO_EPOCH
+    """The topology epoch of the description that was refused for good."""
 
 
 class StreamsEndpoint(NamedTuple):
@@ -123,6 +130,8 @@ GROUP: Final = Row(
         Field("metadata_hash", INT64),
         Tag(0, "validated_topology_epoch", INT32, NOT_VALIDATED),
         Tag(1, "assignment_configs", _CONFIGS, (), is_always_written=True),
+        Tag(2, "stored_description_epoch", INT32, NO_EPOCH),
+        Tag(3, "failed_description_epoch", INT32, NO_EPOCH),
     ),
     "value",
     empty=NEW_GROUP,
@@ -168,5 +177,25 @@ CURRENT: Final = Row(
     names=2,
 )
 TOPOLOGY: Final = Row(23, TOPOLOGY_TYPE, "topology")
-ROWS: Final = GroupRows((GROUP, TOPOLOGY, ASSIGNMENT), MEMBER, TARGET, CURRENT)
-"""The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""
+
+
+class _StreamsRows(GroupRows):
+    """The records of a streams group, of which the description need not be there."""
+
+    def deletion_records(self, group: EpochGroup[Any, Any]) -> list[RowRecord]:
+        records = GroupRows.deletion_records(self, group)
+        return [record for record in records if self._is_there(record.row, group)]
+
+    def stored_keys(self, group: EpochGroup[Any, Any]) -> list[tuple[int, str]]:
+        keys = GroupRows.stored_keys(self, group)
+        return [key for key in keys if self._is_there(self.by_kind[key[0]], group)]
+
+    @staticmethod
+    def _is_there(row: Row, group: EpochGroup[Any, Any]) -> bool:
+        return row is not DESCRIPTION or group.stored(row) is not None
+
+
+ROWS: Final = _StreamsRows((GROUP, TOPOLOGY, DESCRIPTION, ASSIGNMENT), MEMBER, TARGET, CURRENT)
+"""The records of the group in `__consumer_offsets`, in Kafka's formats but for the description; all values
+have version 0.
+"""

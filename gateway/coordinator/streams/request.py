@@ -38,6 +38,12 @@ _INVALID: Final = ErrorCode.invalid_request
 
 TaskOffsets: TypeAlias = tuple[tuple[TaskId, int], ...]
 """The sum of the offsets of a task's changelogs, for each of a member's tasks."""
+TASK_OFFSET_INTERVAL_MS: Final = 60_000
+"""Interval at which members report them."""
+ACCEPTABLE_RECOVERY_LAG: Final = 10_000
+"""Records that a member may lack of a task's changelogs and count as caught up. In Kafka 4.4 nothing depends
+on it, and both are settings that brokers do not offer.
+"""
 TASK_OFFSET_BYTES: Final = 200
 """Bytes of memory that one of these takes."""
 
@@ -51,8 +57,8 @@ class StreamsLimits(msgspec.Struct, frozen=True):
     standby_replicas: int = 0
     initial_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
-    task_offset_interval_ms: int = 60_000
-    acceptable_recovery_lag: int = 10_000
+    description_max_bytes: int = 262_144
+    """Bytes of a stored description of the topology; with 0 none is stored."""
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
@@ -86,6 +92,8 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
     task_offsets: TaskOffsets | None = None
     task_end_offsets: TaskOffsets | None = None
     is_shutdown_asked: bool = False
+    can_describe: bool = False
+    """Whether the member can be asked for the description of its topology (version 1)."""
 
     @property
     def joining_bytes(self) -> int:
@@ -118,6 +126,8 @@ class StreamsReply(msgspec.Struct, frozen=True):
     endpoints: tuple[EndpointPartitions, ...] | None = None
     missing: tuple[TopicInfo, ...] = ()
     """The internal topics that must be created."""
+    wants_description: bool = False
+    """Whether the member shall push the description of its topology."""
 
 
 def check(request: StreamsHeartbeat) -> None:

@@ -36,6 +36,8 @@ class DescribedGroup(NamedTuple):
     assignor_name: str | None
     members: tuple[Any, ...]
     topology: Any = None
+    topology_description: Any = None
+    topology_description_status: int = 0
 
 
 _NOTHING: Final = DescribedGroup("", 0, 0, "", ())
@@ -48,31 +50,35 @@ async def describe_each(
     describe: Callable[[Any, G], DescribedGroup],
     topics_of: Callable[[DescribedGroup], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
+    nothing: DescribedGroup = _NOTHING,
 ) -> Any:
     """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `describe`
     gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE on the
     group, and on every topic of its description, which `topics_of` returns; the error for a topic has
-    `hidden_message`.
+    `hidden_message`. An error comes with `nothing`.
     """
     module = context.response_module
 
+    def absent(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
+        return _described(module, group_id, nothing, error=error, message=message)
+
     def answer(group_id: str) -> Any:
         if not context.may_group(Operation.DESCRIBE, group_id):
-            return _absent(module, group_id, ErrorCode.group_authorization_failed)
+            return absent(group_id, ErrorCode.group_authorization_failed)
         if not group_id:
-            return _absent(module, group_id, ErrorCode.invalid_group_id)
+            return absent(group_id, ErrorCode.invalid_group_id)
         try:
             group = find(group_id)
         except Unavailable as error:
-            return _absent(module, group_id, error.error_code)
+            return absent(group_id, error.error_code)
         if group is None:
             message = f"Group {group_id} not found."
-            return _absent(module, group_id, ErrorCode.group_id_not_found, message)
+            return absent(group_id, ErrorCode.group_id_not_found, message)
         description = describe(module, group)
         if context.node.access.is_on and not all(
             context.may_topic(Operation.DESCRIBE, name) for name in set(topics_of(description))
         ):
-            return _absent(module, group_id, ErrorCode.topic_authorization_failed, hidden_message)
+            return absent(group_id, ErrorCode.topic_authorization_failed, hidden_message)
         operations = (
             group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
         )
@@ -107,13 +113,11 @@ def _described(
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor_name,
         topology=description.topology,
+        topology_description=description.topology_description,
+        topology_description_status=description.topology_description_status,
         members=description.members,
         authorized_operations=operations,
     )
-
-
-def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = None) -> Any:
-    return _described(module, group_id, _NOTHING, error=error, message=message)
 
 
 # Encodes the assignments of members of consumer and share groups.

@@ -1,16 +1,21 @@
-"""StreamsGroupDescribe (key 89, version 0): describe streams groups, their topology, members and tasks
-(KIP-1071).
+"""StreamsGroupDescribe (key 89, versions 0–1): describe streams groups, their topology, members and tasks
+(KIP-1071), with version 1 also the description of the topology (KIP-1331) and the assignor (KIP-1357).
 
 The topology has the partitions of its internal topics once all topics exist; before, it is as the application
 described it.
 Source: Kafka's GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
 
-StreamsGroupHeartbeat (key 88, version 0): join, stay in and leave the group of a Kafka Streams application
+StreamsGroupHeartbeat (key 88, versions 0–1): join, stay in and leave the group of a Kafka Streams application
 (KIP-1071).
 
 The coordinator assigns the application's tasks, and creates its repartition and changelog topics in the
 background.
 Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
+
+StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description of a group's topology, which
+a heartbeat asked a member for (KIP-1331).
+
+Source: Kafka's GroupCoordinatorService.streamsGroupTopologyDescriptionUpdate.
 
 Creates the internal topics of a streams group in the background, as Kafka does: the answer to a heartbeat
 does not wait.
@@ -33,8 +38,11 @@ from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMembe
 from seqgate.gateway.coordinator.streams.internal_topics import StatusNote, StreamsGroupStatus
 from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
 from seqgate.gateway.coordinator.streams.request import (
+    ACCEPTABLE_RECOVERY_LAG,
+    TASK_OFFSET_INTERVAL_MS,
     EndpointPartitions,
     StreamsHeartbeat,
+    StreamsLimits,
     StreamsReply,
     TaskOffsets,
     check,
@@ -47,6 +55,13 @@ from seqgate.gateway.coordinator.streams.topology import (
     Topology,
     check_extent,
     refused,
+)
+from seqgate.gateway.coordinator.streams.topology_description import (
+    DescribedSubtopology,
+    DescriptionUpdate,
+    GlobalStore,
+    Node,
+    TopologyDescription,
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -61,6 +76,7 @@ from seqgate.gateway.handlers.answering.rights import describes_all, has_on_clus
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -69,20 +85,31 @@ from seqgate.log import LogError
 logger = logging.getLogger(__name__)
 
 
+FIRST_WITH_DESCRIPTIONS: Final = 1
+"""The version from which heartbeats ask for descriptions of the topology, and StreamsGroupDescribe has them.
+"""
+NOT_REQUESTED: Final = 0
+NOT_STORED: Final = 1
+AVAILABLE: Final = 3
+"""Where the description of a topology is; Kafka has a 2 for a plugin that failed."""
 HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
 
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     groups = context.services.groups
+    with_nodes = context.api_version >= FIRST_WITH_DESCRIPTIONS and request.include_topology_description
 
     def describe(module: Any, group: StreamsGroup) -> DescribedGroup:
+        nodes = _nodes(module, group) if with_nodes else None
         return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
-            None,
+            group.assignor,
             tuple(_member(module, group, member) for member in group.members.values()),
             _topology(module, group),
+            nodes,
+            (AVAILABLE if nodes else NOT_STORED) if with_nodes else NOT_REQUESTED,
         )
 
     return await describe_each(
@@ -92,7 +119,33 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
         describe,
         _topics_of,
         HIDDEN_TOPICS,
+        DescribedGroup("", 0, 0, None, ()),
     )
+
+
+def _nodes(module: Any, group: StreamsGroup) -> Any:
+    """Return the description of the group's topology; None if there is none of this topology."""
+    stored, topology = group.description, group.topology
+    if stored is None or topology is None or stored.topology_epoch != topology.epoch:
+        return None
+    found = stored.decoded()
+
+    def node(each: Node) -> Any:
+        return build(module.TopologyDescriptionNode, **each._asdict())
+
+    subtopologies = tuple(
+        build(
+            module.TopologyDescriptionSubtopology,
+            subtopology_id=part.subtopology_id,
+            nodes=tuple(map(node, part.nodes)),
+        )
+        for part in found.subtopologies
+    )
+    stores = tuple(
+        build(module.TopologyDescriptionGlobalStore, source=node(each.source), processor=node(each.processor))
+        for each in found.global_stores
+    )
+    return build(module.TopologyDescription, subtopologies=subtopologies, global_stores=stores)
 
 
 def _topics_of(description: DescribedGroup) -> Iterable[str]:
@@ -215,10 +268,10 @@ async def _beat(context: RequestContext[Services], request: Any) -> Any:
         heartbeat.group_id, lambda shard, effects: shard.members.streams_heartbeat(heartbeat, effects)
     )
     if reply.member_epoch < 0:
-        return _answer(context, reply, NO_TIME)
+        return _answer(context, reply)
     limits = context.services.coordinators.group_configs.of(heartbeat.group_id).streams
     reply = create_missing(context, heartbeat.group_id, reply)
-    return _answer(context, reply, timedelta(milliseconds=limits.heartbeat_interval_ms))
+    return _answer(context, reply, limits)
 
 
 def _check_names(topology: Topology) -> None:
@@ -261,6 +314,7 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         task_offsets=_offsets(request.task_offsets),
         task_end_offsets=_offsets(request.task_end_offsets),
         is_shutdown_asked=request.shutdown_application,
+        can_describe=context.api_version >= FIRST_WITH_DESCRIPTIONS,
     )
 
 
@@ -313,16 +367,24 @@ def _topic(topic: Any) -> TopicInfo:
 
 
 _NO_REPLY: Final = StreamsReply("", 0)
+NO_LAG: Final = -1
 
 
 def _answer(
     context: RequestContext[Services],
     reply: StreamsReply,
-    interval: timedelta,
+    limits: StreamsLimits | None = None,
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> Any:
+    """Return the answer; a member that was refused or has left gets no limits."""
     module, tasks = context.response_module, reply.tasks
+    interval = offset_interval = NO_TIME
+    lag = NO_LAG
+    if limits is not None:
+        interval = timedelta(milliseconds=limits.heartbeat_interval_ms)
+        offset_interval = timedelta(milliseconds=TASK_OFFSET_INTERVAL_MS)
+        lag = ACCEPTABLE_RECOVERY_LAG
     return build(
         module.StreamsGroupHeartbeatResponse,
         error_code=error,
@@ -330,8 +392,9 @@ def _answer(
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval=interval,
-        acceptable_recovery_lag=0,
-        task_offset_interval=NO_TIME,
+        # version 0 has another field of this name, which Kafka no longer sets
+        acceptable_recovery_lag=lag if context.api_version else 0,
+        task_offset_interval=offset_interval,
         status=tuple(
             build(module.Status, status_code=int(note.status), status_detail=note.detail)
             for note in reply.notes
@@ -339,6 +402,7 @@ def _answer(
         active_tasks=None if tasks is None else _task_ids(module, tasks.active),
         standby_tasks=None if tasks is None else _task_ids(module, tasks.standby),
         warmup_tasks=None if tasks is None else _task_ids(module, tasks.warmup),
+        topology_description_required=reply.wants_description,
         endpoint_information_epoch=reply.endpoint_epoch,
         partitions_by_user_endpoint=None
         if reply.endpoints is None
@@ -347,7 +411,7 @@ def _answer(
 
 
 def _refused(context: RequestContext[Services], error: ErrorCode, message: str | None = None) -> Any:
-    return _answer(context, _NO_REPLY, NO_TIME, error, message)
+    return _answer(context, _NO_REPLY, None, error, message)
 
 
 def _endpoint(module: Any, found: EndpointPartitions) -> Any:
@@ -363,7 +427,69 @@ def _endpoint(module: Any, found: EndpointPartitions) -> Any:
 
 
 STREAMS_GROUP_HEARTBEAT_API = Api(
-    88, "StreamsGroupHeartbeat", 0, 0, api.everything, handle=handle_heartbeat, is_eager=True
+    88, "StreamsGroupHeartbeat", 0, 1, api.everything, handle=handle_heartbeat, is_eager=True
+)
+
+
+# --- the description of the topology
+
+
+async def handle_description(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Store the description; answer when it is durable. A client needs READ on the group, as for commits."""
+
+    def refused(_: RequestContext[Any], error: ErrorCode | LaterErrorCode, message: str | None = None) -> Any:
+        module = context.response_module
+        return build(
+            module.StreamsGroupTopologyDescriptionUpdateResponse, error_code=error, error_message=message
+        )
+
+    async def update() -> Any:
+        groups, group_id = context.services.groups, request.group_id
+        if not context.may_group(Operation.READ, group_id):
+            return refused(context, ErrorCode.group_authorization_failed)
+        if not context.node.config.int("seqgate.streams.topology.description.max.bytes"):
+            return refused(context, ErrorCode.unsupported_version, NO_DESCRIPTIONS)
+        for what, text in (("MemberId", request.member_id), ("GroupId", group_id)):
+            if not text.strip():
+                return refused(context, ErrorCode.invalid_request, f"{what} can't be empty.")
+        found = request.topology_description
+        description = DescriptionUpdate(
+            group_id,
+            request.member_id,
+            request.topology_epoch,
+            TopologyDescription(
+                tuple(
+                    DescribedSubtopology(part.subtopology_id, tuple(map(_node, part.nodes)))
+                    for part in found.subtopologies
+                ),
+                tuple(
+                    GlobalStore(_node(store.source), _node(store.processor)) for store in found.global_stores
+                ),
+            ),
+        )
+        complaint = await groups.run(
+            group_id, lambda shard, effects: shard.members.describe_topology(description, effects)
+        )
+        if complaint is None:
+            return refused(context, ErrorCode.none)
+        return refused(context, LaterErrorCode.streams_topology_description_update_failed, complaint)
+
+    return await answer_heartbeat(context, request, update(), refused)
+
+
+NO_DESCRIPTIONS: Final = (
+    "This gateway stores no topology descriptions: seqgate.streams.topology.description.max.bytes is 0."
+)
+
+
+def _node(entry: Any) -> Node:
+    return Node(
+        entry.name, entry.node_type, entry.source_topics, entry.sink_topic, entry.stores, entry.successors
+    )
+
+
+TOPOLOGY_DESCRIPTION_UPDATE_API = Api(
+    93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, api.coordinators, handle=handle_description
 )
 
 
@@ -463,5 +589,5 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
 
 
 STREAMS_GROUP_DESCRIBE_API = Api(
-    89, "StreamsGroupDescribe", 0, 0, api.coordinators, handle=handle_describe, may_be_given_up=True
+    89, "StreamsGroupDescribe", 0, 1, api.coordinators, handle=handle_describe, may_be_given_up=True
 )

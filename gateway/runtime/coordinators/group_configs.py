@@ -108,6 +108,7 @@ class GroupConfigs:
                 standby_replicas=group_number(config, values, "streams.num.standby.replicas"),
                 initial_delay_ms=group_number(config, values, "streams.initial.rebalance.delay.ms"),
                 assignment_interval_ms=group_number(config, values, "streams.assignment.interval.ms"),
+                description_max_bytes=config.int("seqgate.streams.topology.description.max.bytes"),
             ),
             share_group=ShareGroupLimits(
                 session_timeout_ms=group_number(config, values, "share.session.timeout.ms"),

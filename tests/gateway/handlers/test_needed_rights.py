@@ -199,6 +199,13 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "ConsumerGroupDescribe": [("consumer_group_describe", 1, {"group_ids": ["g"]})],
     "StreamsGroupHeartbeat": [("streams_group_heartbeat", 0, _STREAMS)],
     "StreamsGroupDescribe": [("streams_group_describe", 0, {"group_ids": ["g"]})],
+    "StreamsGroupTopologyDescriptionUpdate": [
+        (
+            "streams_group_topology_description_update",
+            0,
+            {"group_id": "g", "member_id": "m", "topology_description": {}},
+        )
+    ],
     "ShareGroupHeartbeat": [("share_group_heartbeat", 1, _JOINS_TO_SHARE)],
     "ShareGroupDescribe": [("share_group_describe", 1, {"group_ids": ["g"]})],
     "ShareFetch": [("share_fetch", 1, _SHARE_READ)],

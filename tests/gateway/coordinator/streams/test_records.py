@@ -20,6 +20,7 @@ from seqgate.gateway.coordinator.streams.records import (
 )
 from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from seqgate.gateway.coordinator.streams.topology_description import StoredDescription
 from tests.gateway.coordinator.group.record_properties import check_cut, check_key, check_value
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -53,7 +54,7 @@ records: st.SearchStrategy[RowRecord] = st.one_of(
     st.builds(
         streams_records.GROUP.of,
         texts,
-        st.none() | st.builds(StreamsGroupValue, epochs, int64s, epochs, pairs),
+        st.none() | st.builds(StreamsGroupValue, epochs, int64s, epochs, pairs, epochs, epochs),
     ),
     st.builds(streams_records.MEMBER.of, texts, texts, st.none() | members),
     st.builds(streams_records.ASSIGNMENT.of, texts, st.none() | st.builds(AssignmentEpoch, epochs, int64s)),
@@ -62,6 +63,9 @@ records: st.SearchStrategy[RowRecord] = st.one_of(
     ),
     st.builds(streams_records.CURRENT.of, texts, texts, st.none() | current),
     st.builds(streams_records.TOPOLOGY.of, texts, st.none() | topologies),
+    st.builds(
+        streams_records.DESCRIPTION.of, texts, st.none() | st.builds(StoredDescription, epochs, st.binary())
+    ),
 )
 
 
@@ -102,6 +106,16 @@ def test_any_key_is_decoded_or_refused(kind: int, rest: bytes, value: bytes | No
             streams_records.GROUP.of("app", StreamsGroupValue(2, 0)),
             "0011 0003 617070",
             "0000 00000002 0000000000000000 01 01 01 01",
+        ),
+        (
+            streams_records.GROUP.of("app", StreamsGroupValue(2, 0, 0, (), 3, 4)),
+            "0011 0003 617070",
+            "0000 00000002 0000000000000000 04 00 04 00000000 01 01 01 02 04 00000003 03 04 00000004",
+        ),
+        (
+            streams_records.DESCRIPTION.of("app", StoredDescription(3, b"\1\1\0")),
+            "4e7d 0003 617070",
+            "0000 00000003 04 010100 00",
         ),
         (
             streams_records.MEMBER.of(

@@ -5,7 +5,7 @@ APIs about the group.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.groups import streams_group
 from seqgate.gateway.handlers.groups.classic_group import DESCRIBE_GROUPS_API
 from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API, LIST_GROUPS_API
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.protocol.messages import build
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -65,6 +66,7 @@ async def beat(
     group_id: str = GROUP,
     source: str = "lines",
     configs: dict[str, str] | None = None,
+    version: int = 0,
 ) -> Any:
     def make(module: ModuleType) -> dict[str, Any]:
         is_joining = member_epoch == 0
@@ -87,14 +89,38 @@ async def beat(
             "task_end_offsets": None,
         }
 
-    return await node.ask(streams_group.STREAMS_GROUP_HEARTBEAT_API, 0, make)
+    return await node.ask(streams_group.STREAMS_GROUP_HEARTBEAT_API, version, make)
 
 
-async def described(node: Node, group_id: str = GROUP) -> Any:
+async def described(node: Node, group_id: str = GROUP, *, version: int = 0, nodes: bool = False) -> Any:
     def make(_: ModuleType) -> dict[str, Any]:
-        return {"group_ids": (group_id,), "include_authorized_operations": True}
+        asked = {"group_ids": (group_id,), "include_authorized_operations": True}
+        return asked | ({"include_topology_description": nodes} if version else {})
 
-    return (await node.ask(streams_group.STREAMS_GROUP_DESCRIBE_API, 0, make)).groups[0]
+    return (await node.ask(streams_group.STREAMS_GROUP_DESCRIBE_API, version, make)).groups[0]
+
+
+async def push(node: Node, *, group_id: str = GROUP, member_id: str = "m", topics: Sequence[str] = ()) -> Any:
+    """Push a description with one source, a processor and a global store."""
+
+    def make(module: ModuleType) -> dict[str, Any]:
+        def one(name: str, node_type: int, **more: Any) -> Any:
+            fields = {"source_topics": (), "sink_topic": None, "stores": (), "successors": ()} | more
+            return build(module.TopologyDescriptionNode, name=name, node_type=node_type, **fields)
+
+        source = one("source", 1, source_topics=tuple(topics) or ("lines",), successors=("count",))
+        processor = one("count", 2, stores=("counts",))
+        part = build(module.TopologyDescriptionSubtopology, subtopology_id="0", nodes=(source, processor))
+        store = build(module.TopologyDescriptionGlobalStore, source=source, processor=processor)
+        description = build(module.TopologyDescription, subtopologies=(part,), global_stores=(store,))
+        return {
+            "group_id": group_id,
+            "member_id": member_id,
+            "topology_epoch": 0,
+            "topology_description": description,
+        }
+
+    return await node.ask(streams_group.TOPOLOGY_DESCRIPTION_UPDATE_API, 0, make)
 
 
 async def turns(until: Callable[[], bool]) -> None:
@@ -213,3 +239,80 @@ async def test_an_unknown_group_is_not_described(node: Node) -> None:
         "Group nobody not found.",
     )
     assert group.topology is None
+
+
+class TestDescriptions:
+    """Descriptions of the topology (KIP-1331): asked for, pushed, told, and deleted with the group."""
+
+    async def test_a_description_is_asked_for_once_and_told(self, node: Node) -> None:
+        await create(node, "lines", 1)
+        assert (await beat(node, 0, version=1)).topology_description_required
+        answer = await beat(node, 2, version=1)
+        assert not answer.topology_description_required, "the member has been asked"
+        assert (answer.acceptable_recovery_lag, answer.task_offset_interval) == (10_000, timedelta(minutes=1))
+        group = await described(node, version=1, nodes=True)
+        assert (group.topology_description_status, group.topology_description) == (1, None)
+        answer = await push(node, topics=("lines", "more", "lines"))
+        assert (answer.error_code, answer.error_message) == (ErrorCode.none, None)
+        group = await described(node, version=1, nodes=True)
+        assert (group.topology_description_status, group.assignor_name) == (3, "sticky")
+        (part,), (store,) = group.topology_description.subtopologies, group.topology_description.global_stores
+        assert [(found.name, found.node_type, found.stores) for found in part.nodes] == [
+            ("source", 1, ()),
+            ("count", 2, ("counts",)),
+        ]
+        assert (store.source.source_topics, store.processor.name) == (("lines", "more"), "count")
+        group = await described(node, version=1)
+        assert (group.topology_description_status, group.topology_description) == (0, None)
+
+    async def test_a_new_group_begins_without_the_description_of_a_deleted_one(self, node: Node) -> None:
+        await create(node, "lines", 1)
+        await beat(node, 0, version=1)
+        await push(node)
+        await beat(node, -1)
+        answer = await node.ask(DELETE_GROUPS_API, 2, lambda _: {"groups_names": (GROUP,)})
+        assert answer.results[0].error_code is ErrorCode.none
+        assert (await beat(node, 0, version=1)).topology_description_required
+        assert (await described(node, version=1, nodes=True)).topology_description_status == 1
+
+    async def test_an_old_member_is_not_asked(self, node: Node) -> None:
+        await create(node, "lines", 1)
+        answer = await beat(node, 0)
+        assert (answer.acceptable_recovery_lag, answer.task_offset_interval) == (0, timedelta(minutes=1))
+        assert (await beat(node, 2, version=1)).topology_description_required
+
+    async def test_a_stranger_can_describe_nothing(self, node: Node) -> None:
+        await beat(node, 3)
+        answer = await push(node)
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.group_id_not_found,
+            f"Group {GROUP} not found.",
+        )
+        await create(node, "lines", 1)
+        await beat(node, 0)
+        answer = await push(node, member_id="x")
+        assert answer.error_code is ErrorCode.unknown_member_id
+        answer = await push(node, member_id=" ")
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.invalid_request,
+            "MemberId can't be empty.",
+        )
+
+    async def test_too_large_a_description_is_refused_for_good(self, tmp_path: Path) -> None:
+        limit = "seqgate.streams.topology.description.max.bytes=1000"
+        async with open_node(tmp_path, *SETTINGS, limit) as node:
+            await create(node, "lines", 1)
+            await beat(node, 0, version=1)
+            answer = await push(node, topics=["t" * 2_000])
+            assert answer.error_code == LaterErrorCode.streams_topology_description_update_failed
+            assert "at most 1000 are stored" in answer.error_message
+            node.clock.time_ms += 3_600_000
+            assert not (await beat(node, 0, version=1)).topology_description_required
+
+    async def test_a_gateway_may_store_none(self, tmp_path: Path) -> None:
+        limit = "seqgate.streams.topology.description.max.bytes=0"
+        async with open_node(tmp_path, *SETTINGS, limit) as node:
+            await create(node, "lines", 1)
+            assert not (await beat(node, 0, version=1)).topology_description_required
+            assert (await push(node)).error_code is ErrorCode.unsupported_version
+            assert (await described(node, version=1, nodes=True)).topology_description_status == 1
