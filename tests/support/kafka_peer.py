@@ -54,6 +54,7 @@ group.share.assignment.interval.ms=0
 group.streams.initial.rebalance.delay.ms=0
 group.streams.assignment.interval.ms=0
 group.streams.min.assignment.interval.ms=0
+group.streams.topology.description.plugin.class=org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin
 group.streams.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
 """

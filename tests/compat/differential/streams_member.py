@@ -73,6 +73,7 @@ class StreamsMember:
     member_epoch: int = 0
     endpoint_epoch: int = 0
     owned: dict[str, list[Plain]] = field(default_factory=dict)
+    version: int = 0
 
     def request(self, **more: Any) -> Plain:
         """Return the heartbeat of a member for which nothing has changed."""
@@ -110,7 +111,7 @@ class StreamsMember:
 
     def beat(self, **more: Any) -> Plain:
         """Send a heartbeat and adopt the answer."""
-        return self.take(self.peer.call("streams_group_heartbeat", 0, **self.request(**more)))
+        return self.take(self.peer.call("streams_group_heartbeat", self.version, **self.request(**more)))
 
     def take(self, answer: Plain) -> Plain:
         """Remember the epochs and the tasks of an answer."""
@@ -141,7 +142,7 @@ class StreamsMember:
         request = self.request(**first)
         deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
-            answer = self.take(self.peer.wire.call("streams_group_heartbeat", 0, request).fields)
+            answer = self.take(self.peer.wire.call("streams_group_heartbeat", self.version, request).fields)
             has_them = (self.count(), self.count("standby_tasks")) == (active, standby)
             if has_them and answer["error_code"] == 0 and not answer["status"]:
                 return
@@ -155,6 +156,17 @@ class StreamsMember:
 def describe(peer: Peer, *group_ids: str, operations: bool = False) -> Plain:
     return peer.call(
         "streams_group_describe", 0, group_ids=list(group_ids), include_authorized_operations=operations
+    )
+
+
+def describe_nodes(peer: Peer, *group_ids: str, nodes: bool = True) -> Plain:
+    """Describe groups with the descriptions of their topologies."""
+    return peer.call(
+        "streams_group_describe",
+        1,
+        group_ids=list(group_ids),
+        include_authorized_operations=False,
+        include_topology_description=nodes,
     )
 
 

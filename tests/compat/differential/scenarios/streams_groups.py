@@ -178,6 +178,7 @@ TASKS = [{"subtopology_id": "0", "partitions": [0]}]
         "active tasks": {"active_tasks": TASKS},
         "standby tasks": {"standby_tasks": TASKS},
         "warm-up tasks": {"warmup_tasks": TASKS},
+        "all tasks": {"active_tasks": [], "standby_tasks": [], "warmup_tasks": TASKS},
         "task offsets": {"task_offsets": [{"subtopology_id": "0", "partition": 0, "offset": 7}]},
         "endpoint without a host": {"user_endpoint": {"host": "", "port": 1}},
         "endpoint without a port": {"user_endpoint": {"host": "h", "port": 0}},
@@ -281,19 +282,93 @@ def lost_answer_to_a_change(peer: Peer) -> None:
     describe(peer, first.group_id)
 
 
-# --- static members, which Kafka 4.3 does not know in streams groups
+# --- static members
 
 
 @scenario
 def static_members(peer: Peer) -> None:
+    """A static member leaves for a while and returns with another member id, at the same process."""
     _, member = alone(peer, partitions=2)
     static = beside(member, instance_id="i")
     static.join()
-    for member_epoch in (1, LEAVES, LEAVES_FOR_A_WHILE):
-        static.beat(member_epoch=member_epoch)
+    for _ in range(2):
+        member.confirm()
+        static.confirm()
+    describe(peer, member.group_id)
+    static.leave(LEAVES_FOR_A_WHILE)
+    describe(peer, member.group_id)
+    member.confirm()
+    again = beside(static, "m3", static.process_id, instance_id="i")
+    again.join()
+    again.confirm()
+    describe(peer, member.group_id)
+    static.beat(member_epoch=1)
+    static.leave(LEAVES_FOR_A_WHILE)
+    static.leave()
+    again.leave()
+    member.confirm()
+    describe(peer, member.group_id)
+
+
+@scenario
+def static_member_at_another_process(peer: Peer) -> None:
+    _, member = alone(peer, partitions=2)
+    static = beside(member, instance_id="i")
+    static.join()
+    for _ in range(2):
+        member.confirm()
+        static.confirm()
+    static.leave(LEAVES_FOR_A_WHILE)
+    again = beside(static, "m3", "p3", instance_id="i")
+    again.join(client_tags=[{"key": "zone", "value": "a"}])
+    for _ in range(2):
+        member.confirm()
+        again.confirm()
+    describe(peer, member.group_id)
+
+
+@scenario
+def instance_ids_in_the_way(peer: Peer) -> None:
+    """Instance ids that are in use, unknown, or another member's."""
+    _, member = alone(peer, partitions=2)
+    static = beside(member, instance_id="i")
+    static.join()
+    beside(static, "m3", "p3", instance_id="i").join()
     member.beat(instance_id="i")
+    member.beat(instance_id="x")
     member.leave(LEAVES_FOR_A_WHILE)
-    member.beat()
+    member.beat(member_epoch=LEAVES_FOR_A_WHILE, instance_id="x")
+    member.beat(member_epoch=LEAVES, instance_id="i")
+    static.beat(instance_id=None)
+    static.beat(instance_id=None, member_epoch=LEAVES)
+    describe(peer, member.group_id)
+
+
+@scenario
+def a_member_becomes_static(peer: Peer) -> None:
+    _, member = alone(peer, partitions=2)
+    member.join(instance_id="i")
+    member.confirm()
+    describe(peer, member.group_id)
+    member.beat(instance_id="i", member_epoch=LEAVES_FOR_A_WHILE)
+    member.join(instance_id="i")
+    describe(peer, member.group_id)
+
+
+# --- task offsets
+
+
+@scenario
+def task_offsets(peer: Peer) -> None:
+    """Offsets that a member reports, drops and leaves as they are."""
+    _, member = alone(peer, partitions=2)
+    member.version = 1
+    offsets = [{"subtopology_id": "0", "partition": index, "offset": 7 + index} for index in (1, 0)]
+    member.beat(task_offsets=offsets, task_end_offsets=offsets[:1])
+    describe(peer, member.group_id)
+    member.beat(task_offsets=[])
+    describe(peer, member.group_id)
+    member.beat(task_offsets=offsets * 2)
     describe(peer, member.group_id)
 
 
