@@ -139,3 +139,18 @@ def join_streams_group(wire: Wire, group: str, topic: str, member_id: str) -> No
         client_tags=[],
     ).fields
     assert answer["error_code"] == 0, answer
+
+
+def describe_topology(wire: Wire, group: str, topic: str, member_id: str) -> None:
+    """Push the description of a topology that reads one topic and counts into the store `counts`."""
+    reads = {"name": "READS", "node_type": 1, "source_topics": [topic], "successors": ["COUNTS"]}
+    counts = {"name": "COUNTS", "node_type": 2, "stores": ["counts"]}
+    answer = wire.call(
+        "streams_group_topology_description_update",
+        0,
+        group_id=group,
+        member_id=member_id,
+        topology_epoch=0,
+        topology_description={"subtopologies": [{"subtopology_id": "0", "nodes": [reads, counts]}]},
+    ).fields
+    assert answer["error_code"] == 0, answer

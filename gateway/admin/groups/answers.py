@@ -20,7 +20,7 @@ ConsumerGroupCommand.prepareOffsetsToReset.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -41,6 +41,7 @@ from seqgate.gateway.admin.groups.command import (
     ResetTarget,
     ShareDelivery,
     TopicSelection,
+    TopologyNode,
 )
 from seqgate.gateway.admin.request import ControlError, page
 from seqgate.gateway.admin.transactions.command import PendingOffset
@@ -200,8 +201,32 @@ async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> 
                 skipped=source.skipped(request.group, place),
             )
         )
-    members = group.members if request.after is None else []
-    return msgspec.structs.replace(group, members=members, partitions=rows, complete=complete)
+    if request.after is not None:
+        group = msgspec.structs.replace(group, members=[], topology=[])
+    return msgspec.structs.replace(group, partitions=rows, complete=complete)
+
+
+_NODE_TYPES: Final[Mapping[int, Any]] = {1: "source", 2: "processor", 3: "sink"}
+
+
+def topology_nodes(description: Any) -> list[TopologyNode]:
+    """Return the nodes of a description, of Kafka's protocol or of the coordinator; none for None."""
+    if description is None:
+        return []
+    nodes = [(part.subtopology_id, node) for part in description.subtopologies for node in part.nodes]
+    nodes += [(None, node) for store in description.global_stores for node in (store.source, store.processor)]
+    return [
+        TopologyNode(
+            subtopology=subtopology,
+            name=node.name,
+            type=_NODE_TYPES[node.node_type],
+            topics=[*node.source_topics, *([] if node.sink_topic is None else [node.sink_topic])],
+            stores=list(node.stores),
+            successors=list(node.successors),
+        )
+        for subtopology, node in nodes
+        if node.node_type in _NODE_TYPES
+    ]
 
 
 def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:

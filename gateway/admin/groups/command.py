@@ -122,6 +122,13 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
       active            tasks that it processes, as partitions by subtopology
       standby           tasks whose state it follows, ready to take them over
       warm-up           tasks whose state it follows until they move to it
+
+    \b
+    Columns of the topology of a streams group, which Kafka Streams 4.4 describes (KIP-1331):
+      subtopology       a connected part; each has a task for each partition. `global`: a global store
+      node              as Topology#describe() of the application names it
+      topics            that a source reads, or a sink writes; `-`: known at run time only
+      next              the nodes that get its records
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
         description = client.ask(DescribeGroupRequest(group))
@@ -280,6 +287,9 @@ def description_text(description: GroupDescription) -> Iterator[Block]:
     else:
         yield from _partitions_text(description.partitions)
         yield from pending_of_group([held for row in description.partitions for held in row.pending])
+    if description.topology:
+        yield ""
+        yield table(TopologyNode, description.topology, "subtopology name type topics stores successors")
     skipped = sum(row.skipped for row in description.partitions)
     if skipped:
         yield (
@@ -476,6 +486,25 @@ class StreamsState(msgspec.Struct, frozen=True):
     topology_epoch: int | None
 
 
+def _names(names: Iterable[str]) -> str:
+    return shown(", ".join(names)) or NONE
+
+
+class TopologyNode(msgspec.Struct, frozen=True):
+    """A node of the topology of a streams group, as its members describe it (KIP-1331).
+
+    `topics` are those that a source reads, or the one that a sink writes; a node that finds its topics at run
+    time has none. A global store has a source and a processor, whose `subtopology` is None.
+    """
+
+    subtopology: Annotated[str | None, Column("subtopology", none="global")]
+    name: Annotated[str, Column("node")]
+    type: Annotated[Literal["source", "processor", "sink"], Column("type")]
+    topics: Annotated[list[str], Column("topics", _names)]
+    stores: Annotated[list[str], Column("stores", _names)]
+    successors: Annotated[list[str], Column("next", _names)]
+
+
 class GroupMember(msgspec.Struct, frozen=True):
     """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
 
@@ -554,8 +583,8 @@ class GroupPartition(msgspec.Struct, frozen=True):
 class GroupDescription(msgspec.Struct, frozen=True):
     """A group with some of its partitions; `complete`: no partition comes after the last row.
 
-    `generation_id` is the epoch of a consumer, share or streams group. `members` come with the first
-    partitions only.
+    `generation_id` is the epoch of a consumer, share or streams group. `members` and `topology` come with the
+    first partitions only; a group without a description of its topology has no `topology`.
     """
 
     group: str
@@ -568,12 +597,13 @@ class GroupDescription(msgspec.Struct, frozen=True):
     partitions: list[GroupPartition]
     complete: bool
     streams: StreamsState | None = None
+    topology: list[TopologyNode] = []
 
 
 class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"):
     """One group, with its partitions from the first one after `after` (topic, partition) on."""
 
-    rows = "partitions members"
+    rows = "partitions members topology"
     key = "topic partition"
     group: str
     after: tuple[str, int] | None = None

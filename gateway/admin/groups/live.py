@@ -17,6 +17,7 @@ from seqgate.gateway.admin.groups.answers import (
     GroupProgress,
     PartitionOffsets,
     known_lags,
+    topology_nodes,
 )
 from seqgate.gateway.admin.operation import (
     LiveGateway,
@@ -39,6 +40,7 @@ from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment
+from seqgate.gateway.coordinator.streams.topology_description import current_description
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import Services
@@ -116,10 +118,11 @@ class LiveGroups:
         found = await self._find(group)
         if found is None:
             raise ControlError(f"there is no group {group}")
-        streams = None
+        streams, topology = None, None
         if isinstance(found, StreamsGroup):
             epoch = None if found.topology is None else found.topology.epoch
             streams = command.StreamsState(found.assignment_epoch, epoch)
+            topology = current_description(found)
         return command.GroupDescription(
             found.group_id,
             found.state_text,
@@ -130,6 +133,7 @@ class LiveGroups:
             [],
             complete=True,
             streams=streams,
+            topology=topology_nodes(topology),
         )
 
     async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:

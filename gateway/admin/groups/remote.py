@@ -39,11 +39,13 @@ from seqgate.gateway.admin.groups.answers import (
     GroupProgress,
     PartitionOffsets,
     known_lags,
+    topology_nodes,
 )
 from seqgate.gateway.admin.remote.cluster import (
     EARLIEST,
     LATEST,
     Cluster,
+    api_versions,
     ask_coordinator,
     check,
     nearest_hint,
@@ -53,6 +55,7 @@ from seqgate.gateway.admin.remote.cluster import (
 )
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.protocol.messages import request_type, response_type
 
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
@@ -199,6 +202,7 @@ class ClusterGroups:
             partitions=[],
             complete=True,
             streams=told.streams,
+            topology=list(told.topology),
         )
 
     async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
@@ -288,6 +292,7 @@ class GroupMembers(NamedTuple):
     group_epoch: int | None
     assignor: str | None
     streams: command.StreamsState | None = None
+    topology: Sequence[command.TopologyNode] = ()
 
 
 _DESCRIBE: Final[Mapping[str, tuple[Any, type[Any]]]] = {
@@ -309,9 +314,10 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
     """Return the members of a group of a type. Raises ControlError."""
     if kind not in {CONSUMER, SHARE, STREAMS}:
         return _classic_members(cluster, group)
-    found = _asked(cluster, group, *describing(kind, [group]))
+    asked = describing(kind, [group])
     if kind == STREAMS:
-        return streams_members(found)
+        return streams_members(_asked(cluster, group, *(_with_topology(cluster, group) or asked)))
+    found = _asked(cluster, group, *asked)
     members = [
         _member(
             member,
@@ -324,6 +330,24 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
         for member in found.members
     ]
     return GroupMembers(members, found.group_epoch, found.assignor_name or None)
+
+
+_STREAMS_GROUP_DESCRIBE: Final = 89
+_FIRST_WITH_TOPOLOGY: Final = 1
+
+
+def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
+    """Return the question for a streams group with its topology; None where brokers are older than that."""
+    for row in api_versions(cluster.reached).api_keys:
+        if row.api_key == _STREAMS_GROUP_DESCRIBE and row.max_version >= _FIRST_WITH_TOPOLOGY:
+            key = row.api_key, _FIRST_WITH_TOPOLOGY
+            asked = request_type(*key)(
+                group_ids=(GroupId(group),),
+                include_authorized_operations=False,
+                include_topology_description=True,
+            )
+            return asked, response_type(*key)
+    return None
 
 
 def _asked(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
@@ -393,7 +417,11 @@ def streams_members(group: described.DescribedGroup) -> GroupMembers:
         members.append(_member(member, member.instance_id, assignment, streams))
     epoch = None if group.topology is None else int(group.topology.epoch)
     return GroupMembers(
-        members, int(group.group_epoch), None, command.StreamsState(int(group.assignment_epoch), epoch)
+        members,
+        int(group.group_epoch),
+        None,
+        command.StreamsState(int(group.assignment_epoch), epoch),
+        topology_nodes(getattr(group, "topology_description", None)),
     )
 
 

@@ -329,6 +329,8 @@ def parse_partitions(text: str) -> list[int] | None:
 MOST_TOPICS: Final = 3
 """Topics that the chart shows beside the whole group: those with the most lag."""
 MOST_MEMBERS: Final = 200
+MOST_NODES: Final = 200
+"""Nodes of a topology that a page lists."""
 """Members that the page lists; it counts the others."""
 
 
@@ -374,6 +376,8 @@ def view(visit: Visit) -> PageAnswer:
             "is_empty": description.state in EMPTY_STATES,
             "members": description.members[:MOST_MEMBERS],
             "all_members": len(description.members),
+            "nodes": description.topology[:MOST_NODES],
+            "all_nodes": len(description.topology),
             "facts": facts,
             "assigned": assigned,
             "rows": rows,

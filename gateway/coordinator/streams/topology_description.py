@@ -157,6 +157,14 @@ class Asking:
         self.again_ms = moved(self.again_ms, by_ms)
 
 
+def current_description(group: StreamsGroup) -> TopologyDescription | None:
+    """Return the description of the group's topology; None if there is none of this topology epoch."""
+    stored, topology = group.description, group.topology
+    if stored is None or topology is None or stored.topology_epoch != topology.epoch:
+        return None
+    return stored.decoded()
+
+
 def is_wanted(group: StreamsGroup) -> bool:
     """Return whether the group lacks the description of its topology, and none was refused."""
     if group.topology is None:

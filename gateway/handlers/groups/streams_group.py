@@ -62,6 +62,7 @@ from seqgate.gateway.coordinator.streams.topology_description import (
     GlobalStore,
     Node,
     TopologyDescription,
+    current_description,
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -125,10 +126,9 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
 
 def _nodes(module: Any, group: StreamsGroup) -> Any:
     """Return the description of the group's topology; None if there is none of this topology."""
-    stored, topology = group.description, group.topology
-    if stored is None or topology is None or stored.topology_epoch != topology.epoch:
+    found = current_description(group)
+    if found is None:
         return None
-    found = stored.decoded()
 
     def node(each: Node) -> Any:
         return build(module.TopologyDescriptionNode, **each._asdict())

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.groups.command import DescribeGroupRequest
 from seqgate.gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.group_members import (
     commit_offsets,
+    describe_topology,
     hold_offset,
     join_share_group,
     join_streams_group,
@@ -84,6 +87,20 @@ def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: Gateway
             assert host in found
             assert "127.0.0.1" in found
     assert "No group matches" in text_of(console.page("/groups?filter=kind-&state=NoSuchState"))
+
+
+def test_a_streams_group_shows_its_topology(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    with Wire(gateway.bootstrap) as wire:
+        join_streams_group(wire, "described", "orders", "app-1")
+        assert 'id="topology"' not in console.page("/groups/view?group=described")
+        describe_topology(wire, "described", "orders", "app-1")
+    found = text_of(console.page("/groups/view?group=described"))
+    assert "0 READS source orders COUNTS 0 COUNTS processor counts" in found
+    live = ask(gateway.data_dir, DescribeGroupRequest("described"))
+    assert [(row.name, row.topics, row.stores) for row in live.topology] == [
+        ("READS", ["orders"], []),
+        ("COUNTS", [], ["counts"]),
+    ]
 
 
 def test_one_group_shows_offsets_members_and_links(console: ConsoleClient, gateway: GatewayProcess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
@@ -13,13 +14,14 @@ from seqgate.gateway.admin.groups.command import (
     GroupDescription,
     StreamsState,
     StreamsTasks,
+    TopologyNode,
     description_text,
 )
 from seqgate.gateway.admin.groups.remote import streams_members
 from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity
 
-RESPONSE = entity("streams_group_describe", 0, EntityType.response)
+RESPONSE = entity("streams_group_describe", 1, EntityType.response)
 
 
 def tasks(**partitions: list[int]) -> list[Plain]:
@@ -81,6 +83,7 @@ def printed(found: described.DescribedGroup, capsys: pytest.CaptureFixture[str])
                 partitions=[],
                 complete=True,
                 streams=told.streams,
+                topology=list(told.topology),
             )
         )
     )
@@ -106,6 +109,47 @@ def test_a_topology_that_is_not_ready_has_no_partitions(topology: Plain | None) 
     assert told.streams is not None
     assert told.streams.topology_epoch == (None if topology is None else 3)
     assert told.members[0].assignment == {}
+
+
+SOURCE = {
+    "name": "KSTREAM-SOURCE-0",
+    "node_type": 1,
+    "source_topics": ["lines", "more"],
+    "successors": ["COUNT-1"],
+}
+COUNT = {"name": "COUNT-1", "node_type": 2, "stores": ["counts"], "successors": ["SINK-2", "SINK-3"]}
+SINK = {"name": "SINK-2", "node_type": 3, "sink_topic": "words"}
+
+
+def test_a_topology_with_its_description(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    description = {
+        "subtopologies": [
+            {"subtopology_id": "0", "nodes": [SOURCE, COUNT, SINK, {**SINK, "sink_topic": None}]}
+        ],
+        "global_stores": [{"source": SOURCE, "processor": COUNT}],
+    }
+    found = group(topology_description=description)
+    source = TopologyNode("0", "KSTREAM-SOURCE-0", "source", ["lines", "more"], [], ["COUNT-1"])
+    count = TopologyNode("0", "COUNT-1", "processor", [], ["counts"], ["SINK-2", "SINK-3"])
+    assert streams_members(found).topology == [
+        source,
+        count,
+        TopologyNode("0", "SINK-2", "sink", ["words"], [], []),
+        TopologyNode("0", "SINK-2", "sink", [], [], []),
+        msgspec.structs.replace(source, subtopology=None),
+        msgspec.structs.replace(count, subtopology=None),
+    ]
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = [line.split() for line in printed(found, capsys).splitlines()]
+    assert ["subtopology", "node", "type", "topics", "stores", "next"] in lines
+    assert ["0", "COUNT-1", "processor", "-", "counts", "SINK-2,", "SINK-3"] in lines
+    assert ["global", "KSTREAM-SOURCE-0", "source", "lines,", "more", "-", "COUNT-1"] in lines
+
+
+def test_a_topology_without_a_description(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "subtopology" not in printed(group(), capsys)
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
