@@ -22,18 +22,23 @@ import org.apache.kafka.streams.state.Stores;
 /**
  * Counts the words of an input topic's lines into an output topic, an update for each word read:
  * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG GUARANTEE
- * PROTOCOL}.
+ * PROTOCOL [INSTANCE]}.
  *
  * <p>APPLICATION is the group, NAME this instance's client id. With CHANGELOG "none" the counts live in
  * memory; else a changelog topic with that cleanup policy ("compact") keeps them too, so that they move with
  * their partition. GUARANTEE is the processing guarantee, PROTOCOL the group protocol, "classic" or "streams".
- * SIGTERM has it commit, leave the group and end.
+ * SIGTERM has it commit, leave the group and end; a static member, which INSTANCE names, leaves for a while.
  */
 public final class WordCount {
     public static void main(String[] arguments) {
         var settings = settings(arguments[0], arguments[3], arguments[4], arguments[6], arguments[7]);
+        var isStatic = arguments.length > 8;
+        if (isStatic) {
+            settings.put(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG, arguments[8]);
+        }
         var streams = new KafkaStreams(topology(arguments[1], arguments[2], arguments[5]), settings);
-        var leaving = CloseOptions.groupMembershipOperation(GroupMembershipOperation.LEAVE_GROUP);
+        var leaving = CloseOptions.groupMembershipOperation(
+                isStatic ? GroupMembershipOperation.REMAIN_IN_GROUP : GroupMembershipOperation.LEAVE_GROUP);
         streams.setStateListener((now, before) -> {
             if (now == KafkaStreams.State.ERROR) {
                 Runtime.getRuntime().halt(1);

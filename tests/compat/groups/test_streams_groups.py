@@ -28,6 +28,7 @@ SETTINGS = {
     "group.streams.heartbeat.interval.ms": "300",
 }
 TOPIC_RESOURCE = 2
+NODE_TYPES = SOURCE, PROCESSOR, SINK = 1, 2, 3
 
 
 def _lines(count: int) -> list[str]:
@@ -74,6 +75,62 @@ def _cleanup_policies(gateway: GatewayProcess, *topics: str) -> list[str]:
     with Wire(gateway.bootstrap) as wire:
         results = wire.call("describe_configs", 4, resources=rows).fields["results"]
     return [row["configs"][0]["value"] for row in results]
+
+
+def test_the_topology_is_described_until_the_group_is_deleted(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    """Kafka Streams pushes the description that `Topology#describe()` prints when a heartbeat asks for it."""
+    with word_count(gateway.bootstrap, tmp_path, changelog="compact", protocol=STREAMS) as application:
+        instance = application.start("first")
+        application.await_shared(instance)
+        await_that(lambda: application.described_topology() is not None, "the topology is described")
+        described = application.described_topology()
+        gateway.restart(kill=True)
+        application.connect_anew()
+        assert application.described_topology() == described
+        assert described is not None
+        reads, counts = described["subtopologies"]
+        by_type = {
+            kind: [node for part in (reads, counts) for node in part["nodes"] if node["node_type"] == kind]
+            for kind in NODE_TYPES
+        }
+        assert [node["source_topics"] for node in by_type[SOURCE]] == [
+            [application.input],
+            [application.repartition],
+        ]
+        assert [node["sink_topic"] for node in by_type[SINK]] == [application.repartition, application.output]
+        assert [node["stores"] for node in by_type[PROCESSOR] if node["stores"]] == [["counts"]]
+        instance.leave()
+        with Wire(gateway.bootstrap) as wire:
+            await_that(
+                lambda: (
+                    wire.call("delete_groups", 2, groups_names=[application.application]).fields["results"][
+                        0
+                    ]["error_code"]
+                    == 0
+                ),
+                "the group is deleted",
+            )
+        again = application.start("again")
+        application.await_shared(again)
+        await_that(lambda: application.described_topology() == described, "the topology is described again")
+
+
+def test_a_static_member_keeps_its_tasks_over_a_restart(tmp_path: Path) -> None:
+    patient = {"group.streams.max.session.timeout.ms": "600000", "group.streams.session.timeout.ms": "600000"}
+    with (
+        GatewayProcess(tmp_path / "data", settings=SETTINGS | patient) as gateway,
+        word_count(gateway.bootstrap, tmp_path, changelog="compact", protocol=STREAMS) as application,
+    ):
+        first, second = application.start("first", "desk-1"), application.start("second", "desk-2")
+        application.await_shared(first, second)
+        before = application.active_tasks()
+        first.leave()
+        assert application.active_tasks() == before, "the member is away, and has its tasks"
+        again = application.start("again", "desk-1")
+        application.await_shared(again, second)
+        assert application.active_tasks() == before
 
 
 def test_counts_are_exact_whoever_is_killed(gateway: GatewayProcess, tmp_path: Path) -> None:

@@ -137,9 +137,11 @@ class WordCount:
         keep using a dead connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
-    def start(self, name: str) -> Instance:
+    def start(self, name: str, instance_id: str | None = None) -> Instance:
+        """Start an instance, as a static member if it has an instance id."""
         arguments = [self.bootstrap, self.input, self.output, self.application, name]
         arguments += [self._changelog, self._guarantee, self._protocol]
+        arguments += [] if instance_id is None else [instance_id]
         instance = Instance(name, arguments, self._directory / f"{name}.stderr")
         self._instances.append(instance)
         return instance
@@ -271,6 +273,20 @@ class WordCount:
             answer = wire.call("streams_group_describe", 0, group_ids=[self.application]).fields
         group: Plain = answer["groups"][0]
         return group
+
+    def described_topology(self) -> Plain | None:
+        """Return the description of the topology that the coordinator has; None while it has none."""
+        asked = {"group_ids": [self.application], "include_topology_description": True}
+        with Wire(self.bootstrap) as wire:
+            group = wire.call("streams_group_describe", 1, **asked).fields["groups"][0]
+        described: Plain | None = group["topology_description"]
+        assert group["topology_description_status"] == (1 if described is None else 3)
+        return described
+
+    def active_tasks(self) -> dict[str, Plain]:
+        """Return the active tasks of each member by its instance id."""
+        members = self.describe_streams_group()["members"]
+        return {member["instance_id"]: member["assignment"]["active_tasks"] for member in members}
 
     def standby_tasks(self) -> dict[str, int]:
         """Return how many tasks each instance's only thread stands by for, by its client id."""
