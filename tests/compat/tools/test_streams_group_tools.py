@@ -14,6 +14,7 @@ from tests.compat.differential.scenarios.consumer_groups import assignable_topic
 from tests.compat.differential.streams_member import StreamsMember, beside, internal, subtopology, topology
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess
+from tests.support.group_members import describe_topology
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.kafka_tools import run_tool
 
@@ -50,6 +51,10 @@ class Application:
         self._second.confirm()
         self._second.confirm()
         self._commit(self.topic)
+
+    def describe_topology(self) -> None:
+        """Push the description of the topology, as Kafka Streams 4.4 does."""
+        describe_topology(self._peer.wire, self.group, self.topic.name, self._first.member_id)
 
     def _commit(self, topic: Topic) -> None:
         member = self._first
@@ -119,6 +124,10 @@ def test_the_life_of_a_group(both: Both) -> None:
     for what in DESCRIBED:
         told = _words(both.agree("--describe", *group, what, "--verbose"))
         assert both.group in told
+    assert "description" in _words(both.agree("--describe", *group, "--topology")), "there is none"
+    for application in both.applications:
+        application.describe_topology()
+    assert {"READS", "COUNTS"} <= _words(both.agree("--describe", *group, "--topology"))
     refused = both.agree("--delete", *group)
     assert both.group in " ".join(_words(refused))
     for application in both.applications:

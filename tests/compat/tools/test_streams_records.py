@@ -10,6 +10,7 @@ from typing import Any
 from tests.compat.groups.members import await_that
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
+from tests.support.group_members import describe_topology
 from tests.support.kafka_tools import run_tool
 from tests.support.wire import Wire
 
@@ -99,6 +100,7 @@ def test_dump_log_decodes_streams_groups(tmp_path: Path) -> None:
                 first.stay()
                 second.stay()
             second.leave()
+            describe_topology(wire, GROUP, topic, "m-1")
         files = sorted(
             path for path in gateway.data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size
         )

@@ -68,9 +68,10 @@ def two_members_share(peer: Peer) -> None:
     describe(peer, first.group_id)
 
 
-@scenario_for_each({"of one process": "p1", "of another process": "p2"})
+@scenario_for_each({"of one process": "p2", "of another process": "p1"})
 def three_members(peer: Peer, process_id: str) -> None:
-    _, first = alone(peer, partitions=5)
+    """Names of processes of which Kafka's hash map has the lesser one first, as Seqgate does."""
+    _, first = alone(peer, partitions=5, process_id="p2")
     members = [first, beside(first, "m2", process_id), beside(first, "m3", "p3")]
     for member in members[1:]:
         member.join()
