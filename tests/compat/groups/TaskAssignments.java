@@ -11,18 +11,20 @@ import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
-import org.apache.kafka.coordinator.group.streams.assignor.AssignmentMemberSpec;
+import org.apache.kafka.coordinator.group.api.streams.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.streams.assignor.TopologyDescriber;
+import org.apache.kafka.coordinator.group.streams.assignor.AssignmentConfigsImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.GroupSpecImpl;
-import org.apache.kafka.coordinator.group.streams.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.streams.assignor.MemberMetadataAndStateImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
-import org.apache.kafka.coordinator.group.streams.assignor.TopologyDescriber;
 
 /**
  * Assigns tasks with Kafka's own assignor: reads a JSON array of groups from stdin, and writes an array with the
  * assignment of each.
  *
- * <p>A group: {"members": {ID: {"process": ID, "active": TASKS, "standby": TASKS}}, "topology": {SUBTOPOLOGY:
- * {"partitions": N, "stateful": BOOLEAN}}, "standby_replicas": N}. TASKS: {SUBTOPOLOGY: [PARTITION…]}.
+ * <p>A group: {"members": {ID: {"process": ID, "active": TASKS, "standby": TASKS, "offsets": {SUBTOPOLOGY:
+ * {PARTITION: OFFSET}}}}, "topology": {SUBTOPOLOGY: {"partitions": N, "stateful": BOOLEAN}},
+ * "standby_replicas": N}. TASKS: {SUBTOPOLOGY: [PARTITION…]}.
  */
 public final class TaskAssignments {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -36,9 +38,9 @@ public final class TaskAssignments {
     }
 
     private static ObjectNode assign(JsonNode group) {
-        var members = new HashMap<String, AssignmentMemberSpec>();
+        var members = new HashMap<String, MemberMetadataAndStateImpl>();
         group.get("members").properties().forEach(entry -> members.put(entry.getKey(), member(entry.getValue())));
-        var configs = Map.of("num.standby.replicas", group.get("standby_replicas").asText());
+        var configs = AssignmentConfigsImpl.DEFAULT.withNumStandbyReplicas(group.get("standby_replicas").asInt());
         var assigned = new StickyTaskAssignor()
                 .assign(new GroupSpecImpl(members, configs), new Topology(group.get("topology")));
         ObjectNode answer = JSON.createObjectNode();
@@ -46,17 +48,29 @@ public final class TaskAssignments {
         return answer;
     }
 
-    private static AssignmentMemberSpec member(JsonNode row) {
-        return new AssignmentMemberSpec(
+    private static MemberMetadataAndStateImpl member(JsonNode row) {
+        return new MemberMetadataAndStateImpl(
                 Optional.empty(),
                 Optional.empty(),
+                row.get("process").asText(),
+                Map.of(),
                 tasks(row.get("active")),
                 tasks(row.get("standby")),
                 Map.of(),
-                row.get("process").asText(),
-                Map.of(),
-                Map.of(),
+                offsets(row.get("offsets")),
                 Map.of());
+    }
+
+    private static Map<String, Map<Integer, Long>> offsets(JsonNode rows) {
+        var offsets = new HashMap<String, Map<Integer, Long>>();
+        rows.properties().forEach(entry -> {
+            var partitions = new HashMap<Integer, Long>();
+            entry.getValue()
+                    .properties()
+                    .forEach(each -> partitions.put(Integer.valueOf(each.getKey()), each.getValue().asLong()));
+            offsets.put(entry.getKey(), partitions);
+        });
+        return offsets;
     }
 
     private static Map<String, Set<Integer>> tasks(JsonNode rows) {

@@ -1,7 +1,8 @@
 """Kafka's own task assignor and Seqgate's give the same assignment for the same group, task by task.
 
 Kafka visits members and processes in the order of a hash map. Names of one letter that follow each other lie
-there in the order of the alphabet, which is Seqgate's order.
+there in the order of the alphabet, which is Seqgate's order; the first process has the name that comes before
+`a`, because the map of processes has no more places than there are members.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ SOURCE = Path(__file__).with_name("TaskAssignments.java")
 HISTORIES = 150
 CHANGES = 4
 NAMES = "abcdefghijkl"
+PROCESSES = "`abcdefghijk"
 
 Members = dict[str, AssignmentMember]
 Topology = dict[str, SubtopologyTasks]
@@ -46,12 +48,15 @@ def _drawn_tasks(draw: random.Random, topology: Topology) -> Tasks:
     return frozenset(TaskId(draw.choice(names), draw.randint(0, 10)) for _ in range(draw.randint(0, 8)))
 
 
+def _drawn_offsets(draw: random.Random, topology: Topology) -> dict[TaskId, int]:
+    """Return offsets of a few tasks, some of them equal to those of other members."""
+    return {task: draw.randint(0, 5) for task in sorted(_drawn_tasks(draw, topology))}
+
+
 def _drawn_members(draw: random.Random, former: list[AssignmentMember]) -> Members:
-    """Return members with the former tasks of others, or none; the processes are the first letters of the
-    alphabet.
-    """
+    """Return members with the former tasks of others, or none."""
     count = draw.randint(1, len(NAMES))
-    processes = NAMES[: draw.randint(1, count)]
+    processes = PROCESSES[: draw.randint(1, count)]
     at = [*processes, *(draw.choice(processes) for _ in range(count - len(processes)))]
     draw.shuffle(at)
     rows = [former.pop() if former and draw.random() < 0.9 else AssignmentMember("") for _ in at]
@@ -75,11 +80,15 @@ def _history(draw: random.Random) -> list[Group]:
                 name: row._replace(active=_drawn_tasks(draw, topology), standby=_drawn_tasks(draw, topology))
                 for name, row in members.items()
             }
+        if draw.random() < 0.3:
+            members = {
+                name: row._replace(offsets=_drawn_offsets(draw, topology)) for name, row in members.items()
+            }
         group = members, topology, draw.choice((0, 0, 1, 1, 2, 3))
         groups.append(group)
         assigned = assign_tasks(*group)
         former = [
-            row._replace(active=assigned[name].active, standby=assigned[name].standby)
+            row._replace(active=assigned[name].active, standby=assigned[name].standby, offsets={})
             for name, row in members.items()
         ]
         draw.shuffle(former)
@@ -94,6 +103,10 @@ def _written(group: Group) -> dict[str, Any]:
                 "process": row.process_id,
                 "active": by_topic(row.active),
                 "standby": by_topic(row.standby),
+                "offsets": {
+                    name: {partition: row.offsets[TaskId(name, partition)] for partition in partitions}
+                    for name, partitions in by_topic(row.offsets).items()
+                },
             }
             for name, row in members.items()
         },
