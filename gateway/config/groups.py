@@ -62,6 +62,19 @@ def _assignment_interval(kind: str, interval_ms: int) -> tuple[Setting, ...]:
     )
 
 
+STREAMS_ASSIGNORS: Final = "group.streams.assignors"
+STICKY: Final = "sticky"
+
+
+def _assignors_complaint(value: SettingValue) -> str | None:
+    return None if value == (STICKY,) else f"the only task assignor is {STICKY}."
+
+
+def _tags_complaint(value: SettingValue) -> str | None:
+    assert isinstance(value, tuple)
+    return "it must not contain duplicate tag keys." if len(set(value)) < len(value) else None
+
+
 STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
     *_sessions("streams", "a member is removed from its streams group", "a streams group"),
     _GROUPS.number("group.streams.max.size", INT_MAX)("Members that a streams group may have."),
@@ -77,6 +90,15 @@ STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
         "are assigned."
     ),
     *_assignment_interval("streams", 1_000),
+    _GROUPS.items(STREAMS_ASSIGNORS, (STICKY,), check=_assignors_complaint)(
+        "Task assignors of streams groups (KIP-1357). There is one, `sticky`: classes of Java can't be "
+        "loaded."
+    ),
+    _GROUPS.items("group.streams.rack.aware.assignment.tags", (), check=_tags_complaint)(
+        "Client tags (`client.tag.ZONE` of Kafka Streams) that the instances of an application must have. A "
+        "member without one is told so (MISSING_CLIENT_TAGS, Kafka Streams 4.4). As in Kafka 4.4, the "
+        "assignor does not spread standby tasks by them yet."
+    ),
     _GROUPS.number("seqgate.streams.topology.description.max.bytes", 262_144, minimum=0, maximum=900_000)(
         "Bytes of the description of a streams group's topology (KIP-1331): its nodes, what they read, write "
         "and store. Members push it, `seqgate groups describe` and `kafka-streams-groups.sh` show it, and it "
@@ -186,6 +208,7 @@ LATEST: Final = "latest"
 BY_DURATION: Final = "by_duration:"
 READ_COMMITTED: Final = "read_committed"
 ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
+STREAMS_TAGS: Final = "streams.rack.aware.assignment.tags"
 
 _OF_ONE_GROUP = Section("Configurations of groups")
 
@@ -196,6 +219,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
     setting: Setting
     at_least: str | None = None
     at_most: str | None = None
+    one_of: tuple[str, ...] = ()
 
 
 def offset_reset_duration_ms(value: str) -> int | None:
@@ -313,6 +337,20 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "assignment.interval.ms",
         "Shortest time between two target assignments of the streams group (KIP-1263).",
         minimum=0,
+    ),
+    GroupConfig(
+        _OF_ONE_GROUP.items(
+            STREAMS_TAGS,
+            None,
+            fallbacks=(Fallback("group.streams.rack.aware.assignment.tags"),),
+            dynamic=True,
+        )("Client tags that the members of the streams group must have.")
+    ),
+    GroupConfig(
+        _OF_ONE_GROUP.text(
+            "streams.assignor.name", None, fallbacks=(Fallback(STREAMS_ASSIGNORS),), dynamic=True
+        )("Task assignor of the streams group (KIP-1357). There is one, `sticky`."),
+        one_of=(STICKY,),
     ),
     GroupConfig(
         _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint, dynamic=True)(

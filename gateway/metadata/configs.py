@@ -106,6 +106,11 @@ def _bounds_complaint(config: Config, values: Mapping[str, str]) -> str | None:
             return f"{name} must be greater than or equal to {entry.at_least}"
         if entry.at_most is not None and isinstance(value, int) and value > config.int(entry.at_most):
             return f"{name} must be less than or equal to {entry.at_most}"
+        if isinstance(value, tuple) and len(set(value)) < len(value):
+            return f"{name} must not contain duplicate tag keys."
+        if entry.one_of and value not in entry.one_of:
+            known = ", ".join(entry.one_of)
+            return f"{name} '{value}' is not a registered task assignor. Registered assignors are: [{known}]."
     for heartbeat, session in _SESSIONS:
         if heartbeat not in values and session not in values:
             continue
@@ -126,7 +131,9 @@ def group_value(config: Config, values: Mapping[str, str], name: str) -> Setting
         except InvalidValueError:
             pass
     for fallback in entry.setting.fallbacks:
-        return config.int(fallback.name)
+        value = config[fallback.name]
+        assert value is not None
+        return value
     assert entry.setting.default is not None
     return entry.setting.default
 
@@ -135,6 +142,13 @@ def group_number(config: Config, values: Mapping[str, str], name: str) -> int:
     """Return the `group_value` of a setting that is a number."""
     value = group_value(config, values, name)
     assert isinstance(value, int)
+    return value
+
+
+def group_items(config: Config, values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return the `group_value` of a setting that is a list."""
+    value = group_value(config, values, name)
+    assert isinstance(value, tuple)
     return value
 
 

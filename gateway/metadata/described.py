@@ -11,7 +11,7 @@ import msgspec
 from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
 from seqgate.gateway.config.groups import GROUP_CONFIGS
 from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
-from seqgate.gateway.config.setting import InvalidValueError, Setting, SettingValue, render
+from seqgate.gateway.config.setting import InvalidValueError, Setting, SettingType, SettingValue, render
 from seqgate.gateway.config.table import (
     BY_NAME,
     BY_TOPIC_NAME,
@@ -65,6 +65,8 @@ def describe_group(
             synonyms = (ConfigEntry(setting.name, render(setting.default), ConfigSource.DEFAULT),)
         if setting.name in overrides:
             text = overrides[setting.name].strip()
+            if setting.type is SettingType.LIST:
+                text = ",".join(item.strip() for item in text.split(","))
             synonyms = (ConfigEntry(setting.name, text, ConfigSource.DYNAMIC_GROUP), *synonyms)
         yield _described(setting.name, synonyms[0].value, setting, synonyms, read_only=False)
 

@@ -185,10 +185,17 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
             "shutdown "
             "for the entire application.",
         )
+    missing = [tag for tag in plan.limits.tags if tag not in dict(member.value.client_tags)]
+    if missing and not request.is_first_version:
+        plan.note(
+            StreamsGroupStatus.MISSING_CLIENT_TAGS,
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
+            "Configure them via 'client.tag.<tagKey>' in your Streams config.",
+        )
     knows_endpoints = group.endpoint_epoch == request.endpoint_epoch
     is_stale = any(note.status is StreamsGroupStatus.STALE_TOPOLOGY for note in plan.notes)
     topology_epoch = NO_EPOCH if group.topology is None else group.topology.epoch
-    can_ask = request.can_describe and plan.limits.description_max_bytes > 0 and not is_stale
+    can_ask = not request.is_first_version and plan.limits.description_max_bytes > 0 and not is_stale
     return StreamsReply(
         member.member_id,
         member.current.member_epoch,

@@ -57,13 +57,16 @@ class StreamsLimits(msgspec.Struct, frozen=True):
     standby_replicas: int = 0
     initial_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
+    tags: tuple[str, ...] = ()
+    """Client tags that members must have."""
     description_max_bytes: int = 262_144
     """Bytes of a stored description of the topology; with 0 none is stored."""
 
     @property
     def assignment_configs(self) -> tuple[tuple[str, str], ...]:
         """The configurations that an assignment is made for, as the group's record stores them."""
-        return (("num.standby.replicas", str(self.standby_replicas)),)
+        tags = (("rack.aware.assignment.tags", ",".join(self.tags)),) if self.tags else ()
+        return (("num.standby.replicas", str(self.standby_replicas)), *tags)
 
 
 def bytes_of_tags(tags: Iterable[tuple[str, str]]) -> int:
@@ -92,8 +95,8 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
     task_offsets: TaskOffsets | None = None
     task_end_offsets: TaskOffsets | None = None
     is_shutdown_asked: bool = False
-    can_describe: bool = False
-    """Whether the member can be asked for the description of its topology (version 1)."""
+    is_first_version: bool = True
+    """Whether the client is older than descriptions of topologies and MISSING_CLIENT_TAGS (version 0)."""
 
     @property
     def joining_bytes(self) -> int:

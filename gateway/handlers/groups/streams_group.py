@@ -314,7 +314,7 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         task_offsets=_offsets(request.task_offsets),
         task_end_offsets=_offsets(request.task_end_offsets),
         is_shutdown_asked=request.shutdown_application,
-        can_describe=context.api_version >= FIRST_WITH_DESCRIPTIONS,
+        is_first_version=context.api_version < FIRST_WITH_DESCRIPTIONS,
     )
 
 

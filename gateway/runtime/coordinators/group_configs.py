@@ -13,13 +13,14 @@ from seqgate.gateway.config.groups import (
     EARLIEST,
     READ_COMMITTED,
     SHARE_AUTO_OFFSET_RESET,
+    STREAMS_TAGS,
     offset_reset_duration_ms,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits
 from seqgate.gateway.coordinator.streams.request import StreamsLimits
-from seqgate.gateway.metadata.configs import group_number, group_value
+from seqgate.gateway.metadata.configs import group_items, group_number, group_value
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
@@ -108,6 +109,7 @@ class GroupConfigs:
                 standby_replicas=group_number(config, values, "streams.num.standby.replicas"),
                 initial_delay_ms=group_number(config, values, "streams.initial.rebalance.delay.ms"),
                 assignment_interval_ms=group_number(config, values, "streams.assignment.interval.ms"),
+                tags=group_items(config, values, STREAMS_TAGS),
                 description_max_bytes=config.int("seqgate.streams.topology.description.max.bytes"),
             ),
             share_group=ShareGroupLimits(

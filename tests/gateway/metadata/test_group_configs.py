@@ -71,6 +71,22 @@ def test_every_row_is_sound(entry: GroupConfig) -> None:
             "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
         ),
         ("streams.initial.rebalance.delay.ms", "0", None),
+        ("streams.assignor.name", "sticky", None),
+        (
+            "streams.assignor.name",
+            "spread",
+            (
+                "streams.assignor.name 'spread' is not a registered task assignor. Registered assignors are: "
+                "[sticky]."
+            ),
+        ),
+        ("streams.rack.aware.assignment.tags", "zone, rack", None),
+        ("streams.rack.aware.assignment.tags", "", None),
+        (
+            "streams.rack.aware.assignment.tags",
+            "zone,zone",
+            "streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
+        ),
         (
             "streams.assignment.interval.ms",
             "15001",

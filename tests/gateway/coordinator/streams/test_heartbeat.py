@@ -371,6 +371,21 @@ class TestConfigs:
         stateful = [task for task in scene.tasks["a"].active if task.subtopology_id == "1"]
         assert scene.tasks["b"].standby == frozenset(stateful)
 
+    def test_members_learn_which_client_tags_they_lack(self) -> None:
+        scene = pipe("a")
+        group_epoch = scene.group.group_epoch
+        scene.limits = replace(AT_ONCE, tags=("zone", "rack"))
+        assert not scene.stay("a").notes, "a client of version 0 does not know the status"
+        assert scene.group.group_epoch == group_epoch + 1
+        assert scene.group.value.assignment_configs[1] == ("rack.aware.assignment.tags", "zone,rack")
+        epoch = scene.epochs["a"]
+        reply = scene.beat(asking("a", epoch, is_first_version=False, client_tags=(("zone", "z"),)))
+        assert statuses(reply) == [StreamsGroupStatus.MISSING_CLIENT_TAGS]
+        assert "[rack]" in reply.notes[0].detail
+        epoch = scene.epochs["a"]
+        tags = (("zone", "z"), ("rack", "r"))
+        assert not scene.beat(asking("a", epoch, is_first_version=False, client_tags=tags)).notes
+
 
 class TestShutdown:
     def test_every_member_hears_that_one_asked_for_a_shutdown(self) -> None:

@@ -61,10 +61,10 @@ class Shard:
             )
         )
 
-    def asks(self, member_epoch: int = 0, *, can_describe: bool = True) -> bool:
+    def asks(self, member_epoch: int = 0, *, is_first: bool = False) -> bool:
         """Send a heartbeat; return whether it is answered with a question for the description."""
         make = joining if member_epoch == 0 else asking
-        request = make("a", *(() if member_epoch == 0 else (member_epoch,)), can_describe=can_describe)
+        request = make("a", *(() if member_epoch == 0 else (member_epoch,)), is_first_version=is_first)
         effects = Effects(self.now_ms)
         reply = self.shard.members.streams_heartbeat(request, effects)
         self.records += effects.records
@@ -133,7 +133,7 @@ class TestAsking:
     def test_members_are_asked_until_there_is_a_description(self, shard: Shard) -> None:
         assert not shard.asks(2)
         shard.now_ms += 30_000
-        assert not shard.asks(2, can_describe=False), "a client of version 0 can't be asked"
+        assert not shard.asks(2, is_first=True), "a client of version 0 can't be asked"
         assert shard.asks(2)
         assert shard.push() is None
         shard.now_ms += HOUR_MS
