@@ -223,3 +223,32 @@ def list_resources(peer: Peer, version: int) -> None:
     _incremental(peer, group_id, (SESSION, DELETE, None))
     _settled(peer, group_id, {SESSION: "45000"})
     peer.call("list_config_resources", version, resource_types=[GROUP], only_own=True)
+
+
+ASSIGNOR = "streams.assignor.name"
+TAGS = "streams.rack.aware.assignment.tags"
+
+
+@scenario_for_each(
+    {
+        "assignor": (ASSIGNOR, "sticky"),
+        "assignor in capitals": (ASSIGNOR, "Sticky"),
+        "unknown assignor": (ASSIGNOR, "spread"),
+        "no assignor": (ASSIGNOR, ""),
+        "tags": (TAGS, "zone,rack"),
+        "tags with spaces": (TAGS, " zone , rack "),
+        "no tags": (TAGS, ""),
+        "tag twice": (TAGS, "zone,rack,zone"),
+        "empty tag": (TAGS, "zone,,rack"),
+    }
+)
+def of_streams_groups(peer: Peer, config: tuple[str, str]) -> None:
+    """Configurations of streams groups that Kafka 4.4 adds."""
+    name, value = config
+    group_id = peer.name("g")
+    _describe(peer, group_id, [name], include_synonyms=True)
+    answer = _incremental(peer, group_id, (name, SET, value))
+    if not answer["responses"][0]["error_code"]:
+        _incremental(peer, group_id, (SESSION, SET, "50000"))
+        _settled(peer, group_id, {SESSION: "50000"})
+    _describe(peer, group_id, [name], include_synonyms=True)

@@ -15,6 +15,7 @@ from tests.compat.differential.streams_member import (
     beside,
     configure,
     describe,
+    describe_nodes,
     internal,
     stateless,
     subtopology,
@@ -354,6 +355,24 @@ def a_member_becomes_static(peer: Peer) -> None:
     member.beat(instance_id="i", member_epoch=LEAVES_FOR_A_WHILE)
     member.join(instance_id="i")
     describe(peer, member.group_id)
+
+
+# --- client tags
+
+
+@scenario
+def client_tags_that_are_missing(peer: Peer) -> None:
+    """A member of version 1 learns which tags it lacks; one of version 0 does not."""
+    _, member = stateless(peer, partitions=1)
+    configure(peer, member.group_id, rack_aware_assignment_tags="zone,rack")
+    member.join(client_tags=[{"key": "zone", "value": "z"}])
+    member.version = 1
+    member.beat()
+    member.beat(client_tags=[{"key": "rack", "value": "r"}])
+    member.beat(client_tags=[{"key": "rack", "value": "r"}, {"key": "zone", "value": "z"}])
+    describe_nodes(peer, member.group_id, nodes=False)
+    configure(peer, member.group_id, rack_aware_assignment_tags="")
+    member.beat(client_tags=[])
 
 
 # --- task offsets
