@@ -13,9 +13,9 @@ one the plugin has. Here a record of Seqgate's own has the description, in the f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import moved
@@ -122,8 +122,7 @@ DESCRIPTION: Final = Row(
 """A kind of record that Kafka does not have; Kafka skips a kind that it does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptionUpdate:
+class DescriptionUpdate(msgspec.Struct, frozen=True):
     """A StreamsGroupTopologyDescriptionUpdate request."""
 
     group_id: str
@@ -132,8 +131,7 @@ class DescriptionUpdate:
     description: TopologyDescription
 
 
-@dataclass(slots=True)
-class Asking:
+class Asking(msgspec.Struct):
     """When the coordinator asks for the description of a topology epoch again; not stored."""
 
     topology_epoch: int = NO_EPOCH
