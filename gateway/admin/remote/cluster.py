@@ -17,7 +17,7 @@ import struct
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
@@ -85,15 +85,20 @@ class Cluster:
 
     @cached_property
     def admin(self) -> Any:
-        """kafka-python's admin client, which is opened at its first use."""
+        """kafka-python's admin client, opened at its first use in place of all other connections."""
+        self._hang_up()
         return _admin_client(self.reached)
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
-            connection.close()
+        self._hang_up()
         if self._uses_kafka_python:
             self.admin.close()
+
+    def _hang_up(self) -> None:
+        """Close the connections that are not kafka-python's."""
+        while self._connections:
+            self._connections.popitem()[1].close()
 
     @property
     def _uses_kafka_python(self) -> bool:
@@ -210,6 +215,8 @@ class Cluster:
         self, places: Sequence[tuple[str, int]], time_ms: int, is_committed: bool
     ) -> dict[tuple[str, int], int] | None:
         """Return the offsets that the leaders answer; None where kafka-python must ask."""
+        if self._uses_kafka_python:
+            return None  # kafka-python finds the leaders by itself
         from kio.schema.list_offsets.v6 import request as listing  # noqa: PLC0415
         from kio.schema.list_offsets.v6.response import ListOffsetsResponse  # noqa: PLC0415
 
@@ -584,21 +591,20 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
 
 def _greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
     """Connect; return the address, the newest version of each API, or None without an answer, and the
-    connection. Raises ControlError for TLS or login, OSError without a connection.
+    connection. Raises ControlError for TLS or login, OSError without a connection, or without an answer over
+    TLS.
     """
     connection = open_connection(address, CONNECT_TIMEOUT_S)
+    is_certified = address.security.context is not None and not address.security.mechanism
     try:
-        if address.security.context is not None and not address.security.mechanism:
-            # since TLS 1.3 a listener refuses the certificate of a client after the handshake
-            with _tls_told(address):
-                answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
-        else:
+        # since TLS 1.3 a listener refuses the certificate of a client after the handshake
+        with _tls_told(address) if is_certified else nullcontext():
             answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
-    except ControlError:
-        connection.close()
-        raise
-    except Exception:  # noqa: BLE001 - kafka-python tries again, and says why nobody answers
-        return address, None, connection
+    except Exception as error:
+        if isinstance(error, ControlError) or (is_certified and isinstance(error, OSError)):
+            connection.close()
+            raise
+        return address, None, connection  # kafka-python tries again, and says why nobody answers
     return address, {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
 
 
