@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0
-"""Time for a TCP connection to one address."""
+"""Time for a TCP connection to one address, and for the first answer over it."""
 BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 """Time for the first answer over the Kafka protocol."""
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -115,9 +115,10 @@ class Cluster:
         ):
             return None
         try:
-            connection = self._connections.get(address) or open_connection(address, TIMEOUT_S)
-            self._connections[address] = connection
-            connection.settimeout(TIMEOUT_S)
+            known = self._connections.get(address)
+            connection = self._connections[address] = known or open_connection(address, CONNECT_TIMEOUT_S)
+            # kafka-python, which tries again, soon gets its turn where nobody may be at an advertised address
+            connection.settimeout(CONNECT_TIMEOUT_S if known is None else TIMEOUT_S)
             return exchange(connection, request, response_type)
         except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
             return None

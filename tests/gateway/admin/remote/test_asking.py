@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
@@ -106,3 +107,25 @@ def test_an_address_that_does_not_answer_over_tls_is_passed_over(monkeypatch: py
     assert opened[1].fileno() == -1
     for end in ends:
         end.close()
+
+
+def test_a_broker_that_never_answers_soon_leaves_its_turn_to_kafka_python(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a broker that has answered before may take the whole time of a request."""
+    given: list[float | None] = []
+    answers = iter(["first", "second"])
+
+    def exchange(connection: socket.socket, *_: Any) -> str:
+        given.append(connection.gettimeout())
+        return next(answers)
+
+    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    address = BrokerAddress(*parse_addresses(broker.bootstrap)[0])
+    cluster = Cluster((broker.bootstrap,), address, {18: 4})
+    asked = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    try:
+        assert [cluster.ask(address, asked, str) for _ in range(2)] == ["first", "second"]
+    finally:
+        cluster.close()
+    assert given == [cluster_module.CONNECT_TIMEOUT_S, cluster_module.TIMEOUT_S]
