@@ -248,11 +248,15 @@ class PartitionLog:
         head, rest, log_append_time_ms = batch.stamp(view, config, now_ms)
         segments = self.segments
         try:
-            if segments.active.must_roll(batch, last_offset, config, now_ms) and not self.roll(now_ms):
-                self._check_can_hold(batch, last_offset)
-            active = segments.active
-            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
+            must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
+            self.fail(f"the active segment can't be read: {error}", error)
+        if must_roll and not self.roll(now_ms):
+            self._check_can_hold(batch, last_offset)
+        active = segments.active
+        try:
+            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
+        except OSError as error:
             self.fail(f"a write failed: {error}", error)
         if written != batch.size_bytes:
             self._fail_for_room(written, batch)
@@ -333,7 +337,8 @@ class PartitionLog:
 
     def roll(self, now_ms: int) -> bool:
         """Begin a new segment at log_end_offset, unless the active segment is empty. Return whether a segment
-        began. Raises StorageFailed; the log is then offline.
+        began. Raises StorageFailed; the log is then offline. Raises CorruptRecord where the active segment's
+        indexes can't be made; the log is then unchanged.
 
         A log whose first flush is not over stays in its first segment. Otherwise a crash could leave the
         second segment without the first, and a start would take the second for the whole log.

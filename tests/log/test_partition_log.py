@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from seqgate.log import CorruptRecord, InvalidProducerEpoch, LogConfig, OffsetOutOfRange, PartitionLog
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.errors import OutOfOrderSequence, ProducerLimitReached
+from seqgate.log.errors import OutOfOrderSequence, ProducerLimitReached, StorageFailed
 from seqgate.log.segments.indexes import SegmentIndexes
+from seqgate.log.segments.segment import Segment
 from seqgate.seq_validator import ProducerLimit
 from tests.log.support import (
     NOW_MS,
@@ -147,6 +149,33 @@ class TestRoll:
         log.close(clean=True)
         for path in Path(log.directory).glob("*.index"):
             assert SegmentIndexes(path.read_bytes()).is_sane(10**9)
+
+    def test_a_segment_that_can_not_be_read_is_no_failed_write(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: object) -> bool:
+            raise OSError(errno.EIO, "bad sector")
+
+        monkeypatch.setattr(Segment, "must_roll", broken)
+        with pytest.raises(StorageFailed, match=r"the active segment can't be read: .*bad sector"):
+            log.append(batch(), now_ms=NOW_MS)
+        assert log.offline
+
+    def test_a_damaged_segment_that_must_close_leaves_the_log_readable(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fill(log, 3)
+        end_offset, segments = log.log_end_offset, len(log.segments)
+
+        def damaged(*_: object, **__: object) -> list[str]:
+            raise CorruptRecord("damaged")
+
+        monkeypatch.setattr(Segment, "must_roll", lambda *_: True)
+        monkeypatch.setattr(Segment, "write_indexes", damaged)
+        with pytest.raises(CorruptRecord):
+            log.append(batch(), now_ms=NOW_MS)
+        assert (log.offline_because, log.log_end_offset, len(log.segments)) == (None, end_offset, segments)
+        assert log.find(0, 1000, upper_bound=end_offset) is not None
 
     def test_empty_segment_is_not_rolled(self, log: PartitionLog) -> None:
         log.roll(NOW_MS)

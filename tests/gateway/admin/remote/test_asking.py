@@ -129,3 +129,40 @@ def test_a_broker_that_never_answers_soon_leaves_its_turn_to_kafka_python(
     finally:
         cluster.close()
     assert given == [cluster_module.CONNECT_TIMEOUT_S, cluster_module.TIMEOUT_S]
+
+
+def test_kafka_python_takes_the_place_of_all_other_connections(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = parse_addresses(broker.bootstrap)
+    with connected(addresses, lasts=True) as cluster:
+        assert not cluster._connections
+        # It finds the leaders by itself: nothing asks for all topics before.
+        monkeypatch.setattr(cluster.admin, "describe_topics", None)
+        assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
+
+
+def test_an_address_that_does_not_answer_over_tls_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first address gives no answer after the handshake; the second one does."""
+    silent, other = parse_addresses("127.0.0.1:1,127.0.0.1:2")
+    opened, ends = [], []
+
+    def open_connection(address: BrokerAddress, _: float) -> socket.socket:
+        here, there = socket.socketpair()
+        opened.append(here)
+        ends.append(there)
+        return here
+
+    def exchange(connection: socket.socket, *_: Any) -> ApiVersionsResponse:
+        if connection is opened[0]:
+            raise TimeoutError
+        return ApiVersionsResponse(error_code=ErrorCode.none, api_keys=(), throttle_time=i32Timedelta(0))
+
+    monkeypatch.setattr(cluster_module, "open_connection", open_connection)
+    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    with connected([silent, other], ClientSecurity(context=ssl.create_default_context())) as cluster:
+        assert cluster.reached[:2] == other
+        assert opened[0].fileno() == -1, "the silent connection is still open"
+    assert opened[1].fileno() == -1
+    for end in ends:
+        end.close()
