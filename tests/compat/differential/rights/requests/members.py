@@ -167,3 +167,18 @@ def streams_group_describe(stage: Stage) -> None:
         group_ids=[*stage.groups, stage.name("no-group")],
         include_authorized_operations=True,
     )
+
+
+@row(READ_GROUP, prepare=_with_streams)
+def streams_group_topology_description_update(stage: Stage) -> None:
+    source = {"name": "source", "node_type": 1, "source_topics": [stage.closed.name]}
+    part = {"subtopology_id": "0", "nodes": [source]}
+    for group_id in stage.groups:
+        stage.user.call(
+            "streams_group_topology_description_update",
+            0,
+            group_id=group_id,
+            member_id="m1",
+            topology_epoch=0,
+            topology_description={"subtopologies": [part]},
+        )
