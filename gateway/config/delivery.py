@@ -1,5 +1,5 @@
 """Settings of what groups get of a topic, and when: delayed records, the backlog that a group may leave
-unread, and the time after which it is moved on.
+unread, and the time after which it is moved on; where the records go that no member could process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingVa
 # Settings of delayed records, which share groups get only when the records are due.
 
 _DELIVERY = Section("Delayed records")
+_LETTERS = Section("Dead letters")
 _MAX_NAME_BYTES = 1_000
 
 
@@ -31,6 +32,14 @@ DELIVERY_TOPIC_SETTINGS = (
     ),
 )
 DELIVERY_SETTINGS = (
+    _LETTERS.text("errors.deadletterqueue.topic.name.prefix", "dlq.")(
+        "Beginning of the name of every topic that share groups may write their dead letters to (KIP-1191). "
+        "With an empty value every name but one that begins with `__` is allowed."
+    ),
+    _LETTERS.switch("errors.deadletterqueue.auto.create.topics.enable", False)(
+        "Whether the gateway creates the dead-letter topic of a share group when the first letter is written "
+        "(KIP-1191). A group whose topic does not exist archives its records without a letter, as in Kafka."
+    ),
     _DELIVERY.long(
         "log.delivery.delay.max.ms",
         2_592_000_000,

@@ -209,6 +209,8 @@ BY_DURATION: Final = "by_duration:"
 READ_COMMITTED: Final = "read_committed"
 ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
 STREAMS_TAGS: Final = "streams.rack.aware.assignment.tags"
+LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+COPIES_RECORDS: Final = "errors.deadletterqueue.copy.record.enable"
 
 _OF_ONE_GROUP = Section("Configurations of groups")
 
@@ -372,6 +374,18 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     GroupConfig(
         _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True, dynamic=True)(
             "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
+        )
+    ),
+    GroupConfig(
+        _OF_ONE_GROUP.text(LETTER_TOPIC, "", dynamic=True)(
+            "Topic to which the records of the share group go that a member rejects, or that were delivered "
+            "too often (KIP-1191). Empty for none. See dead-letters.md."
+        )
+    ),
+    GroupConfig(
+        _OF_ONE_GROUP.switch(COPIES_RECORDS, False, dynamic=True)(
+            "Whether a dead letter has the key, the value and the headers of its record, or only the headers "
+            "that tell the record's place and why it died."
         )
     ),
 )

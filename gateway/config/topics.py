@@ -258,7 +258,10 @@ DEAD_LETTER_TOPIC_SETTINGS = (
         False,
         topic_name="errors.deadletterqueue.group.enable",
         dynamic=True,
-    )("Whether share groups may write records that they can't deliver into this topic (KIP-1191)."),
+    )(
+        "Whether share groups may write their dead letters to the topic (KIP-1191). A group whose "
+        "dead-letter topic does not allow it archives its records without a letter, as in Kafka."
+    ),
 )
 KEPT_TOPIC_ONLY_SETTINGS = (
     _throttled("leader"),

@@ -18,7 +18,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
-from seqgate.gateway.config.groups import BY_GROUP_NAME, GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.config.groups import BY_GROUP_NAME, GROUP_CONFIGS, LETTER_TOPIC, GroupConfig
 from seqgate.gateway.config.metrics import (
     BY_CLIENT_METRICS_NAME,
     INTERVAL_MS,
@@ -116,6 +116,8 @@ def _bounds_complaint(config: Config, values: Mapping[str, str]) -> str | None:
             continue
         if group_number(config, values, session) <= group_number(config, values, heartbeat):
             return f"{session} must be greater than {heartbeat}"
+    if values.get(LETTER_TOPIC, "").startswith("__"):
+        return f"{LETTER_TOPIC}: DLQ topic name must not start with '__'"
     return None
 
 

@@ -15,6 +15,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import inter_broker_listener
 from seqgate.gateway.peer.peers import Peers
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.coordinators.dead_letters import DeadLetters
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
@@ -196,7 +197,25 @@ async def compose(
         ),
         topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(
-            groups, group_configs, shares, transactions, elsewhere, producer_ids, StreamsTopics(machine.clock)
+            groups,
+            group_configs,
+            shares,
+            DeadLetters(
+                config,
+                machine.clock,
+                partitions,
+                metadata_log,
+                group_configs,
+                shares,
+                cold_reads,
+                brokers,
+                peers,
+                node_id,
+            ),
+            transactions,
+            elsewhere,
+            producer_ids,
+            StreamsTopics(machine.clock),
         ),
         upkeep=UpkeepServices(
             backlog=Backlog(
@@ -252,4 +271,5 @@ def stop_coordinators(coordinators: CoordinatorServices) -> None:
     """Refuse everyone who waits for a coordinator; decided transactions end after the next start."""
     coordinators.transactions.stop()
     coordinators.groups.stop()
+    coordinators.letters.stop()
     coordinators.shares.stop()

@@ -16,6 +16,7 @@ import msgspec
 from seqgate.gateway.config import Config
 from seqgate.gateway.peer.peers import Peers
 from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.coordinators.dead_letters import DeadLetters
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
@@ -150,6 +151,7 @@ class CoordinatorServices(msgspec.Struct):
     groups: GroupCoordinator
     group_configs: GroupConfigs
     shares: ShareCoordinator
+    letters: DeadLetters
     transactions: TransactionCoordinator
     elsewhere: TransactionsElsewhere
     """The transactions that another gateway coordinates."""

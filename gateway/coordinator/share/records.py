@@ -6,7 +6,8 @@
     1       int16 0 | int32 snapshot_epoch | int32 leader_epoch | int64 start_offset | batches[] | tags
     batch   int64 first_offset | int64 last_offset | int8 delivery_state | int16 delivery_count | tags
 
-A snapshot holds the whole state, an update the changes since the last record. A null value deletes. Source:
+A snapshot holds the whole state, an update the changes since the last record. A null value deletes. A batch
+of delivery_state 5 is none of Kafka's: it holds the newest round of dead letters. Source:
 Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
 
 Decisions of the share coordinator about requests of share-partition leaders, and of group coordinators
@@ -34,7 +35,13 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.rows import NewerVersion
-from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState, SharePartition, StateBatch
+from seqgate.gateway.coordinator.share.share_partition import (
+    DONE,
+    LETTER_ROUND,
+    DeliveryState,
+    SharePartition,
+    StateBatch,
+)
 from seqgate.gateway.protocol.frames import (
     MalformedRequest,
     read_unsigned_varint,
@@ -53,7 +60,7 @@ _BATCH: Final = Struct(">qqbhB")
 NOT_BEGUN: Final = -1
 """The start offset of a partition in which the group has not begun to read."""
 _HIGHEST_OFFSET: Final = 2**63 - 1
-_STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
+_STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED} | {LETTER_ROUND}
 MAX_GROUP_ID_BYTES: Final = 2**15 - 1
 """Longest group id: the key stores its length as an int16."""
 

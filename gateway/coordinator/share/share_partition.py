@@ -5,11 +5,19 @@
     release      acquired ──► available, or archived after too many deliveries; so does a lock that times out
     reject       acquired ──► archived
     renew        restarts the lock
+    bury         acquired ──► archiving ──► archived, in place of the latter, where the group has a topic for
+                 dead letters: a record is archiving until its letter is written
 
 All offsets before `start_offset` are done; it moves over done offsets. Offsets from `end_offset` on were
 never handed out. With delayed records, records that are not due are skipped and stay available. Later records
 are then handed out first, and the limit of locks counts the offsets handed out and not done, wherever they
-are. Source: Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
+are.
+
+Dead letters are written in rounds, one batch each, and a round belongs to the stored state: its number, and
+which offsets it has. So after a crash the same round is written again, as the same batch of the same
+producer, and the log of the dead-letter topic recognizes a duplicate. The next round begins with the change
+that ends the one before. Source: Kafka's `SharePartition`, KIP-932, KIP-1191 (dead letters), KIP-1222
+(renew).
 """
 
 from __future__ import annotations
@@ -49,6 +57,8 @@ class ShareLimits(msgspec.Struct, frozen=True):
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     may_renew: bool = True
+    has_dead_letters: bool = False
+    """Whether the group has a dead-letter topic."""
     max_stretches: int = 20_000
     """Runs of offsets kept; with so many, no further delayed records are handed out."""
 
@@ -71,6 +81,14 @@ class SharePartition:
         self.leader_epoch = 0
         """The newest leader epoch of the partition in which its leader used this state."""
         self.runs = RunList()
+        self.letter_round = 0
+        """The number of the newest round of dead letters; 0 before the first one."""
+        self.letters_since_ms = 0
+        """When the first round began. It tells this state from one of a deleted group of the same name."""
+        self.is_sending = False
+        """Whether the newest round is not over."""
+        self._has_more_letters = False
+        """Whether records may wait for a later round."""
         self._nothing_before = 0, 0
         """(offset, mark): no offset below can be acquired unless a delayed record came due after the mark."""
         self._delays: DelayedOffsets | None = None
@@ -244,7 +262,7 @@ class SharePartition:
             for number, kind in enumerate(types):
                 offset = first_offset + number
                 changed += self._apply(offset, offset, kind, limits, now_ms)
-        return self._advance_start(changed)
+        return self._advance_start(changed, now_ms)
 
     def _check(self, member_id: str, said: Acknowledgement) -> None:
         first_offset = max(said.first_offset, self.start_offset)
@@ -275,30 +293,35 @@ class SharePartition:
                 _end(run, DeliveryState.ACKNOWLEDGED)
             elif kind == AcknowledgeType.RELEASE:
                 self._release(run, limits)
+            elif kind == AcknowledgeType.REJECT:
+                self._bury(run, limits, is_rejected=True)
             else:
                 _end(run, DeliveryState.ARCHIVED)
             changed.append(run.stored())
         return changed
 
-    def release(self, member_id: str, limits: ShareLimits) -> list[StateBatch]:
+    def release(self, member_id: str, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         """Release all that a member has acquired; return the changes that must be stored."""
         return self._release_those(
             [run for run in self.runs if run.state is DeliveryState.ACQUIRED and run.member_id == member_id],
             limits,
+            now_ms,
         )
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         """Release the runs whose lock timed out; return the changes that must be stored."""
-        return self._release_those([run for run in self.runs if run.deadline_ms <= now_ms], limits)
+        return self._release_those([run for run in self.runs if run.deadline_ms <= now_ms], limits, now_ms)
 
-    def _release_those(self, runs: list[Run], limits: ShareLimits) -> list[StateBatch]:
+    def _release_those(self, runs: list[Run], limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         for run in runs:
             self._release(run, limits)
-        return self._advance_start([run.stored() for run in runs])
+        return self._advance_start([run.stored() for run in runs], now_ms)
 
     def _release(self, run: Run, limits: ShareLimits) -> None:
-        given_up = run.delivery_count >= limits.delivery_count_limit
-        _end(run, DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
+        if run.delivery_count >= limits.delivery_count_limit:
+            self._bury(run, limits, is_rejected=False)
+            return
+        _end(run, DeliveryState.AVAILABLE)
         known, mark = self._nothing_before
         self._nothing_before = min(known, run.first_offset), mark
 
@@ -311,16 +334,23 @@ class SharePartition:
         """Return the earliest time at which a lock times out, so that `expire` must run."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
-    def _advance_start(self, changed: list[StateBatch]) -> list[StateBatch]:
-        """Move the start offset over done offsets; return the changes at or after it."""
+    def _advance_start(self, changed: list[StateBatch], now_ms: int) -> list[StateBatch]:
+        """Move the start offset over done offsets, and begin a round of dead letters if there are any and no
+        round is under way; return the changes at or after the start offset.
+        """
         moved = self.runs.pop_done()
         if moved is not None:
             self.start_offset = moved
         self.runs.join_alike()
-        return [batch for batch in changed if batch.last_offset >= self.start_offset]
+        kept = [batch for batch in changed if batch.last_offset >= self.start_offset]
+        if self._has_more_letters and not self.is_sending:
+            kept += self._begin_round(LETTERS_PER_ROUND, now_ms)
+        return kept
 
     def log_starts_at(self, offset: int) -> bool:
-        """Drop offsets that were deleted from the log; return whether that changes anything."""
+        """Drop offsets that were deleted from the log; return whether that changes anything. Call `move_to`
+        where there may be dead letters.
+        """
         if offset <= self.start_offset:
             return False
         self.runs.drop_before(offset)
@@ -330,10 +360,96 @@ class SharePartition:
             self.start_offset = moved
         return True
 
-    def move_to(self, offset: int) -> tuple[StateBatch, ...]:
-        """Move the start offset forward; return the changes of batches, of which there are none."""
-        self.log_starts_at(offset)
-        return ()
+    def move_to(self, offset: int) -> list[StateBatch]:
+        """Move the start offset forward; return the changes of batches. A record whose dead letter is not
+        written stays, and so do those that members hold behind it: the start offset follows later.
+        """
+        is_archiving = (run.state is DeliveryState.ARCHIVING for run in self.runs)
+        if not (self.is_sending or self._has_more_letters) or not any(is_archiving):
+            self.log_starts_at(offset)
+            return []
+        changed = []
+        if self.end_offset < offset:
+            self.runs.append(Run(self.end_offset, offset - 1, DeliveryState.AVAILABLE))
+        for run in self.runs.within(self.start_offset, offset - 1):
+            if run.state is DeliveryState.AVAILABLE:
+                _end(run, DeliveryState.ARCHIVED)
+                changed.append(run.stored())
+        moved = self.runs.pop_done()
+        if moved is not None:
+            self.start_offset = moved
+        return [batch for batch in changed if batch.last_offset >= self.start_offset]
+
+    # --- dead letters
+
+    def _bury(self, run: Run, limits: ShareLimits, *, is_rejected: bool) -> None:
+        """Archive a record, after its dead letter if the group has a topic for dead letters."""
+        if not limits.has_dead_letters:
+            _end(run, DeliveryState.ARCHIVED)
+            return
+        _end(run, DeliveryState.ARCHIVING)
+        run.is_rejected = is_rejected
+        self._has_more_letters = True
+
+    def letters(self) -> list[Letter]:
+        """Return the records of the present round, ascending; none when no round is under way."""
+        return [
+            Letter(run.first_offset, run.last_offset, run.delivery_count, run.is_rejected)
+            for run in (self.runs if self.is_sending else ())
+            if run.is_sending
+        ]
+
+    def _begin_round(self, most: int, now_ms: int) -> list[StateBatch]:
+        """Choose the first `most` records for the next round; return the changes that must be stored."""
+        chosen: list[Run] = []
+        self._has_more_letters = False
+        for run in self.runs:
+            if run.state is not DeliveryState.ARCHIVING:
+                continue
+            if not most:
+                self._has_more_letters = True
+                break
+            size = min(most, len(run))
+            self._has_more_letters |= size < len(run)
+            chosen += self.runs.within(run.first_offset, run.first_offset + size - 1)
+            most -= size
+        if not chosen:
+            return []
+        for run in chosen:
+            run.is_sending = True
+        self.is_sending = True
+        self.letter_round += 1
+        self.letters_since_ms = self.letters_since_ms or now_ms
+        return [*(run.stored() for run in chosen), self._round_stored()]
+
+    def _round_stored(self) -> StateBatch:
+        """Return the round as the log stores it, among the batches, in a form that every batch has."""
+        return StateBatch(self.letter_round, max(self.letter_round, self.letters_since_ms), LETTER_ROUND, 0)
+
+    def end_round(self, number: int, now_ms: int) -> list[StateBatch]:
+        """Archive the records of a round, whose letters are written; return the changes that must be stored.
+        A round that is not under way changes nothing.
+        """
+        changed = self._end_sending(number, DeliveryState.ARCHIVED)
+        return self._advance_start(changed, now_ms) if changed else []
+
+    def split_round(self, number: int, now_ms: int) -> list[StateBatch]:
+        """Put half of a round off to the next one, because its letters don't fit a batch; return the changes
+        that must be stored. Nothing of the round may be in the dead-letter topic.
+        """
+        most = sum(letter.last_offset - letter.first_offset + 1 for letter in self.letters()) // 2
+        changed = self._end_sending(number, DeliveryState.ARCHIVING)
+        return changed + self._begin_round(max(1, most), now_ms) if changed else []
+
+    def _end_sending(self, number: int, state: DeliveryState) -> list[StateBatch]:
+        if number != self.letter_round or not self.is_sending:
+            return []
+        sent = [run for run in self.runs if run.is_sending]
+        for run in sent:
+            run.state, run.is_sending = state, False
+            run.is_rejected = run.is_rejected and state is DeliveryState.ARCHIVING
+        self.is_sending = False
+        return [run.stored() for run in sent]
 
     def undone_before(self, offset: int) -> int:
         """Return how many offsets from the start offset up to `offset` (exclusive) are not done."""
@@ -361,11 +477,16 @@ class SharePartition:
             if batch.state == DeliveryState.AVAILABLE and not batch.delivery_count:
                 continue
             batches.append(batch)
+        if self.letter_round:
+            batches.append(self._round_stored())
         return batches
 
     def restore(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         """Replay a stored change: a new start offset, and new states of some offsets."""
         for batch in batches:
+            if batch.state == LETTER_ROUND:
+                self.letter_round, self.letters_since_ms = batch.first_offset, batch.last_offset
+                continue
             if batch.last_offset < start_offset:
                 continue
             end_offset = self.end_offset
@@ -374,8 +495,7 @@ class SharePartition:
             if batch.last_offset >= self.end_offset:
                 self.runs.append(Run(self.end_offset, batch.last_offset, DeliveryState.AVAILABLE))
             for run in self.runs.within(max(batch.first_offset, self.start_offset), batch.last_offset):
-                run.state = DeliveryState(batch.state)
-                run.delivery_count = batch.delivery_count
+                run.take(batch)
         if start_offset > self.start_offset:
             if start_offset >= self.end_offset:
                 self.runs = RunList()
@@ -383,6 +503,9 @@ class SharePartition:
                 self.runs.drop_before(start_offset)
             self.start_offset = start_offset
         self.runs.join_alike()
+        archiving = [run for run in self.runs if run.state is DeliveryState.ARCHIVING]
+        self.is_sending = any(run.is_sending for run in archiving)
+        self._has_more_letters = not all(run.is_sending for run in archiving)
         self._delays = None
 
 
@@ -511,11 +634,34 @@ class DeliveryState(enum.IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Rejected, or given up after too many deliveries; the dead letter is not written yet."""
     ARCHIVED = 4
     """Rejected, given up after too many deliveries, or missing in the log."""
 
 
 DONE: Final = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
+LETTER_ROUND: Final = 5
+"""The state of a stored batch that is none: its offsets are the number of the newest round of dead letters,
+and the time (ms) at which the first round began.
+"""
+LETTERS_PER_ROUND: Final = 500
+"""Dead letters written with one batch; the rest go with the next one."""
+_REJECTED: Final = 1 << 14
+_SENDING: Final = 1 << 13
+_COUNT: Final = _SENDING - 1
+"""The bits of the stored delivery count of an archiving record: why it died, whether it is in the newest
+round, and the number of its deliveries.
+"""
+
+
+class Letter(NamedTuple):
+    """Neighbouring records that died for the same reason; both offsets are inclusive."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    is_rejected: bool
 
 
 class StateBatch(NamedTuple):
@@ -536,6 +682,10 @@ class Run(msgspec.Struct):
     delivery_count: int = 0
     member_id: str = ""
     deadline_ms: int = NEVER
+    is_rejected: bool = False
+    """Whether a member rejected the archiving records; else they were delivered too often."""
+    is_sending: bool = False
+    """Whether the archiving records are in the newest round of dead letters."""
 
     def __len__(self) -> int:
         return self.last_offset - self.first_offset + 1
@@ -547,7 +697,18 @@ class Run(msgspec.Struct):
         if self.state is DeliveryState.ACQUIRED:
             available = DeliveryState.AVAILABLE
             return StateBatch(self.first_offset, self.last_offset, available, self.delivery_count - 1)
-        return StateBatch(self.first_offset, self.last_offset, self.state, self.delivery_count)
+        count = self.delivery_count
+        if self.state is DeliveryState.ARCHIVING:
+            count |= _REJECTED * self.is_rejected | _SENDING * self.is_sending
+        return StateBatch(self.first_offset, self.last_offset, self.state, count)
+
+    def take(self, batch: StateBatch) -> None:
+        """Replay a stored state of the run."""
+        self.state, count = DeliveryState(batch.state), batch.delivery_count
+        is_archiving = self.state is DeliveryState.ARCHIVING
+        self.is_rejected = is_archiving and bool(count & _REJECTED)
+        self.is_sending = is_archiving and bool(count & _SENDING)
+        self.delivery_count = count & _COUNT if is_archiving else count
 
     def is_like(self, other: Run) -> bool:
         """Return whether two neighbouring runs can be joined."""
@@ -556,6 +717,8 @@ class Run(msgspec.Struct):
             and self.delivery_count == other.delivery_count
             and self.member_id == other.member_id
             and self.deadline_ms == other.deadline_ms
+            and self.is_rejected is other.is_rejected
+            and self.is_sending is other.is_sending
         )
 
 
@@ -608,7 +771,7 @@ class RunList:
         if index == len(self._runs) or self._runs[index].first_offset >= offset:
             return
         run = self._runs[index]
-        rest = Run(offset, run.last_offset, run.state, run.delivery_count, run.member_id, run.deadline_ms)
+        rest = msgspec.structs.replace(run, first_offset=offset)
         run.last_offset = offset - 1
         self._runs.insert(index + 1, rest)
 

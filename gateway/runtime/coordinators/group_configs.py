@@ -10,7 +10,9 @@ import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.groups import (
+    COPIES_RECORDS,
     EARLIEST,
+    LETTER_TOPIC,
     READ_COMMITTED,
     SHARE_AUTO_OFFSET_RESET,
     STREAMS_TAGS,
@@ -60,6 +62,10 @@ class GroupRules(msgspec.Struct, frozen=True):
     share: ShareLimits
     share_heartbeat_interval_ms: int
     share_reading: ShareReading
+    letter_topic: str
+    """The topic of the share group's dead letters; empty for none."""
+    copies_records: bool
+    """Whether a dead letter has the content of its record."""
 
 
 class GroupConfigs:
@@ -123,10 +129,13 @@ class GroupConfigs:
                 max_record_locks=group_number(config, values, "share.partition.max.record.locks"),
                 max_stretches=config.int("seqgate.share.partition.max.stretches"),
                 may_renew=bool(group_value(config, values, "share.renew.acknowledge.enable")),
+                has_dead_letters=bool(group_value(config, values, LETTER_TOPIC)),
             ),
             share_heartbeat_interval_ms=group_number(config, values, "share.heartbeat.interval.ms"),
             share_reading=ShareReading(
                 offset_reset=str(group_value(config, values, SHARE_AUTO_OFFSET_RESET)),
                 is_committed_only=group_value(config, values, "share.isolation.level") == READ_COMMITTED,
             ),
+            letter_topic=str(group_value(config, values, LETTER_TOPIC)),
+            copies_records=bool(group_value(config, values, COPIES_RECORDS)),
         )

@@ -17,7 +17,7 @@ import asyncio
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -33,6 +33,7 @@ from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates
 from seqgate.gateway.coordinator.share.share_partition import (
     Acknowledgement,
+    Letter,
     ShareLimits,
     SharePartition,
     StateBatch,
@@ -76,10 +77,12 @@ class ShareCoordinator:
         self._leaving: set[str] = set()
         """The groups that are being deleted."""
         self.waiters = ShareWaiters()
+        self.when_changed: list[Callable[[SharePartitionKey], None]] = []
+        """Called with the key of each state that changed, or has dead letters when it is loaded."""
         self._locks = LockTimer(clock, self._release_due)
-        self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self.waiters.wake)
+        self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
-        self.remote = RemoteShares(self.persister, self.waiters.wake, self._has_session, self._end_sessions)
+        self.remote = RemoteShares(self.persister, self._changed, self._has_session, self._end_sessions)
         partitions.when_closed.append(self.remote.partition_closed)
         groups.when_sharer_gone.append(self.release_member)
 
@@ -87,6 +90,11 @@ class ShareCoordinator:
     def shards(self) -> CoordinatorShards[ShareStates]:
         """Return the shards of the states that this gateway stores."""
         return self.stored.shards
+
+    def _changed(self, key: SharePartitionKey) -> None:
+        self.waiters.wake(key)
+        for callback in self.when_changed:
+            callback(key)
 
     def _has_session(self, group_id: str) -> bool:
         return any(key[0] == group_id for key in self.sessions)
@@ -191,7 +199,7 @@ class ShareCoordinator:
             if key not in states.partitions:
                 raise Unavailable(ErrorCode.invalid_record_state)
             return states.change(
-                key, lambda found: found.acknowledge(member_id, said, limits, now_ms), self.waiters.wake
+                key, lambda found: found.acknowledge(member_id, said, limits, now_ms), self._changed
             )
 
         await self.stored.run(key, operation)
@@ -212,7 +220,7 @@ class ShareCoordinator:
             if found is None:
                 return Change(0)
             skipped = found.undone_before(offset)
-            moved = states.change(key, lambda state: state.move_to(offset), self.waiters.wake)
+            moved = states.change(key, lambda state: state.move_to(offset), self._changed)
             return Change(skipped, moved.records, is_folded_in=True)
 
         return await self.stored.run(key, operation)
@@ -228,7 +236,7 @@ class ShareCoordinator:
             session.peer.forget_gone(session)
         limits = self.limits(group_id)
         for key in self.known(group_id):
-            self._change_in_background(key, lambda found, _: found.release(member_id, limits))
+            self._change_in_background(key, lambda found, now_ms: found.release(member_id, limits, now_ms))
         self.remote.drop_unread(group_id)
 
     def begin_session(self, group_id: str, member_id: str, peer: MemberConnection) -> ShareSession:
@@ -264,6 +272,36 @@ class ShareCoordinator:
             self.remote.change_in_background(key, lambda found: act(found, self._clock.now_ms()))
         else:
             self.stored.change_in_background(key, act)
+
+    # --- dead letters
+
+    async def letter_round(self, key: SharePartitionKey) -> LetterRound | None:
+        """Return the dead letters that are to be written now, once the state with them is durable; None when
+        there are none, or another gateway has the state. Raises Unavailable.
+        """
+        if self.persister.is_elsewhere(key):
+            return await self.remote.stored_as_of_now(key, _round_of)
+
+        def look(states: ShareStates, _: int) -> Change[LetterRound | None]:
+            found = states.partitions.get(key)
+            return Change(None if found is None else _round_of(found))
+
+        return await self.stored.run(key, look)
+
+    async def change_letters(
+        self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
+    ) -> None:
+        """Change what a state says about dead letters, durably. Raises Unavailable."""
+        if self.persister.is_elsewhere(key):
+            await self.remote.change(key, lambda found: act(found, self._clock.now_ms()))
+            return
+
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            if key not in states.partitions:
+                return Change(None)
+            return states.change(key, lambda found: act(found, now_ms), self._changed)
+
+        await self.stored.run(key, operation)
 
     # --- groups
 
@@ -384,6 +422,20 @@ class ShareCoordinator:
             limits = self.limits(key.group_id)
             self._change_in_background(key, lambda state, now_ms: state.expire(limits, now_ms))
         return found.next_deadline_ms()
+
+
+class LetterRound(NamedTuple):
+    """A round of dead letters: its number, when the first round began (ms), and the records."""
+
+    number: int
+    since_ms: int
+    letters: list[Letter]
+
+
+def _round_of(found: SharePartition) -> LetterRound | None:
+    return (
+        LetterRound(found.letter_round, found.letters_since_ms, found.letters()) if found.is_sending else None
+    )
 
 
 # Asks other gateways about the groups that they coordinate. Raises Unavailable.

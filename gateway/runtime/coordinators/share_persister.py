@@ -19,7 +19,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -67,6 +67,7 @@ _FENCED: Final = frozenset((ErrorCode.fenced_leader_epoch, ErrorCode.fenced_stat
 
 _NO_TOPIC: Final = uuid.UUID(int=0)
 
+T = TypeVar("T")
 Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
 
 
@@ -385,6 +386,8 @@ class RemoteShares:
         found.restore(state.start_offset, state.batches)
         led = _Led(key, partition, leader_epoch, found, state.state_epoch)
         self._led[key] = led
+        if found.is_sending:
+            self._wake(key)
         return led
 
     async def change(
@@ -400,6 +403,21 @@ class RemoteShares:
             stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             led.waiters.append(stored)
             await stored
+
+    async def stored_as_of_now(self, key: SharePartitionKey, look: Callable[[SharePartition], T]) -> T | None:
+        """Return what `look` finds in a state, once all of that is stored; None without the state. Raises
+        Unavailable.
+        """
+        led = self._led.get(key)
+        if led is None or not led.is_current:
+            return None
+        seen = look(led.found)
+        if led.writing is not None:
+            led.is_changed = True  # a request that is under way does not have the newest changes
+            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            led.waiters.append(stored)
+            await stored
+        return seen
 
     def change_in_background(
         self, key: SharePartitionKey, act: Callable[[SharePartition], Sequence[StateBatch]]
@@ -459,11 +477,14 @@ class RemoteShares:
         )
 
     def drop_unread(self, group_id: str) -> None:
-        """Forget the stored states of a group that has no share session here any more."""
+        """Forget the stored states of a group that has no share session here any more; those with dead
+        letters are kept until the letters are written.
+        """
         if self._is_read(group_id):
             return
         for key, led in list(self._led.items()):
-            if key.group_id == group_id and not led.is_changed and led.writing is None:
+            is_settled = not led.is_changed and led.writing is None and not led.found.is_sending
+            if key.group_id == group_id and is_settled:
                 del self._led[key]
 
     def drop(self, key: SharePartitionKey) -> None:

@@ -51,7 +51,9 @@ class StoredShares:
         flusher: LogFlusher,
         wake: Callable[[SharePartitionKey], None],
     ) -> None:
-        """`wake` is called with the key of each state that changed."""
+        """`wake` is called with the key of each state that changed, or that was loaded with dead letters
+        which are not written.
+        """
         self._partitions = partitions
         self._wake = wake
         self.shards = CoordinatorShards(
@@ -64,7 +66,13 @@ class StoredShares:
             partitions,
             internal_topics,
             flusher,
+            on_load=self._wake_letters,
         )
+
+    def _wake_letters(self, loaded: LoadedShard[ShareStates]) -> None:
+        for key, found in loaded.shard.partitions.items():
+            if found.is_sending:
+                self._wake(key)
 
     def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
         return self.shards.of(key.spread_text())
@@ -155,12 +163,16 @@ class StoredShares:
         await self.shards.run(loaded, lambda states, _: states.forget(keys))
 
     async def forget_deleted_topics(self) -> None:
-        """Delete the states of topics that no longer exist. A failure is harmless: nobody reads such a state,
-        and it is deleted with its group at the latest.
+        """Delete the states of topics that no longer exist; one with dead letters that are not written stays
+        until they are. A failure is harmless: nobody reads such a state, and it is deleted with its group at
+        the latest.
         """
         topics = self._partitions.by_id
-        gone = [
-            key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
-        ]
+        gone = []
+        for loaded in self.shards:
+            for key, found in loaded.shard.partitions.items():
+                if key.topic_id not in topics and not found.is_sending:
+                    gone.append(key)
+            self._wake_letters(loaded)
         with contextlib.suppress(Unavailable):
             await self.forget(gone)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
+    LETTERS_PER_ROUND,
     Acknowledgement,
     AcknowledgeType,
     DeliveryState,
@@ -23,17 +24,26 @@ class Offset:
     delivery_count: int = 0
     member_id: str = ""
     deadline_ms: int = NEVER
+    reason: str = ""
+    round: int = 0
 
     def end(self, state: DeliveryState) -> None:
         self.state, self.member_id, self.deadline_ms = state, "", NEVER
 
     def release(self, limits: ShareLimits) -> None:
-        given_up = self.delivery_count >= limits.delivery_count_limit
-        self.end(DeliveryState.ARCHIVED if given_up else DeliveryState.AVAILABLE)
+        if self.delivery_count >= limits.delivery_count_limit:
+            self.bury(limits, "delivered too often")
+        else:
+            self.end(DeliveryState.AVAILABLE)
+
+    def bury(self, limits: ShareLimits, reason: str) -> None:
+        self.end(DeliveryState.ARCHIVING if limits.has_dead_letters else DeliveryState.ARCHIVED)
+        self.reason = reason if limits.has_dead_letters else ""
 
 
-Stored = tuple[DeliveryState, int]
-FRESH: Stored = (DeliveryState.AVAILABLE, 0)
+Stored = tuple[DeliveryState, int, str, int]
+"""State, delivery count, reason of the death, and round of dead letters; 0 outside of the present one."""
+FRESH: Stored = (DeliveryState.AVAILABLE, 0, "", 0)
 
 
 class NaivePartition:
@@ -45,6 +55,8 @@ class NaivePartition:
         self.offsets: dict[int, Offset] = {}
         self.stored: dict[int, Stored] = {}
         self.stored_start_offset = start_offset
+        self.round = self.stored_round = 0
+        """The number of the newest round of dead letters."""
 
     @property
     def end_offset(self) -> int:
@@ -127,6 +139,8 @@ class NaivePartition:
                 known.end(DeliveryState.ACKNOWLEDGED)
             elif kind == AcknowledgeType.RELEASE:
                 known.release(self.limits)
+            elif kind == AcknowledgeType.REJECT:
+                known.bury(self.limits, "rejected")
             else:
                 known.end(DeliveryState.ARCHIVED)
         self._settle(changed)
@@ -138,29 +152,76 @@ class NaivePartition:
             self.offsets[offset].release(self.limits)
         self._settle(changed)
 
+    def letters(self) -> dict[int, tuple[int, str]]:
+        """Return delivery count and reason of the records of the present round of dead letters."""
+        return {
+            offset: (known.delivery_count, known.reason)
+            for offset, known in sorted(self.offsets.items())
+            if known.state is DeliveryState.ARCHIVING and known.round
+        }
+
+    def end_round(self) -> None:
+        """Archive the records of the present round: their letters are written."""
+        sent = list(self.letters())
+        for offset in sent:
+            self.offsets[offset].end(DeliveryState.ARCHIVED)
+            self.offsets[offset].reason, self.offsets[offset].round = "", 0
+        if sent:
+            self._settle(sent)
+
+    def split_round(self) -> None:
+        """Leave half as many records in the present round; it begins anew with the first that died."""
+        sent = list(self.letters())
+        for offset in sent:
+            self.offsets[offset].round = 0
+        if sent:
+            self._settle(sent, most=max(1, len(sent) // 2))
+
+    def _begin_round(self, most: int) -> list[int]:
+        if self.letters():
+            return []
+        dead = sorted(
+            offset for offset, known in self.offsets.items() if known.state is DeliveryState.ARCHIVING
+        )
+        self.round += bool(dead)
+        for offset in dead[:most]:
+            self.offsets[offset].round = self.round
+        return dead[:most]
+
     def log_starts_at(self, log_start_offset: int) -> None:
         if log_start_offset <= self.start_offset:
+            return
+        if any(known.state is DeliveryState.ARCHIVING for known in self.offsets.values()):
+            changed = []
+            for offset in range(self.start_offset, log_start_offset):
+                known = self.offsets.setdefault(offset, Offset())
+                if known.state is DeliveryState.AVAILABLE:
+                    known.end(DeliveryState.ARCHIVED)
+                    changed.append(offset)
+            self._settle(changed)
             return
         self.offsets = {offset: known for offset, known in self.offsets.items() if offset >= log_start_offset}
         self.start_offset = log_start_offset
         self._settle([])
 
-    def _settle(self, changed: Sequence[int]) -> None:
+    def _settle(self, changed: Sequence[int], most: int = LETTERS_PER_ROUND) -> None:
         while self.start_offset in self.offsets and self.offsets[self.start_offset].state in DONE:
             del self.offsets[self.start_offset]
             self.start_offset += 1
+        changed = [*changed, *self._begin_round(most)]
         for offset in changed:
             if offset in self.offsets:
                 self._store(offset)
+        self.stored_round = self.round
         if changed or self.start_offset != self.stored_start_offset:
             self.stored_start_offset = self.start_offset
         self.stored = {offset: one for offset, one in self.stored.items() if offset >= self.start_offset}
 
     def _store(self, offset: int) -> None:
         known = self.offsets[offset]
-        self.stored[offset] = known.state, known.delivery_count
+        self.stored[offset] = known.state, known.delivery_count, known.reason, known.round
         if known.state is DeliveryState.ACQUIRED:
-            self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1
+            self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1, "", 0
 
     def store_all(self) -> None:
         """Store the whole state, as a snapshot does."""
@@ -171,5 +232,11 @@ class NaivePartition:
         """Keep only the stored state, as a crash and a restart do."""
         end_offset = max((offset for offset, one in self.stored.items() if one != FRESH), default=-1) + 1
         self.offsets = {
-            offset: Offset(*self.stored.get(offset, FRESH)) for offset in range(self.start_offset, end_offset)
+            offset: restored(*self.stored.get(offset, FRESH))
+            for offset in range(self.start_offset, end_offset)
         }
+        self.round = self.stored_round
+
+
+def restored(state: DeliveryState, delivery_count: int, reason: str, number: int) -> Offset:
+    return Offset(state, delivery_count, reason=reason, round=number)

@@ -209,7 +209,7 @@ class Simulation:
     def release(self, name: str) -> None:
         for key, found in self.states.groups.get(GROUP, {}).items():
             before = found.start_offset
-            self.store((key.topic_id, key.partition), found.release(name, LIMITS), before)
+            self.store((key.topic_id, key.partition), found.release(name, LIMITS, self.now_ms), before)
         self.forget_holders([offset for offset, holder in self.holders.items() if holder == name])
 
     def expire(self) -> None:

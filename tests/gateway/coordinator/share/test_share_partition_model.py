@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
     DeliveryState,
     InvalidRecordState,
     NeverAcquired,
+    Run,
     ShareLimits,
     SharePartition,
     StateBatch,
@@ -38,6 +40,7 @@ from tests.gateway.coordinator.share.naive_partition import FRESH, NaivePartitio
 
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)
 LIMITS: Final = ShareLimits(lock_duration_ms=100, delivery_count_limit=3, max_record_locks=14)
+WITH_LETTERS: Final = msgspec.structs.replace(LIMITS, has_dead_letters=True)
 START_OFFSET: Final = 5
 MEMBERS: Final = st.sampled_from(("a", "b", "c"))
 TYPES: Final = st.sampled_from(list(AcknowledgeType))
@@ -46,11 +49,13 @@ TYPES: Final = st.sampled_from(list(AcknowledgeType))
 class SharedReading(RuleBasedStateMachine):
     """Members of a group read one partition, whose log has gaps, grows and shrinks."""
 
+    limits = LIMITS
+
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 1_000
         self.real = SharePartition(START_OFFSET)
-        self.naive = NaivePartition(START_OFFSET, LIMITS)
+        self.naive = NaivePartition(START_OFFSET, self.limits)
         self.records: list[ShareRecord] = [ShareSnapshot(KEY, ShareState(START_OFFSET, ()))]
         self.log: list[tuple[int, int]] = []
         self.log_end_offset = 0
@@ -73,8 +78,8 @@ class SharedReading(RuleBasedStateMachine):
     def delete_records(self, more: int) -> None:
         offset = min(self.real.start_offset + more, self.log_end_offset)
         self.log = [batch for batch in self.log if batch[1] >= offset]
-        if self.real.log_starts_at(offset):
-            self.records.append(ShareUpdate(KEY, self.real.start_offset, ()))
+        before = self.real.start_offset
+        self._store(self.real.move_to(offset), before)
         self.naive.log_starts_at(offset)
 
     # --- members
@@ -84,7 +89,7 @@ class SharedReading(RuleBasedStateMachine):
         next_offset = self.real.next_offset()
         batches = [batch for batch in self.log if batch[1] >= next_offset][:count]
         acquired = self.real.acquire(
-            member_id, batches, max_records, LIMITS, self.now_ms, is_strict=is_strict
+            member_id, batches, max_records, self.limits, self.now_ms, is_strict=is_strict
         )
         each = [
             (offset, delivery_count)
@@ -93,13 +98,13 @@ class SharedReading(RuleBasedStateMachine):
         ]
         assert each == self.naive.acquire(member_id, batches, max_records, self.now_ms, is_strict=is_strict)
         assert self.done.isdisjoint(offset for offset, _ in each)
-        assert all(1 <= delivery_count <= LIMITS.delivery_count_limit for _, delivery_count in each)
+        assert all(1 <= delivery_count <= self.limits.delivery_count_limit for _, delivery_count in each)
         if is_strict:
             assert len(each) <= max_records
         inside = {offset for base, last in self.log for offset in range(base, last + 1)}
         assert inside.issuperset(offset for offset, _ in each)
         end_before = self.naive.end_offset - self.naive.start_offset
-        if batches and end_before < LIMITS.max_record_locks:
+        if batches and end_before < self.limits.max_record_locks:
             assert each, "a record is available and there is room, but no record was acquired"
 
     @rule(data=st.data(), member_id=MEMBERS)
@@ -133,7 +138,7 @@ class SharedReading(RuleBasedStateMachine):
         before = self.real.start_offset
         expected = self.naive.acknowledge(member_id, said, self.now_ms)
         try:
-            changed = self.real.acknowledge(member_id, said, LIMITS, self.now_ms)
+            changed = self.real.acknowledge(member_id, said, self.limits, self.now_ms)
         except (InvalidRecordState, NeverAcquired):
             assert not expected
         else:
@@ -143,7 +148,7 @@ class SharedReading(RuleBasedStateMachine):
     @rule(member_id=MEMBERS)
     def leave(self, member_id: str) -> None:
         before = self.real.start_offset
-        self._store(self.real.release(member_id, LIMITS), before)
+        self._store(self.real.release(member_id, self.limits, self.now_ms), before)
         self.naive.release_where(lambda known: known.member_id == member_id)
 
     # --- time and restarts
@@ -155,7 +160,7 @@ class SharedReading(RuleBasedStateMachine):
         assert self.real.next_deadline_ms() == min(
             (known.deadline_ms for known in self.naive.offsets.values()), default=2**63 - 1
         )
-        self._store(self.real.expire(LIMITS, self.now_ms), before)
+        self._store(self.real.expire(self.limits, self.now_ms), before)
         self.naive.release_where(lambda known: known.deadline_ms <= self.now_ms)
         assert self.real.next_deadline_ms() > self.now_ms
 
@@ -179,6 +184,16 @@ class SharedReading(RuleBasedStateMachine):
             states.replay(again, self.now_ms)
         return states.partitions[KEY]
 
+    @staticmethod
+    def _death(partition: SharePartition, run: Run) -> tuple[str, int]:
+        """Return why records died, and the number of the round of their letters."""
+        if run.state is not DeliveryState.ARCHIVING:
+            assert not run.is_rejected
+            assert not run.is_sending
+            return "", 0
+        reason = "rejected" if run.is_rejected else "delivered too often"
+        return reason, partition.letter_round if run.is_sending else 0
+
     # --- properties that must always hold
 
     @invariant()
@@ -186,12 +201,25 @@ class SharedReading(RuleBasedStateMachine):
         assert self.real.start_offset == self.naive.start_offset
         assert self.real.end_offset == self.naive.end_offset
         each = {
-            offset: (run.state, run.delivery_count, run.member_id, run.deadline_ms)
+            offset: (
+                run.state,
+                run.delivery_count,
+                run.member_id,
+                run.deadline_ms,
+                *self._death(self.real, run),
+            )
             for run in self.real.runs
             for offset in range(run.first_offset, run.last_offset + 1)
         }
         assert each == {
-            offset: (known.state, known.delivery_count, known.member_id, known.deadline_ms)
+            offset: (
+                known.state,
+                known.delivery_count,
+                known.member_id,
+                known.deadline_ms,
+                known.reason,
+                known.round,
+            )
             for offset, known in self.naive.offsets.items()
         }
         assert sorted(each) == list(range(self.real.start_offset, self.real.end_offset))
@@ -201,17 +229,80 @@ class SharedReading(RuleBasedStateMachine):
         restored = self._restored()
         assert restored.start_offset == self.naive.stored_start_offset
         each: dict[int, Stored] = {
-            offset: (run.state, run.delivery_count)
+            offset: (run.state, run.delivery_count, *self._death(restored, run))
             for run in restored.runs
             for offset in range(run.first_offset, run.last_offset + 1)
         }
-        assert all(state is not DeliveryState.ACQUIRED for state, _ in each.values())
+        assert all(state is not DeliveryState.ACQUIRED for state, *_ in each.values())
         offsets = each.keys() | self.naive.stored.keys()
         for offset in offsets:
             assert each.get(offset, FRESH) == self.naive.stored.get(offset, FRESH), offset
-        self.done |= {offset for offset, (state, _) in each.items() if state in DONE}
+        self.done |= {
+            offset for offset, (state, *_) in each.items() if state in DONE | {DeliveryState.ARCHIVING}
+        }
+        assert restored.letter_round == self.naive.stored_round
+        assert restored.is_sending == bool(restored.letters())
         self.done |= set(range(START_OFFSET, restored.start_offset))
+
+
+class ReadingWithLetters(SharedReading):
+    """The group has a dead-letter topic: each record that died is in exactly one round that has ended."""
+
+    limits = WITH_LETTERS
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_queue: list[int] = []
+        """The records whose letters were written."""
+        self.written_round = 0
+        """The newest round that was written. A round is written again only if it has not ended."""
+
+    @rule(is_lost=st.booleans())
+    def write_letters(self, is_lost: bool) -> None:
+        """Write the present round; `is_lost`: a crash follows before the state has ended the round."""
+        letters = {
+            offset: (letter.delivery_count, "rejected" if letter.is_rejected else "delivered too often")
+            for letter in self.real.letters()
+            for offset in range(letter.first_offset, letter.last_offset + 1)
+        }
+        assert letters == self.naive.letters()
+        if letters and self.real.letter_round > self.written_round:
+            self.written_round = self.real.letter_round
+            self.in_queue += letters
+        if is_lost:
+            self.crash()
+            return
+        before = self.real.start_offset
+        self._store(self.real.end_round(self.real.letter_round, self.now_ms), before)
+        self.naive.end_round()
+
+    @precondition(lambda self: self.real.letter_round > self.written_round)
+    @rule()
+    def split_letters(self) -> None:
+        """The round does not fit a batch, so that nothing of it was written."""
+        before = self.real.start_offset
+        self._store(self.real.split_round(self.real.letter_round, self.now_ms), before)
+        self.naive.split_round()
+
+    @rule(earlier=st.integers(1, 3))
+    def end_an_earlier_round(self, earlier: int) -> None:
+        before = self.real.start_offset
+        self._store(self.real.end_round(self.real.letter_round - earlier, self.now_ms), before)
+
+    @invariant()
+    def no_letter_is_there_twice_and_none_is_forgotten(self) -> None:
+        assert len(self.in_queue) == len(set(self.in_queue))
+        waiting = {
+            offset for offset, known in self.naive.offsets.items() if known.state is DeliveryState.ARCHIVING
+        }
+        assert not waiting or self.real.is_sending
+        if self.real.letter_round == self.written_round and self.real.is_sending:
+            assert set(self.in_queue) >= self.naive.letters().keys()
+            waiting -= self.naive.letters().keys()
+        assert waiting.isdisjoint(self.in_queue)
 
 
 TestSharedReading = pytest.mark.tier("all")(SharedReading.TestCase)
 TestSharedReading.settings = settings(max_examples=150, stateful_step_count=40)
+TestReadingWithLetters = pytest.mark.tier("all")(ReadingWithLetters.TestCase)
+TestReadingWithLetters.settings = settings(max_examples=150, stateful_step_count=40)

@@ -120,7 +120,7 @@ class TestHostileBytes:
             pytest.param(UPDATE_KEY, update_with(-5, 4, 2, 1), id="a negative offset"),
             pytest.param(UPDATE_KEY, update_with(5, 2**63 - 1, 2, 1), id="no offset is behind the last"),
             pytest.param(UPDATE_KEY, update_with(5, 6, 1, 1), id="acquired by nobody"),
-            pytest.param(UPDATE_KEY, update_with(5, 6, 3, 1), id="an unknown state"),
+            pytest.param(UPDATE_KEY, update_with(5, 6, 6, 1), id="an unknown state"),
             pytest.param(UPDATE_KEY, update_with(5, 6, 2, -1), id="a negative delivery count"),
         ],
     )

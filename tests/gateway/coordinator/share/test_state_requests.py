@@ -138,7 +138,7 @@ def test_what_members_had_acquired_here_is_available_to_the_next_leader() -> Non
         [StateBatch(5, 4, ACKNOWLEDGED, 1)],
         [StateBatch(-1, 4, ACKNOWLEDGED, 1)],
         [StateBatch(0, 0, DeliveryState.ACQUIRED, 1)],
-        [StateBatch(0, 0, 3, 1)],
+        [StateBatch(0, 0, 6, 1)],
         [StateBatch(0, 0, AVAILABLE, 1), StateBatch(1, 1, AVAILABLE, -1)],
     ],
 )

@@ -109,7 +109,7 @@ async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition:
     found.acquire("m", [(0, 1)], 100, ShareLimits(), NOW_MS)
     reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
     await asyncio.sleep(0)
-    found.release("m", ShareLimits())
+    found.release("m", ShareLimits(), NOW_MS)
     batches = await reading
     assert batches is not None
     assert [place.base_offset for place in batches.places] == [0]

@@ -1,0 +1,367 @@
+"""Dead letters on real logs: what they say, where they go, and that a crash neither loses nor doubles one."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.coordinator.share.letters import topic_id_text
+from seqgate.gateway.handlers.records import delete_records
+from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.log import Appended
+from seqgate.log.format.records import NewRecord, Record, build_batch, build_end_marker
+from tests.gateway.handlers.requests import alter, create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.runtime.share_requests import (
+    GROUP,
+    SETTINGS,
+    TOPIC,
+    acknowledge,
+    acquired,
+    append,
+    begin,
+    fetch,
+    key_of,
+)
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+LETTERS = "dlq.flights"
+ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+REJECTED = "Offset rejected by client."
+TOO_OFTEN = "Offset delivery count exceeded the threshold."
+
+
+async def begin_with_letters(
+    node: Node, configs: dict[str, str | None] | None = None, *, name: str = LETTERS, copies: bool = True
+) -> uuid.UUID:
+    """Begin a group whose dead letters go to a topic; return the id of the topic that the group reads."""
+    topic_id = await begin(node)
+    if configs is not None:
+        await create(node, name, configs=configs)
+    group = {"errors.deadletterqueue.topic.name": name, "share.auto.offset.reset": "earliest"}
+    copy = {"errors.deadletterqueue.copy.record.enable": "true"} if copies else {}
+    await alter(node, GROUP_RESOURCE, GROUP, {**group, **copy})
+    return topic_id
+
+
+async def write(node: Node, *values: bytes) -> None:
+    records = [
+        NewRecord(value, key=b"k" + value, timestamp=NOW_MS, headers=[("of", b"h" + value)])
+        for value in values
+    ]
+    await append(node, build_batch(records))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+async def written(node: Node) -> None:
+    """Wait until no letter is left to write."""
+    key = key_of(node)
+    shares = node.services.coordinators.shares
+
+    def is_idle() -> bool:
+        found = shares.find(key)
+        return not node.services.coordinators.letters and (found is None or not found.is_sending)
+
+    await until(is_idle)
+
+
+def letters(node: Node, name: str = LETTERS, partition: int = 0) -> list[Record]:
+    found = node.services.partitions.registry.get(name, partition)
+    return [] if found is None else list(found.log.replay_records(0))
+
+
+async def delete_before(node: Node, offset: int) -> None:
+    def make(module: Any) -> dict[str, Any]:
+        row = build(module.DeleteRecordsPartition, partition_index=0, offset=offset)
+        topic = build(module.DeleteRecordsTopic, name=TOPIC, partitions=(row,))
+        return {"topics": (topic,), "timeout": timedelta(seconds=1)}
+
+    await node.ask(delete_records.API, 2, make)
+
+
+def places(records: list[Record]) -> list[str]:
+    return [told(record)["__dlq.errors.offset"] for record in records]
+
+
+def told(record: Record) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in record.headers}
+
+
+def start_offset(node: Node) -> int:
+    found = node.services.coordinators.shares.find(key_of(node))
+    assert found is not None
+    return found.start_offset
+
+
+def error_of(answer: Any) -> Any:
+    return answer.responses[0].partitions[0].error_code
+
+
+class TestWhatALetterSays:
+    async def test_a_rejected_record_goes_with_its_content(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b", b"c")
+            assert acquired(await fetch(node, topic_id)) == [(0, 2)]
+            node.clock.time_ms += 5
+            assert error_of(await acknowledge(node, topic_id, 1, 1, REJECT)) is ErrorCode.none
+            await written(node)
+            (letter,) = letters(node)
+            assert (letter.key, letter.value, letter.timestamp) == (b"kb", b"b", NOW_MS + 5)
+            assert letter.headers == (
+                ("of", b"hb"),
+                ("__dlq.errors.topic", TOPIC.encode()),
+                ("__dlq.errors.partition", b"0"),
+                ("__dlq.errors.offset", b"1"),
+                ("__dlq.errors.group", GROUP.encode()),
+                ("__dlq.errors.delivery.count", b"1"),
+                ("__dlq.errors.message", REJECTED.encode()),
+            )
+            assert start_offset(node) == 0
+            await acknowledge(node, topic_id, 0, 0, ACCEPT, session_epoch=2)
+            assert start_offset(node) == 2
+
+    async def test_without_copies_it_has_the_place_only(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED, copies=False)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await written(node)
+            (letter,) = letters(node)
+            assert (letter.key, letter.value) == (None, None)
+            assert list(told(letter)) == [
+                "__dlq.errors.topic",
+                "__dlq.errors.partition",
+                "__dlq.errors.offset",
+                "__dlq.errors.group",
+                "__dlq.errors.delivery.count",
+                "__dlq.errors.message",
+            ]
+
+    async def test_a_record_is_given_up_after_too_many_deliveries(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "group.share.delivery.count.limit=2") as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, RELEASE)
+            assert not letters(node)
+            await fetch(node, topic_id, session_epoch=2)
+            await acknowledge(node, topic_id, 0, 0, RELEASE, session_epoch=3)
+            await written(node)
+            (letter,) = letters(node)
+            assert told(letter)["__dlq.errors.message"] == TOO_OFTEN
+            assert told(letter)["__dlq.errors.delivery.count"] == "2"
+            assert start_offset(node) == 1
+
+    async def test_markers_leave_none_and_records_of_aborted_transactions_do(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS, "group.share.delivery.count.limit=2") as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            producer = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
+            await append(
+                node,
+                build_batch([NewRecord(b"a", timestamp=NOW_MS)], is_transactional=True, **producer),  # type: ignore[arg-type]
+            )
+            partition = node.services.partitions.registry.get(TOPIC, 0)
+            assert partition is not None
+            marker = build_end_marker(5, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
+            assert await partition.persisted(partition.append(marker, NOW_MS, is_client=False).last_offset)
+            for epoch in (0, 2):
+                assert acquired(await fetch(node, topic_id, session_epoch=epoch)) == [(0, 1)]
+                await acknowledge(node, topic_id, 0, 1, RELEASE, session_epoch=epoch + 1)
+            await written(node)
+            assert [(record.value, record.offset) for record in letters(node)] == [(b"a", 0)]
+            assert start_offset(node) == 2
+
+    async def test_a_record_that_retention_has_deleted_leaves_its_place(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            await write(node, b"b")
+            await fetch(node, topic_id)
+            node.services.coordinators.letters.stop()
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            partition = node.services.partitions.registry.get(TOPIC, 0)
+            assert partition is not None
+            await delete_before(node, 1)
+            await node.services.coordinators.shares.open(key_of(node), partition)
+            assert start_offset(node) == 0, "its letter is not written"
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await until(lambda: len(letters(node)) == 1)
+            (letter,) = letters(node)
+            assert (letter.value, told(letter)["__dlq.errors.offset"]) == (None, "0")
+            await until(lambda: start_offset(node) == 1)
+
+
+class TestWhereLettersGo:
+    async def test_the_topic_is_created_if_that_is_allowed(self, tmp_path: Path) -> None:
+        allowed = "errors.deadletterqueue.auto.create.topics.enable=true"
+        async with open_node(tmp_path, *SETTINGS, allowed) as node:
+            topic_id = await begin_with_letters(node)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await written(node)
+            assert places(letters(node)) == ["0"]
+            image = node.services.topics.metadata_log.image
+            assert image.topic_configs(LETTERS) == {**ENABLED, "message.timestamp.type": "CreateTime"}
+
+    @pytest.mark.parametrize(
+        ("name", "configs"),
+        [
+            pytest.param(LETTERS, None, id="there is no topic"),
+            pytest.param(LETTERS, {}, id="the topic does not allow letters"),
+            pytest.param("flights.dead", ENABLED, id="the name has another prefix"),
+        ],
+    )
+    async def test_without_a_topic_that_allows_letters_records_are_archived(
+        self, tmp_path: Path, name: str, configs: dict[str, str | None] | None
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, configs, name=name)
+            await write(node, b"a", b"b")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 1, REJECT)
+            await written(node)
+            assert not letters(node, name)
+            assert start_offset(node) == 2
+            assert node.services.coordinators.letters.lost == {GROUP: 2}
+
+    async def test_letters_too_large_for_one_batch_go_with_several(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, {**ENABLED, "max.message.bytes": "1500"})
+            await write(node, *(bytes([65 + number]) * 300 for number in range(9)), b"z" * 2_000)
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 9, REJECT)
+            await written(node)
+            found = letters(node)
+            assert sorted(map(int, places(found))) == list(range(10))
+            assert [record.value for record in found if record.value is None] == [None]
+            assert (
+                told(next(record for record in found if record.value is None))["__dlq.errors.offset"] == "9"
+            )
+            assert start_offset(node) == 10
+
+    async def test_letters_wait_for_a_topic_that_can_not_be_written_to(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            partition = node.services.partitions.registry.get(LETTERS, 0)
+            assert partition is not None
+            partition.is_handed_over = True
+            assert error_of(await acknowledge(node, topic_id, 0, 0, REJECT)) is ErrorCode.none
+            await until(lambda: len(node.services.coordinators.letters) == 1)
+            assert acquired(await fetch(node, topic_id, session_epoch=2)) == []
+            partition.is_handed_over = False
+            await written(node)
+            assert places(letters(node)) == ["0"]
+
+
+class TestDeletion:
+    async def test_a_deleted_topic_leaves_the_letters_that_were_due(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            key = key_of(node)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            partition = node.services.partitions.registry.get(LETTERS, 0)
+            assert partition is not None
+            partition.is_handed_over = True
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await delete(node, TOPIC)
+            partition.is_handed_over = False
+            shares = node.services.coordinators.shares
+            await until(lambda: shares.find(key) is None)
+            (letter,) = letters(node)
+            assert told(letter)["__dlq.errors.topic"] == topic_id_text(topic_id)
+
+    async def test_a_group_created_anew_writes_letters_of_its_own(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            for _ in range(2):
+                shares = node.services.coordinators.shares
+                await fetch(node, topic_id)
+                await acknowledge(node, topic_id, 0, 0, REJECT)
+                await written(node)
+                await shares.begin_at(key_of(node), 0)
+                node.clock.time_ms += 1
+            assert places(letters(node)) == ["0", "0"]
+
+
+class TestCrashes:
+    async def test_a_letter_is_written_once_wherever_the_gateway_was_killed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before and after each write of the dead-letter topic and of the state, a copy of all files is made,
+        and a gateway is started on each copy.
+        """
+        home, copies = tmp_path / "home", tmp_path / "copies"
+        plain = Partition.append
+
+        def copy() -> None:
+            shutil.copytree(home, copies / f"{len(list(copies.iterdir())):03}")
+
+        def append_and_copy(partition: Partition, *said: Any, **named: Any) -> Appended:
+            if partition.topic not in {LETTERS, "__share_group_state"}:
+                return plain(partition, *said, **named)
+            copy()
+            info = plain(partition, *said, **named)
+            copy()
+            return info
+
+        async with open_node(home, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b", b"c")
+            await fetch(node, topic_id)
+            copies.mkdir()
+            monkeypatch.setattr(Partition, "append", append_and_copy)
+            await acknowledge(node, topic_id, 0, 1, REJECT)
+            await written(node)
+            monkeypatch.undo()
+            copy()
+        seen = set()
+        for directory in sorted(copies.iterdir()):
+            async with open_node(directory, *SETTINGS) as node:
+                await written(node)
+                dead = tuple(places(letters(node)))
+                got = acquired(await fetch(node, topic_id))
+                assert (dead, got) in [((), [(0, 2)]), (("0", "1"), [(2, 2)])], directory
+                seen.add(dead)
+        assert seen == {(), ("0", "1")}, "there were kills before the records died, and after"
+
+    async def test_a_round_written_twice_is_a_duplicate(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b")
+            await fetch(node, topic_id)
+            shares = node.services.coordinators.shares
+
+            async def refused(*_: Any) -> None:
+                raise Unavailable
+
+            plain, shares.change_letters = shares.change_letters, refused  # type: ignore[method-assign]
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await until(lambda: node.services.coordinators.letters.written[GROUP] >= 2)
+            assert places(letters(node)) == ["0"]
+            shares.change_letters = plain  # type: ignore[method-assign]
+            await written(node)
+            assert places(letters(node)) == ["0"]
+            assert start_offset(node) == 1
