@@ -19,7 +19,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
@@ -61,6 +61,8 @@ _LONGEST_PERIOD_MS = 10**15
 """The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every
 int64.
 """
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_TIME_MS: Final = 253_402_300_799_999
 
 
 @cache
@@ -255,6 +257,8 @@ def _primitive(field: Field[Any], flexible: bool, nullable: bool) -> Read:
         return _converted(_number(">b"), bool)
     if kafka_type in {"timedelta_i32", "timedelta_i64"}:
         return _converted(_number(">i" if kafka_type == "timedelta_i32" else ">q"), _milliseconds)
+    if kafka_type == "datetime_i64":
+        return _converted(_number(">q"), _time)
     return _number(">" + _NUMBERS[kafka_type])
 
 
@@ -283,6 +287,11 @@ def _converted(read_number: Read, convert: Callable[[int], Any]) -> Read:
 
 def _milliseconds(value: int) -> timedelta:
     return timedelta(milliseconds=max(-_LONGEST_PERIOD_MS, min(value, _LONGEST_PERIOD_MS)))
+
+
+def _time(value: int) -> datetime | None:
+    """Return a time in ms since 1970; None for one before that, such as -1, or after the year 9999."""
+    return _EPOCH + timedelta(milliseconds=value) if 0 <= value <= _LATEST_TIME_MS else None
 
 
 def _uuid(frame: memoryview, position: int) -> tuple[uuid.UUID | None, int]:

@@ -147,6 +147,8 @@ class ShareCoordinator:
         else:
             self.remote.drop(key)
             found = await self.stored.open(key, partition, first_offset)
+        if found.is_sending:
+            self._changed(key)
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
             if is_elsewhere:

@@ -386,8 +386,6 @@ class RemoteShares:
         found.restore(state.start_offset, state.batches)
         led = _Led(key, partition, leader_epoch, found, state.state_epoch)
         self._led[key] = led
-        if found.is_sending:
-            self._wake(key)
         return led
 
     async def change(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
-from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import alter
@@ -21,7 +22,8 @@ from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import SHARES_ID, Cluster, open_cluster
 from tests.gateway.runtime.share_requests import GROUP, TOPIC, acknowledge, acquired, beat, fetch, write
 
-ACCEPT, RELEASE = 1, 2
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+LETTERS_ID = uuid.UUID(int=77)
 LEAVING = -1
 KEY = SharePartitionKey(GROUP, TOPIC_ID, 0)
 
@@ -243,3 +245,71 @@ class TestAdministration:
         answer = await Asking(cluster.there).ask("delete_groups", 2, groups_names=[GROUP])
         assert answer["results"][0]["error_code"] == int(ErrorCode.coordinator_not_available)
         assert cluster.there.services.coordinators.shares.group(GROUP) is not None
+
+
+class TestDeadLetters:
+    """The group's dead letters go to a topic whose partition one of the two gateways leads."""
+
+    async def begin(self, cluster: Cluster, leader: int) -> None:
+        await cluster.commit(TopicRecord("dlq.t", LETTERS_ID), partition(LETTERS_ID, 0, leader))
+        await alter(cluster.here, TOPIC_RESOURCE, "dlq.t", {"errors.deadletterqueue.group.enable": "true"})
+        await alter(
+            cluster.here,
+            GROUP_RESOURCE,
+            GROUP,
+            {"share.auto.offset.reset": "earliest", "errors.deadletterqueue.topic.name": "dlq.t"},
+        )
+        await cluster.settled()
+        await write(cluster.here, 3)
+        assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 2)]
+
+    def letters(self, node: Node) -> list[str]:
+        found = node.services.partitions.registry.get("dlq.t", 0)
+        assert found is not None
+        return [
+            (dict(record.headers)["__dlq.errors.offset"] or b"").decode()
+            for record in found.log.replay_records(0)
+        ]
+
+    async def ended(self, cluster: Cluster) -> None:
+        async with asyncio.timeout(120):
+            while stored_at(cluster.there).is_sending or cluster.here.services.coordinators.letters:
+                await asyncio.sleep(0.001)
+
+    @pytest.mark.parametrize("leader", [THIS, OTHER])
+    async def test_the_leader_of_the_records_writes_them(self, cluster: Cluster, leader: int) -> None:
+        await self.begin(cluster, leader)
+        assert row(await acknowledge(cluster.here, TOPIC_ID, 0, 1, REJECT)).error_code is ErrorCode.none
+        await self.ended(cluster)
+        assert self.letters(cluster.nodes[leader]) == ["0", "1"]
+        assert stored_at(cluster.there).start_offset == 2
+
+    async def test_one_whose_answer_was_lost_is_not_written_twice(self, cluster: Cluster) -> None:
+        await self.begin(cluster, OTHER)
+        lost: list[str] = []
+
+        def loses(_from: int, _to: int, request: Any) -> bool:
+            name = type(request).__name__
+            lost.append(name)
+            return name == "ProduceRequest" and lost.count(name) == 1
+
+        cluster.network.lose_answer = loses
+        await acknowledge(cluster.here, TOPIC_ID, 0, 0, REJECT)
+        await self.ended(cluster)
+        assert lost.count("ProduceRequest") == 2
+        assert self.letters(cluster.there) == ["0"]
+
+    async def test_a_new_leader_writes_what_the_leader_before_has_not(self, cluster: Cluster) -> None:
+        await self.begin(cluster, OTHER)
+        cluster.network.lose = lambda _, __, request: type(request).__name__ == "ProduceRequest"
+        await acknowledge(cluster.here, TOPIC_ID, 0, 0, REJECT)
+        await cluster.network.got(THIS, OTHER, "Produce")
+        assert stored_at(cluster.there).is_sending
+        await cluster.commit(partition(TOPIC_ID, 0, OTHER, 1))
+        # the test has no bucket from which the new leader reads the records
+        await write(cluster.there, 3)
+        assert acquired(await fetch(cluster.there, TOPIC_ID, "b")) == [(1, 2)]
+        async with asyncio.timeout(120):
+            while stored_at(cluster.there).is_sending:
+                await asyncio.sleep(0.001)
+        assert self.letters(cluster.there) == ["0"]
