@@ -28,7 +28,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -89,6 +89,8 @@ class _Source(NamedTuple):
     topic: str
     records: dict[int, Record]
     markers: set[int]
+    is_cut: bool = False
+    """Whether the records are larger than a batch may be, so that not all were read."""
 
 
 class DeadLetters:
@@ -209,9 +211,11 @@ class DeadLetters:
 
     async def _deliver(self, key: SharePartitionKey, found: LetterRound, place: _Place) -> bool:
         """Write the letters; return False when the round was split, because they don't fit a batch."""
-        source = await self._read(key, found.letters)
-        offsets = _offsets(found.letters)
         copies = self._group_configs.of(key.group_id).copies_records
+        is_one = len(_offsets(found.letters)) == 1
+        source = await self._read(key, found.letters, self._room(place) if copies else 0)
+        if source.is_cut and not is_one:
+            return await self._split(key, found)
         for content in (source.records, {}) if copies else ({},):
             records = self._records(key, found.letters, source, content)
             if not records:
@@ -222,13 +226,20 @@ class DeadLetters:
                 return True
             if error not in _REFUSED:
                 raise _NotNow(f"{place.topic.name}-{place.partition} refuses them: {error.name}")
-            if len(offsets) > 1:
-                await self._shares.change_letters(
-                    key, lambda state, now_ms: state.split_round(found.number, now_ms)
-                )
-                return False
+            if not is_one:
+                return await self._split(key, found)
         self._lose(key, found.letters, f"{place.topic.name}-{place.partition} refuses them: {error.name}")
         return True
+
+    async def _split(self, key: SharePartitionKey, found: LetterRound) -> bool:
+        """Put a part of a round off, of which nothing is written; return False."""
+        await self._shares.change_letters(key, lambda state, now_ms: state.split_round(found.number, now_ms))
+        return False
+
+    def _room(self, place: _Place) -> int:
+        """Return the size in bytes of the largest batch that the topic of the letters takes."""
+        configs = self._metadata_log.image.topic_configs(place.topic.name)
+        return cast("int", self._config.topic_value("max.message.bytes", configs))
 
     def _lose(self, key: SharePartitionKey, letters: Sequence[Letter], reason: str) -> None:
         self.lost[key.group_id] += len(_offsets(letters))
@@ -282,8 +293,10 @@ class DeadLetters:
 
     # --- what the letters say
 
-    async def _read(self, key: SharePartitionKey, letters: Sequence[Letter]) -> _Source:
-        """Read the records of a round. Raises LogError, _NotNow."""
+    async def _read(self, key: SharePartitionKey, letters: Sequence[Letter], max_bytes: int) -> _Source:
+        """Read the records of a round, until they have more than `max_bytes`; with 0 only what they are.
+        Raises LogError, _NotNow.
+        """
         topic = self._metadata_log.image.topics_by_id.get(key.topic_id)
         if topic is None:
             return _Source(topic_id_text(key.topic_id), {}, set())
@@ -292,6 +305,7 @@ class DeadLetters:
         if partition is None:
             raise _NotNow("their records can't be read now")
         source = _Source(topic.name, {}, set())
+        size_bytes = 0
         for letter in letters:
             offset = max(letter.first_offset, partition.log.log_start_offset)
             while offset <= letter.last_offset:
@@ -304,11 +318,18 @@ class DeadLetters:
                     if header.is_control:
                         source.markers.update(range(header.base_offset, header.last_offset + 1))
                         continue
+                    if not max_bytes:
+                        continue
                     batch = data[position_in_data : position_in_data + header.size_bytes]
-                    source.records.update(_decoded(partition.log, batch, letter))
+                    decoded = _decoded(partition.log, batch, letter)
+                    source.records.update(decoded)
+                    size_bytes += sum(map(_size_of, decoded.values()))
+                    if size_bytes > max_bytes:
+                        return source._replace(is_cut=True)
                 if position == offset:
                     break  # the log has no further records of this letter
                 offset = position
+                await asyncio.sleep(0)  # many batches may have to be read; let other requests run
         return source
 
     def _records(
@@ -385,6 +406,10 @@ def _read(log: PartitionLog, offset: int) -> bytes:
     """Return the batches from that of `offset` on; nothing at the end of the log. Raises LogError."""
     region = log.find(offset, READ_BYTES, upper_bound=log.high_watermark)
     return b"" if region is None else log.read_region(region)
+
+
+def _size_of(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _decoded(log: PartitionLog, batch: bytes, letter: Letter) -> dict[int, Record]:
