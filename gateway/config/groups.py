@@ -210,6 +210,9 @@ READ_COMMITTED: Final = "read_committed"
 ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
 STREAMS_TAGS: Final = "streams.rack.aware.assignment.tags"
 LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+RETRY_BACKOFF: Final = "seqgate.share.retry.backoff.ms"
+MOST_RETRY_DELAYS: Final = 25
+"""Delays that a group may have: as many as a record may have deliveries."""
 COPIES_RECORDS: Final = "errors.deadletterqueue.copy.record.enable"
 
 _OF_ONE_GROUP = Section("Configurations of groups")
@@ -247,6 +250,13 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
         f"Invalid value `{text}` for configuration {SHARE_AUTO_OFFSET_RESET}. The value must be either "
         "'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
     )
+
+
+def _retry_backoff_complaint(value: SettingValue) -> str | None:
+    assert isinstance(value, tuple)
+    if len(value) <= MOST_RETRY_DELAYS and all(item.isdecimal() and int(item) <= INT_MAX for item in value):
+        return None
+    return f"{RETRY_BACKOFF} must be at most {MOST_RETRY_DELAYS} whole numbers of ms from 0 to {INT_MAX}"
 
 
 def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
@@ -374,6 +384,13 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     GroupConfig(
         _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True, dynamic=True)(
             "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
+        )
+    ),
+    GroupConfig(
+        _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint, dynamic=True)(
+            "Delays in ms, such as `1000,5000,25000`, after which the share group gets a record again that "
+            "was released or whose lock timed out: the first one after the first delivery, and so on; the "
+            "last one is repeated. Empty: at once. Other records are not held up. See dead-letters.md."
         )
     ),
     GroupConfig(

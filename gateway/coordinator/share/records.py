@@ -5,6 +5,7 @@
             int64 create_timestamp | int64 write_timestamp | batches[] | tags
     1       int16 0 | int32 snapshot_epoch | int32 leader_epoch | int64 start_offset | batches[] | tags
     batch   int64 first_offset | int64 last_offset | int8 delivery_state | int16 delivery_count | tags
+            tag 0 of a batch is Seqgate's: int64 time (ms) before which its records are not acquired again
 
 A snapshot holds the whole state, an update the changes since the last record. A null value deletes. A batch
 of delivery_state 5 is none of Kafka's: it holds the newest round of dead letters. Source:
@@ -34,6 +35,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.rows import NewerVersion
 from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
@@ -56,7 +58,10 @@ _INT16: Final = Struct(">h")
 _KEY_END: Final = Struct(">16si")
 _SNAPSHOT: Final = Struct(">hiiiqqq")
 _UPDATE: Final = Struct(">hiiq")
-_BATCH: Final = Struct(">qqbhB")
+_BATCH: Final = Struct(">qqbh")
+_DUE: Final = Struct(">BBBq")
+_DUE_TAGS: Final = (1, 0, 8)
+"""One tagged field of a batch, number 0 of 8 bytes: when its records may be acquired again (ms)."""
 NOT_BEGUN: Final = -1
 """The start offset of a partition in which the group has not begun to read."""
 _HIGHEST_OFFSET: Final = 2**63 - 1
@@ -158,7 +163,8 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
 def can_be_stored(batch: StateBatch) -> bool:
     """Return whether a record may have this batch."""
     is_a_range = 0 <= batch.first_offset <= batch.last_offset < _HIGHEST_OFFSET
-    return is_a_range and batch.delivery_count >= 0 and batch.state in _STORED_STATES
+    waits = batch.due_ms == NEVER or (batch.due_ms > 0 and batch.state == DeliveryState.AVAILABLE)
+    return is_a_range and batch.delivery_count >= 0 and batch.state in _STORED_STATES and waits
 
 
 def _check(version: int, start_offset: int) -> None:
@@ -171,7 +177,11 @@ def _check(version: int, start_offset: int) -> None:
 
 
 def _batches(batches: Sequence[StateBatch]) -> bytes:
-    return unsigned_varint(len(batches) + 1) + b"".join(_BATCH.pack(*batch, 0) for batch in batches)
+    return unsigned_varint(len(batches) + 1) + b"".join(map(_batch, batches))
+
+
+def _batch(batch: StateBatch) -> bytes:
+    return _BATCH.pack(*batch[:4]) + (b"\0" if batch.due_ms == NEVER else _DUE.pack(*_DUE_TAGS, batch.due_ms))
 
 
 def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
@@ -180,9 +190,13 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
         raise UnreadableShareRecord("the list of batches is null")
     batches = []
     for _ in range(count - 1):
-        first_offset, last_offset, state, delivery_count, _ = _BATCH.unpack_from(value, position)
-        position = skip_tagged_fields(value, position + _BATCH.size - 1)
-        batch = StateBatch(first_offset, last_offset, state, delivery_count)
+        first_offset, last_offset, state, delivery_count = _BATCH.unpack_from(value, position)
+        position += _BATCH.size
+        due_ms = NEVER
+        if tuple(value[position : position + 3]) == _DUE_TAGS:
+            due_ms = _DUE.unpack_from(value, position)[3]
+        position = skip_tagged_fields(value, position)
+        batch = StateBatch(first_offset, last_offset, state, delivery_count, due_ms)
         if not can_be_stored(batch):
             raise UnreadableShareRecord(
                 f"the batch of offsets {first_offset} to {last_offset} has state {state}"

@@ -2,7 +2,8 @@
 
     acquire      available ──► acquired, until its lock times out
     accept       acquired ──► acknowledged
-    release      acquired ──► available, or archived after too many deliveries; so does a lock that times out
+    release      acquired ──► available, or archived after too many deliveries; so does a lock that times out.
+                 With a retry backoff the record is available only after the delay of its delivery count
     reject       acquired ──► archived
     renew        restarts the lock
     bury         acquired ──► archiving ──► archived, in place of the latter, where the group has a topic for
@@ -57,6 +58,8 @@ class ShareLimits(msgspec.Struct, frozen=True):
     delivery_count_limit: int = 5
     max_record_locks: int = 2_000
     may_renew: bool = True
+    retry_backoff_ms: tuple[int, ...] = ()
+    """The delays after the first, the second … delivery; the last one is repeated. Empty for none."""
     has_dead_letters: bool = False
     """Whether the group has a dead-letter topic."""
     max_stretches: int = 20_000
@@ -89,6 +92,8 @@ class SharePartition:
         """Whether the newest round is not over."""
         self._has_more_letters = False
         """Whether records may wait for a later round."""
+        self.waits = False
+        """Whether released records may wait for the end of their delay."""
         self._nothing_before = 0, 0
         """(offset, mark): no offset below can be acquired unless a delayed record came due after the mark."""
         self._delays: DelayedOffsets | None = None
@@ -121,7 +126,7 @@ class SharePartition:
 
     def _first_available(self, delays: DelayedOffsets | None, from_offset: int) -> int:
         for run in self.runs.starting_at(from_offset):
-            if run.state is not DeliveryState.AVAILABLE:
+            if not run.is_available:
                 continue
             offset = max(run.first_offset, from_offset)
             if delays is not None:
@@ -199,7 +204,7 @@ class SharePartition:
         end_offset = self.end_offset
         if first_offset < end_offset:
             for run in self.runs.within(first_offset, min(last_offset, end_offset - 1)):
-                allowed = 0 if run.state is not DeliveryState.AVAILABLE else room.for_known(run)
+                allowed = room.for_known(run) if run.is_available else 0
                 allowed = allowed if most is None else min(allowed, most)
                 if not allowed:
                     continue
@@ -292,7 +297,7 @@ class SharePartition:
             if kind == AcknowledgeType.ACCEPT:
                 _end(run, DeliveryState.ACKNOWLEDGED)
             elif kind == AcknowledgeType.RELEASE:
-                self._release(run, limits)
+                self._release(run, limits, now_ms)
             elif kind == AcknowledgeType.REJECT:
                 self._bury(run, limits, is_rejected=True)
             else:
@@ -309,19 +314,35 @@ class SharePartition:
         )
 
     def expire(self, limits: ShareLimits, now_ms: int) -> list[StateBatch]:
-        """Release the runs whose lock timed out; return the changes that must be stored."""
-        return self._release_those([run for run in self.runs if run.deadline_ms <= now_ms], limits, now_ms)
+        """Release the runs whose lock timed out, and make those available whose delay is over; return the
+        changes that must be stored.
+        """
+        due = [run for run in self.runs if run.deadline_ms <= now_ms]
+        for run in due:
+            if run.state is DeliveryState.AVAILABLE:
+                self._make_available(run, NEVER)
+        self.waits = self.waits and any(run.is_waiting for run in self.runs)
+        locked = [run for run in due if run.state is DeliveryState.ACQUIRED]
+        return self._release_those(locked, limits, now_ms) if locked else []
 
     def _release_those(self, runs: list[Run], limits: ShareLimits, now_ms: int) -> list[StateBatch]:
         for run in runs:
-            self._release(run, limits)
+            self._release(run, limits, now_ms)
         return self._advance_start([run.stored() for run in runs], now_ms)
 
-    def _release(self, run: Run, limits: ShareLimits) -> None:
+    def _release(self, run: Run, limits: ShareLimits, now_ms: int) -> None:
         if run.delivery_count >= limits.delivery_count_limit:
             self._bury(run, limits, is_rejected=False)
             return
+        delays = limits.retry_backoff_ms
+        delay_ms = delays[min(run.delivery_count, len(delays)) - 1] if delays else 0
+        due_ms = -(-(now_ms + delay_ms) // RETRY_STEP_MS) * RETRY_STEP_MS
+        self._make_available(run, due_ms if delay_ms else NEVER)
+
+    def _make_available(self, run: Run, due_ms: int) -> None:
         _end(run, DeliveryState.AVAILABLE)
+        run.deadline_ms = due_ms
+        self.waits = self.waits or due_ms != NEVER
         known, mark = self._nothing_before
         self._nothing_before = min(known, run.first_offset), mark
 
@@ -331,7 +352,7 @@ class SharePartition:
             run.deadline_ms = moved(run.deadline_ms, by_ms)
 
     def next_deadline_ms(self) -> int:
-        """Return the earliest time at which a lock times out, so that `expire` must run."""
+        """Return the earliest time at which a lock times out or a delay is over: `expire` must run then."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
     def _advance_start(self, changed: list[StateBatch], now_ms: int) -> list[StateBatch]:
@@ -506,10 +527,12 @@ class SharePartition:
         archiving = [run for run in self.runs if run.state is DeliveryState.ARCHIVING]
         self.is_sending = any(run.is_sending for run in archiving)
         self._has_more_letters = not all(run.is_sending for run in archiving)
+        self.waits = any(run.is_waiting for run in self.runs)
         self._delays = None
 
 
 def _end(run: Run, state: DeliveryState) -> None:
+    """Leave the run to no member, at no time."""
     run.state = state
     run.member_id, run.deadline_ms = "", NEVER
 
@@ -645,6 +668,8 @@ LETTER_ROUND: Final = 5
 """The state of a stored batch that is none: its offsets are the number of the newest round of dead letters,
 and the time (ms) at which the first round began.
 """
+RETRY_STEP_MS: Final = 10
+"""Delays end at multiples of this time (ms), never early, so that many records come due at once."""
 LETTERS_PER_ROUND: Final = 500
 """Dead letters written with one batch; the rest go with the next one."""
 _REJECTED: Final = 1 << 14
@@ -671,10 +696,14 @@ class StateBatch(NamedTuple):
     last_offset: int
     state: int
     delivery_count: int
+    due_ms: int = NEVER
+    """When an available record may be acquired again, if that has to wait."""
 
 
 class Run(msgspec.Struct):
-    """The offsets `first_offset` to `last_offset`, both inclusive, with one state; deadline in ms."""
+    """The offsets `first_offset` to `last_offset`, both inclusive, with one state. The deadline (ms) of an
+    acquired run is that of its lock; an available one waits until its deadline.
+    """
 
     first_offset: int
     last_offset: int
@@ -700,11 +729,22 @@ class Run(msgspec.Struct):
         count = self.delivery_count
         if self.state is DeliveryState.ARCHIVING:
             count |= _REJECTED * self.is_rejected | _SENDING * self.is_sending
-        return StateBatch(self.first_offset, self.last_offset, self.state, count)
+        return StateBatch(self.first_offset, self.last_offset, self.state, count, self.deadline_ms)
+
+    @property
+    def is_available(self) -> bool:
+        """Whether a member may acquire the run."""
+        return self.state is DeliveryState.AVAILABLE and self.deadline_ms == NEVER
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the run was released, and its delay is not over."""
+        return self.state is DeliveryState.AVAILABLE and self.deadline_ms != NEVER
 
     def take(self, batch: StateBatch) -> None:
         """Replay a stored state of the run."""
         self.state, count = DeliveryState(batch.state), batch.delivery_count
+        self.deadline_ms = batch.due_ms
         is_archiving = self.state is DeliveryState.ARCHIVING
         self.is_rejected = is_archiving and bool(count & _REJECTED)
         self.is_sending = is_archiving and bool(count & _SENDING)

@@ -55,14 +55,13 @@ from seqgate.gateway.coordinator.share.records import (
     Summary,
     Write,
 )
-from seqgate.gateway.coordinator.share.share_partition import StateBatch
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
 from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.coordinators.share_persister import state_batches
+from seqgate.gateway.runtime.coordinators.share_persister import batches_of, state_batches
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
@@ -170,10 +169,7 @@ def _summary_fields(_: Any, summary: Summary) -> dict[str, Any]:
 
 
 def _written(entry: Any) -> Write:
-    batches = [
-        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-        for batch in entry.state_batches
-    ]
+    batches = batches_of(entry.state_batches)
     return Write(entry.state_epoch, entry.leader_epoch, entry.start_offset, batches)
 
 

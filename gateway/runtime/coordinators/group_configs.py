@@ -14,10 +14,12 @@ from seqgate.gateway.config.groups import (
     EARLIEST,
     LETTER_TOPIC,
     READ_COMMITTED,
+    RETRY_BACKOFF,
     SHARE_AUTO_OFFSET_RESET,
     STREAMS_TAGS,
     offset_reset_duration_ms,
 )
+from seqgate.gateway.config.setting import SettingValue
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits
@@ -129,6 +131,7 @@ class GroupConfigs:
                 max_record_locks=group_number(config, values, "share.partition.max.record.locks"),
                 max_stretches=config.int("seqgate.share.partition.max.stretches"),
                 may_renew=bool(group_value(config, values, "share.renew.acknowledge.enable")),
+                retry_backoff_ms=_numbers(group_value(config, values, RETRY_BACKOFF)),
                 has_dead_letters=bool(group_value(config, values, LETTER_TOPIC)),
             ),
             share_heartbeat_interval_ms=group_number(config, values, "share.heartbeat.interval.ms"),
@@ -139,3 +142,8 @@ class GroupConfigs:
             letter_topic=str(group_value(config, values, LETTER_TOPIC)),
             copies_records=bool(group_value(config, values, COPIES_RECORDS)),
         )
+
+
+def _numbers(value: SettingValue) -> tuple[int, ...]:
+    assert isinstance(value, tuple)
+    return tuple(map(int, value))

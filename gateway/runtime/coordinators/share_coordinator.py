@@ -14,6 +14,7 @@ Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -78,7 +79,7 @@ class ShareCoordinator:
         """The groups that are being deleted."""
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
-        """Called with the key of each state that changed, or has dead letters when it is loaded."""
+        """Called with the key of each state that has dead letters to be written."""
         self._locks = LockTimer(clock, self._release_due)
         self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
@@ -93,8 +94,18 @@ class ShareCoordinator:
 
     def _changed(self, key: SharePartitionKey) -> None:
         self.waiters.wake(key)
-        for callback in self.when_changed:
-            callback(key)
+        with contextlib.suppress(Unavailable):  # its next owner loads the state, and follows it
+            found = self.find(key)
+            if found is not None:
+                self._follow(key, found)
+
+    def _follow(self, key: SharePartitionKey, found: SharePartition) -> None:
+        """Do later what a state asks for: write dead letters, and deliver again what waits."""
+        if found.waits:
+            self._locks.wake_at(found.next_deadline_ms())
+        if found.is_sending:
+            for callback in self.when_changed:
+                callback(key)
 
     def _has_session(self, group_id: str) -> bool:
         return any(key[0] == group_id for key in self.sessions)
@@ -147,8 +158,7 @@ class ShareCoordinator:
         else:
             self.remote.drop(key)
             found = await self.stored.open(key, partition, first_offset)
-        if found.is_sending:
-            self._changed(key)
+        self._follow(key, found)
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
             if is_elsewhere:
@@ -423,6 +433,7 @@ class ShareCoordinator:
         if found.next_deadline_ms() <= now_ms:
             limits = self.limits(key.group_id)
             self._change_in_background(key, lambda state, now_ms: state.expire(limits, now_ms))
+            self.waiters.wake(key)
         return found.next_deadline_ms()
 
 

@@ -25,6 +25,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
+from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.share.records import (
     NOT_BEGUN,
     READ_TOO_EARLY,
@@ -66,6 +67,8 @@ _RETRIED: Final = frozenset(
 _FENCED: Final = frozenset((ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch))
 
 _NO_TOPIC: Final = uuid.UUID(int=0)
+_WAITS: Final = 6
+"""The delivery state of a row with the time (ms), as its last offset, until which the batch before waits."""
 
 T = TypeVar("T")
 Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
@@ -262,25 +265,33 @@ def _request(group_id: str, keys: Iterable[SharePartitionKey], remote: _Remote) 
 
 
 def state_batches(module: Any, batches: Iterable[StateBatch]) -> tuple[Any, ...]:
-    """Return the batches of a delivery state as rows of a request or response of the `module`."""
-    return tuple(
-        build(
-            module.StateBatch,
-            first_offset=batch.first_offset,
-            last_offset=batch.last_offset,
-            delivery_state=batch.state,
-            delivery_count=batch.delivery_count,
-        )
-        for batch in batches
-    )
+    """Return the batches of a delivery state as rows of a request or response of the `module`. A batch whose
+    records wait has a second row, which Kafka does not know.
+    """
+    rows = []
+    for batch in batches:
+        rows.append(batch[:4])
+        if batch.due_ms != NEVER:
+            rows.append((0, batch.due_ms, _WAITS, 0))
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    return tuple(build(module.StateBatch, **dict(zip(names, row, strict=True))) for row in rows)
+
+
+def batches_of(rows: Iterable[Any]) -> tuple[StateBatch, ...]:
+    """Return the batches of a delivery state from rows as `state_batches` returns them."""
+    batches: list[StateBatch] = []
+    for row in rows:
+        if row.delivery_state == _WAITS and batches:
+            batches[-1] = batches[-1]._replace(due_ms=row.last_offset)
+        else:
+            batches.append(
+                StateBatch(row.first_offset, row.last_offset, row.delivery_state, row.delivery_count)
+            )
+    return tuple(batches)
 
 
 def _state(row: Any) -> ShareState:
-    batches = tuple(
-        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-        for batch in row.state_batches
-    )
-    return ShareState(row.start_offset, batches, row.state_epoch)
+    return ShareState(row.start_offset, batches_of(row.state_batches), row.state_epoch)
 
 
 def _summary(row: Any) -> Summary:

@@ -52,7 +52,7 @@ class StoredShares:
         wake: Callable[[SharePartitionKey], None],
     ) -> None:
         """`wake` is called with the key of each state that changed, or that was loaded with dead letters
-        which are not written.
+        which are not written, or with records that wait to be delivered again.
         """
         self._partitions = partitions
         self._wake = wake
@@ -66,12 +66,12 @@ class StoredShares:
             partitions,
             internal_topics,
             flusher,
-            on_load=self._wake_letters,
+            on_load=self._wake_waiting,
         )
 
-    def _wake_letters(self, loaded: LoadedShard[ShareStates]) -> None:
+    def _wake_waiting(self, loaded: LoadedShard[ShareStates]) -> None:
         for key, found in loaded.shard.partitions.items():
-            if found.is_sending:
+            if found.is_sending or found.waits:
                 self._wake(key)
 
     def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
@@ -173,6 +173,6 @@ class StoredShares:
             for key, found in loaded.shard.partitions.items():
                 if key.topic_id not in topics and not found.is_sending:
                     gone.append(key)
-            self._wake_letters(loaded)
+            self._wake_waiting(loaded)
         with contextlib.suppress(Unavailable):
             await self.forget(gone)

@@ -114,3 +114,23 @@ def test_each_record_is_dead_once_however_often_the_gateway_is_killed(tmp_path: 
         found = [(value or b"").decode() for _, value, _ in letters(gateway.bootstrap, queue)]
         assert sorted(found) == sorted(sent)
         assert "Traceback" not in gateway.stderr_text()
+
+
+def test_what_is_released_does_not_come_before_its_delay(tmp_path: Path) -> None:
+    """Members get all other records meanwhile."""
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "later")
+        with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
+            hour = {"seqgate.share.retry.backoff.ms": "3600000"}
+            set_group_configs(gateway.bootstrap, readers.group, {**READ_FROM_THE_START, **hour})
+            first, second, third = ([f"{name}{number}" for number in range(20)] for name in "abc")
+            readers.start("--release")
+            readers.produce(first)
+            readers.await_delivered(first)
+            readers.produce(second)
+            readers.await_delivered(second)
+            gateway.restart(kill=True)
+            readers.produce(third)
+            readers.await_delivered(third)
+            assert all(readers.delivered[value] == 1 for value in first)
+        assert "Traceback" not in gateway.stderr_text()

@@ -9,6 +9,7 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.share.share_partition import (
     DONE,
     LETTERS_PER_ROUND,
+    RETRY_STEP_MS,
     Acknowledgement,
     AcknowledgeType,
     DeliveryState,
@@ -30,20 +31,31 @@ class Offset:
     def end(self, state: DeliveryState) -> None:
         self.state, self.member_id, self.deadline_ms = state, "", NEVER
 
-    def release(self, limits: ShareLimits) -> None:
+    def release(self, limits: ShareLimits, now_ms: int) -> None:
         if self.delivery_count >= limits.delivery_count_limit:
             self.bury(limits, "delivered too often")
-        else:
-            self.end(DeliveryState.AVAILABLE)
+            return
+        self.end(DeliveryState.AVAILABLE)
+        delays = limits.retry_backoff_ms
+        if delays:
+            self.deadline_ms = now_ms + delays[min(self.delivery_count, len(delays)) - 1]
+            while self.deadline_ms % RETRY_STEP_MS:
+                self.deadline_ms += 1
+
+    @property
+    def is_available(self) -> bool:
+        return self.state is DeliveryState.AVAILABLE and self.deadline_ms == NEVER
 
     def bury(self, limits: ShareLimits, reason: str) -> None:
         self.end(DeliveryState.ARCHIVING if limits.has_dead_letters else DeliveryState.ARCHIVED)
         self.reason = reason if limits.has_dead_letters else ""
 
 
-Stored = tuple[DeliveryState, int, str, int]
-"""State, delivery count, reason of the death, and round of dead letters; 0 outside of the present one."""
-FRESH: Stored = (DeliveryState.AVAILABLE, 0, "", 0)
+Stored = tuple[DeliveryState, int, str, int, int]
+"""State, delivery count, reason of the death, round of dead letters (0 outside of the present one), and the
+time until which it waits.
+"""
+FRESH: Stored = (DeliveryState.AVAILABLE, 0, "", 0, NEVER)
 
 
 class NaivePartition:
@@ -64,7 +76,7 @@ class NaivePartition:
 
     @property
     def next_offset(self) -> int:
-        found = (offset for offset, known in self.offsets.items() if known.state is DeliveryState.AVAILABLE)
+        found = (offset for offset, known in self.offsets.items() if known.is_available)
         return min(found, default=self.end_offset)
 
     def acquire(
@@ -101,7 +113,7 @@ class NaivePartition:
                         self.offsets[missing] = Offset(DeliveryState.ARCHIVED)
                     self.offsets[offset] = Offset()
                 known = self.offsets[offset]
-                if known.state is DeliveryState.AVAILABLE and not is_enough:
+                if known.is_available and not is_enough:
                     known.state, known.member_id = DeliveryState.ACQUIRED, member_id
                     known.delivery_count += 1
                     known.deadline_ms = now_ms + self.limits.lock_duration_ms
@@ -138,7 +150,7 @@ class NaivePartition:
             if kind == AcknowledgeType.ACCEPT:
                 known.end(DeliveryState.ACKNOWLEDGED)
             elif kind == AcknowledgeType.RELEASE:
-                known.release(self.limits)
+                known.release(self.limits, now_ms)
             elif kind == AcknowledgeType.REJECT:
                 known.bury(self.limits, "rejected")
             else:
@@ -146,11 +158,19 @@ class NaivePartition:
         self._settle(changed)
         return True
 
-    def release_where(self, chosen: Callable[[Offset], bool]) -> None:
+    def release_where(self, chosen: Callable[[Offset], bool], now_ms: int) -> None:
         changed = [offset for offset, known in self.offsets.items() if chosen(known)]
         for offset in changed:
-            self.offsets[offset].release(self.limits)
+            self.offsets[offset].release(self.limits, now_ms)
         self._settle(changed)
+
+    def expire(self, now_ms: int) -> None:
+        due = [known for known in self.offsets.values() if known.deadline_ms <= now_ms]
+        for known in due:
+            if known.state is DeliveryState.AVAILABLE:
+                known.deadline_ms = NEVER
+        if any(known.state is DeliveryState.ACQUIRED for known in due):
+            self.release_where(lambda known: known.deadline_ms <= now_ms, now_ms)
 
     def letters(self) -> dict[int, tuple[int, str]]:
         """Return delivery count and reason of the records of the present round of dead letters."""
@@ -219,9 +239,9 @@ class NaivePartition:
 
     def _store(self, offset: int) -> None:
         known = self.offsets[offset]
-        self.stored[offset] = known.state, known.delivery_count, known.reason, known.round
+        self.stored[offset] = known.state, known.delivery_count, known.reason, known.round, known.deadline_ms
         if known.state is DeliveryState.ACQUIRED:
-            self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1, "", 0
+            self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1, "", 0, NEVER
 
     def store_all(self) -> None:
         """Store the whole state, as a snapshot does."""
@@ -238,5 +258,5 @@ class NaivePartition:
         self.round = self.stored_round
 
 
-def restored(state: DeliveryState, delivery_count: int, reason: str, number: int) -> Offset:
-    return Offset(state, delivery_count, reason=reason, round=number)
+def restored(state: DeliveryState, delivery_count: int, reason: str, number: int, due_ms: int) -> Offset:
+    return Offset(state, delivery_count, deadline_ms=due_ms, reason=reason, round=number)

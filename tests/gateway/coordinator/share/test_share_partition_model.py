@@ -41,6 +41,7 @@ from tests.gateway.coordinator.share.naive_partition import FRESH, NaivePartitio
 KEY: Final = SharePartitionKey("readers", uuid.UUID(int=7), 3)
 LIMITS: Final = ShareLimits(lock_duration_ms=100, delivery_count_limit=3, max_record_locks=14)
 WITH_LETTERS: Final = msgspec.structs.replace(LIMITS, has_dead_letters=True)
+WITH_DELAYS: Final = msgspec.structs.replace(WITH_LETTERS, retry_backoff_ms=(50, 200))
 START_OFFSET: Final = 5
 MEMBERS: Final = st.sampled_from(("a", "b", "c"))
 TYPES: Final = st.sampled_from(list(AcknowledgeType))
@@ -149,7 +150,7 @@ class SharedReading(RuleBasedStateMachine):
     def leave(self, member_id: str) -> None:
         before = self.real.start_offset
         self._store(self.real.release(member_id, self.limits, self.now_ms), before)
-        self.naive.release_where(lambda known: known.member_id == member_id)
+        self.naive.release_where(lambda known: known.member_id == member_id, self.now_ms)
 
     # --- time and restarts
 
@@ -161,7 +162,7 @@ class SharedReading(RuleBasedStateMachine):
             (known.deadline_ms for known in self.naive.offsets.values()), default=2**63 - 1
         )
         self._store(self.real.expire(self.limits, self.now_ms), before)
-        self.naive.release_where(lambda known: known.deadline_ms <= self.now_ms)
+        self.naive.expire(self.now_ms)
         assert self.real.next_deadline_ms() > self.now_ms
 
     @rule()
@@ -229,7 +230,7 @@ class SharedReading(RuleBasedStateMachine):
         restored = self._restored()
         assert restored.start_offset == self.naive.stored_start_offset
         each: dict[int, Stored] = {
-            offset: (run.state, run.delivery_count, *self._death(restored, run))
+            offset: (run.state, run.delivery_count, *self._death(restored, run), run.deadline_ms)
             for run in restored.runs
             for offset in range(run.first_offset, run.last_offset + 1)
         }
@@ -302,7 +303,19 @@ class ReadingWithLetters(SharedReading):
         assert waiting.isdisjoint(self.in_queue)
 
 
+class ReadingWithDelays(ReadingWithLetters):
+    """Released records come again after the delay of their delivery count, also after a crash."""
+
+    limits = WITH_DELAYS
+
+    @invariant()
+    def what_waits_is_known_to_wait(self) -> None:
+        assert self.real.waits >= any(run.is_waiting for run in self.real.runs)
+
+
 TestSharedReading = pytest.mark.tier("all")(SharedReading.TestCase)
 TestSharedReading.settings = settings(max_examples=150, stateful_step_count=40)
 TestReadingWithLetters = pytest.mark.tier("all")(ReadingWithLetters.TestCase)
 TestReadingWithLetters.settings = settings(max_examples=150, stateful_step_count=40)
+TestReadingWithDelays = pytest.mark.tier("all")(ReadingWithDelays.TestCase)
+TestReadingWithDelays.settings = settings(max_examples=150, stateful_step_count=40)

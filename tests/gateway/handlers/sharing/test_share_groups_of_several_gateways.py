@@ -313,3 +313,20 @@ class TestDeadLetters:
             while stored_at(cluster.there).is_sending:
                 await asyncio.sleep(0.001)
         assert self.letters(cluster.there) == ["0"]
+
+
+async def test_a_retry_delay_is_stored_by_the_coordinator_and_read_by_the_next_leader(
+    cluster: Cluster,
+) -> None:
+    configs = {"share.auto.offset.reset": "earliest", "seqgate.share.retry.backoff.ms": "70"}
+    await alter(cluster.here, GROUP_RESOURCE, GROUP, configs)
+    await cluster.settled()
+    await write(cluster.here, 3)
+    assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 2)]
+    await acknowledge(cluster.here, TOPIC_ID, 1, 1, RELEASE)
+    due_ms = cluster.here.clock.now_ms() + 70
+    waiting = [run.deadline_ms for run in stored_at(cluster.there).runs if run.is_waiting]
+    assert waiting == [due_ms]
+    state = await cluster.here.services.coordinators.shares.persister.read(KEY, 1)
+    assert state is not None
+    assert [(batch.first_offset, batch.due_ms) for batch in state.batches] == [(1, due_ms)]
