@@ -111,6 +111,8 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
       log end           after the newest record that consumers can see (the high watermark)
       lag               records that are not done
       acquired          records delivered to a member that has not acknowledged them yet
+      waiting           released records that wait for the end of their delay (dead-letters.md)
+      dying             records whose dead letter is not written yet
       holes             stretches of records that are done, after the start
       most deliveries   the highest delivery count of a record after the start
 
@@ -351,7 +353,7 @@ def _share_partitions_text(partitions: Sequence[GroupPartition]) -> Iterator[Blo
         GroupPartition,
         partitions,
         "topic partition delivery.start_offset delivery.end_offset high_watermark lag delivery.acquired "
-        "delivery.holes delivery.max_delivery_count",
+        "delivery.waiting delivery.dying delivery.holes delivery.max_delivery_count",
     )
     lag = sum(row.lag or 0 for row in partitions)
     acquired = sum(row.delivery.acquired or 0 for row in partitions if row.delivery is not None)
@@ -534,13 +536,16 @@ class ShareDelivery(msgspec.Struct, frozen=True):
 
     `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever
     delivered. The counts are of records between the two: `acquired` records wait for an acknowledgement,
-    `holes` are stretches of done records, with `done_records` in them. `max_delivery_count` is the highest
-    delivery count of a record. Over the Kafka protocol only `start_offset` is known.
+    `waiting` ones for the end of their retry delay, `dying` ones for their dead letter; `holes` are stretches
+    of done records, with `done_records` in them. `max_delivery_count` is the highest delivery count of a
+    record. Over the Kafka protocol only `start_offset` is known.
     """
 
     start_offset: Annotated[int, Column("start", number)]
     end_offset: Annotated[int | None, Column("given\nout to", number)]
     acquired: Annotated[int | None, Column("acquired", count)]
+    waiting: Annotated[int | None, Column("waiting", count)]
+    dying: Annotated[int | None, Column("dying", count)]
     holes: Annotated[int | None, Column("holes", count)]
     done_records: int | None
     max_delivery_count: Annotated[int | None, Column("most\ndeliveries", count)]

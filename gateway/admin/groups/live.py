@@ -201,7 +201,9 @@ class LiveGroups:
             summaries = await shares.persister.summaries(missing)
         for key, summary in summaries.items():
             if summary.start_offset >= 0:
-                found[key] = command.ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
+                found[key] = command.ShareDelivery(
+                    summary.start_offset, None, None, None, None, None, summary.done, None
+                )
         return {
             (topics[key.topic_id].name, key.partition): told
             for key, told in found.items()
@@ -304,6 +306,8 @@ def delivery(found: SharePartition) -> command.ShareDelivery:
         start_offset=found.start_offset,
         end_offset=found.end_offset,
         acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
+        waiting=sum(len(run) for run in found.runs if run.is_waiting),
+        dying=sum(len(run) for run in found.runs if run.state is DeliveryState.ARCHIVING),
         holes=len(done),
         done_records=sum(done),
         max_delivery_count=max((run.delivery_count for run in found.runs), default=0),

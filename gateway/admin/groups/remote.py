@@ -110,7 +110,7 @@ def share_progress(found: Any) -> GroupProgress:
     }
     return GroupProgress(
         delivered={
-            place: command.ShareDelivery(int(row.start_offset), None, None, None, None, None)
+            place: command.ShareDelivery(int(row.start_offset), None, None, None, None, None, None, None)
             for place, row in rows.items()
         },
         lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},

@@ -33,6 +33,15 @@ LAG: Final = gauge(
     "group",
 )
 SHARE_SESSIONS: Final = gauge("seqgate_share_sessions", "Share sessions of members of share groups.")
+LETTERS: Final = counter("seqgate_dead_letters_total", "Dead letters of share groups that were written.")
+LOST_LETTERS: Final = counter(
+    "seqgate_dead_letters_lost_total",
+    "Records of share groups that died without a letter, because the group's topic can't have it.",
+)
+WRITING_LETTERS: Final = gauge(
+    "seqgate_dead_letter_partitions",
+    "Partitions of share groups whose dead letters are being written, or wait.",
+)
 HELD: Final = gauge(
     "seqgate_backlog_held_requests", "Produce requests that wait until a backlog is below its quota."
 )
@@ -72,6 +81,10 @@ def _read(sources: Sources) -> Samples:
     yield OFFSETS.at(offsets)
     yield from lags.samples()
     yield SHARE_SESSIONS.at(len(services.coordinators.shares.sessions))
+    letters = services.coordinators.letters
+    yield LETTERS.at(letters.written.total())
+    yield LOST_LETTERS.at(letters.lost.total())
+    yield WRITING_LETTERS.at(len(letters))
     held = services.upkeep.backlog.held
     yield HELD.at(len(held))
     yield HELD_BYTES.at(held.held_bytes)
@@ -268,5 +281,19 @@ PRODUCERS_SUBJECT: Final = Subject(
 
 
 GROUPS_SUBJECT: Final = Subject(
-    "Groups", (GROUPS, MEMBERS, OFFSETS, LAG, SHARE_SESSIONS, HELD, HELD_BYTES, HELD_TIMED_OUT), _read
+    "Groups",
+    (
+        GROUPS,
+        MEMBERS,
+        OFFSETS,
+        LAG,
+        SHARE_SESSIONS,
+        LETTERS,
+        LOST_LETTERS,
+        WRITING_LETTERS,
+        HELD,
+        HELD_BYTES,
+        HELD_TIMED_OUT,
+    ),
+    _read,
 )

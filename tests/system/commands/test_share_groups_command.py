@@ -136,6 +136,8 @@ FIRST = {
         "start_offset": 2,
         "end_offset": 10,
         "acquired": 4,
+        "waiting": 0,
+        "dying": 0,
         "holes": 1,
         "done_records": 4,
         "max_delivery_count": 2,
@@ -210,8 +212,8 @@ class TestDescribe:
         assert "Group desk (share): Stable, 1 member, generation 3, protocol share, simple." in shown
         lines = [line.split() for line in shown.splitlines() if line.startswith("orders")]
         assert lines == [
-            ["orders", "0", "2", "10", "10", "4", "4", "1", "2"],
-            ["orders", "1", "-", "-", "0", "-", "-", "-", "-"],
+            ["orders", "0", "2", "10", "10", "4", "4", "0", "0", "1", "2"],
+            ["orders", "1", "-", "-", "0", "-", "-", "-", "-", "-", "-"],
         ]
         assert cells(shown, MEMBER_ID)[-2:] == ["orders", "0-1"]
         assert "2 partitions, 4 records to acknowledge, 4 of them acquired." in shown
