@@ -161,7 +161,6 @@ class CoordinatorShards(Generic[S]):
         self._fresh_state = fresh_state
         self._clock = clock
         self._partitions = partitions
-        self._lease = partitions.lease
         self._internal_topics = internal_topics
         self._on_load = on_load
         self._on_lost = on_lost
@@ -213,7 +212,8 @@ class CoordinatorShards(Generic[S]):
 
     def _check_leads(self) -> None:
         """Check that no other gateway can have these partitions by now. Raises Unavailable."""
-        if self._lease is not None and self._lease.is_over():
+        lease = self._partitions.lease
+        if lease is not None and lease.is_over():
             raise Unavailable(ErrorCode.not_coordinator)
 
     def at(self, index: int) -> LoadedShard[S]:

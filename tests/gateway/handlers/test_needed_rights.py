@@ -352,7 +352,7 @@ def test_every_api_of_the_sampled_groups_has_a_sample(api: Api[Any]) -> None:
     module = inspect.getmodule(api.begin or api.handle)
     assert module is not None
     group = module.__name__.split(".")[3]
-    assert (api.name in SAMPLES) or group not in SAMPLED
+    assert api.name in SAMPLES or group not in SAMPLED or not NEEDED_RIGHTS[api.name]
 
 
 @pytest.mark.parametrize("api", SAMPLES)

@@ -10,13 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, get_args, get_origin
 
 import pytest
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 from kio.serial import entity_writer as kio_entity_writer
 
 from seqgate.gateway.handlers import APIS
-from seqgate.gateway.protocol.messages import encode_response
+from seqgate.gateway.protocol.messages import encode_response, response_type
 from seqgate.gateway.protocol.schema import entity_writer
 
 EVERY_VERSION = [
@@ -75,7 +74,7 @@ def written(entity: Any) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
 def test_answers_equal_those_of_kio(key: int, version: int) -> None:
-    entity_type: Any = load_response_schema(key, version)
+    entity_type: Any = response_type(key, version)
     for seed in range(12):
         entity = filled(entity_type, random.Random(seed))
         buffer = io.BytesIO()
@@ -85,7 +84,7 @@ def test_answers_equal_those_of_kio(key: int, version: int) -> None:
 
 @pytest.mark.parametrize(("key", "version"), EVERY_VERSION)
 def test_the_frame_has_its_size_and_header(key: int, version: int) -> None:
-    entity_type: Any = load_response_schema(key, version)
+    entity_type: Any = response_type(key, version)
     entity = filled(entity_type, random.Random(1))
     frame = encode_response(key, 0x01020304, entity)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -100,7 +99,7 @@ def test_the_frame_has_its_size_and_header(key: int, version: int) -> None:
 
 
 def test_a_null_in_a_field_that_can_not_be_null_is_refused() -> None:
-    entity_type: Any = load_response_schema(10, 2)  # for FindCoordinator
+    entity_type: Any = response_type(10, 2)  # for FindCoordinator
     entity = filled(entity_type, random.Random(1))
     with pytest.raises(TypeError):
         written(entity_type(**{**{f.name: getattr(entity, f.name) for f in fields(entity)}, "host": None}))

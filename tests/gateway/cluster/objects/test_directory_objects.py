@@ -125,8 +125,8 @@ async def test_nothing_is_flushed_under_the_lock(tmp_path: Path, monkeypatch: py
 
 
 async def test_a_stopped_holder_of_the_lock_is_named(tmp_path: Path) -> None:
+    await DirectoryObjects(tmp_path).create("a", b"1")
     objects = DirectoryObjects(tmp_path, timeout_s=0.05)
-    await objects.create("a", b"1")
     with (tmp_path / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(StoreFailed, match=r"another process holds the lock \.lock; end that process"):
