@@ -192,8 +192,11 @@ def _update_member(
     *,
     is_new: bool,
 ) -> bool:
-    """Store what the request says about the member; return whether the group's subscriptions changed."""
+    """Store what the request says about the member; return whether the group's subscriptions changed, or the
+    assignor that most members ask for.
+    """
     before = member.value
+    other_assignor = False
     if request.instance_id is not None:
         group.name_instance(member, request.instance_id)
     member.classic, member.join_deadline_ms, member.sync_deadline_ms = None, NEVER, NEVER
@@ -202,13 +205,15 @@ def _update_member(
         member.rack_id = request.rack_id
     if request.rebalance_timeout_ms != -1:
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    if request.server_assignor is not None:
+    if request.server_assignor not in {None, member.server_assignor}:
+        assignor = group.assignor
         member.server_assignor = request.server_assignor
+        other_assignor = group.assignor != assignor
     if request.subscribed_names is not None:
         member.subscribed_names = tuple(sorted(set(request.subscribed_names)))
     if request.subscribed_regex is not None:
         member.subscribed_regex = request.subscribed_regex or None
-    return describe(group, member, before, records, is_new=is_new)
+    return describe(group, member, before, records, is_new=is_new) or other_assignor
 
 
 def describe(
@@ -344,7 +349,9 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
 
 
 def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecord]:
-    """Remove members; the others get the freed partitions with their next heartbeats."""
+    """Remove members; the others get the freed partitions with their next heartbeats. Without others there is
+    nothing to assign, so the assignment is that of the new epoch.
+    """
     records: list[RowRecord] = []
     for member in members:
         records += ROWS.removal_records(group.group_id, member.member_id)
@@ -352,6 +359,9 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecor
     group.regexes.keep({member.subscribed_regex for member in group.members.values()})
     group.group_epoch += 1
     records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
+    if not group.members:
+        group.assignment = AssignmentEpoch(group.group_epoch)
+        records.append(ASSIGNMENT.of(group.group_id, group.assignment))
     return records
 
 

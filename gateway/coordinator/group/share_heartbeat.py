@@ -244,9 +244,13 @@ def expire(group: ShareGroup, now_ms: int) -> list[RowRecord]:
 
 
 def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[RowRecord]:
-    """Remove members; the others get the freed partitions with the next heartbeat of any of them."""
+    """Remove members; the others get the freed partitions with the next heartbeat of any of them. Without
+    others there is nothing to assign, so the assignment is that of the new epoch.
+    """
     change = _Change(group, ShareGroupLimits(), 0)
     for member_id in member_ids:
         change.write(*ROWS.removal_records(group.group_id, member_id))
     change.raise_epoch(group.group_epoch + 1)
+    if not group.members:
+        change.write(ASSIGNMENT.of(group.group_id, AssignmentEpoch(group.group_epoch)))
     return change.records

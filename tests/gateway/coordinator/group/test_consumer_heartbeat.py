@@ -21,7 +21,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
-from seqgate.gateway.coordinator.group.epoch_group import ASSIGNING, EMPTY, STABLE
+from seqgate.gateway.coordinator.group.epoch_group import ASSIGNING, EMPTY, STABLE, AssignmentEpoch
 from seqgate.gateway.coordinator.group.events import Effects
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,
@@ -367,10 +367,21 @@ class TestSubscriptions:
 
     def test_other_fields_do_not_change_the_subscription(self) -> None:
         scene, client = alone()
-        client.beat(rack_id="r", rebalance_timeout_ms=5, server_assignor="range")
+        client.beat(rack_id="r", rebalance_timeout_ms=5, server_assignor="uniform")
         assert scene.group.group_epoch == 2
         value = scene.member("a").value
-        assert (value.rack_id, value.rebalance_timeout_ms, value.server_assignor) == ("r", 5, "range")
+        assert (value.rack_id, value.rebalance_timeout_ms, value.server_assignor) == ("r", 5, "uniform")
+
+    def test_another_assignor_of_most_members_makes_a_new_assignment(self) -> None:
+        scene, client = alone()
+        client.beat(server_assignor="range")
+        assert (scene.group.group_epoch, scene.group.assignment.epoch, client.member_epoch) == (3, 3, 3)
+
+    def test_the_last_member_leaves_the_assignment_at_its_epoch(self) -> None:
+        """Kafka's `GroupMetadataManager.consumerGroupFenceMembers`, from 4.4 on."""
+        scene, client = alone()
+        client.leave()
+        assert (scene.group.group_epoch, scene.group.assignment) == (3, AssignmentEpoch(3))
 
     def test_a_regular_expression_must_match_the_whole_name(self) -> None:
         scene = ConsumerScene(t1=1, t2=1, xt1=1, t1x=1)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group import share_group
 from seqgate.gateway.coordinator.group import share_heartbeat as protocol
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.records import encode
 from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
@@ -183,6 +184,12 @@ class TestGoing:
         assert reply.assignment is not None
         assert len(reply.assignment) == 4
         assert reply.member_epoch == ALONE + 2
+
+    def test_the_last_member_leaves_the_assignment_at_its_epoch(self) -> None:
+        """Kafka's `GroupMetadataManager.shareGroupFenceMember`, from 4.4 on."""
+        scene = Scene("a")
+        scene.leave("a")
+        assert (scene.group.group_epoch, scene.group.assignment) == (ALONE + 1, AssignmentEpoch(ALONE + 1))
 
     def test_only_members_can_leave(self) -> None:
         scene = Scene("a")
