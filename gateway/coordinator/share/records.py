@@ -205,8 +205,6 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
     return tuple(batches)
 
 
-ANY_EPOCH: Final = -1
-"""The epoch of a request that is not compared."""
 READ_TOO_EARLY: Final = "Read operation on uninitialized share partition not allowed."
 WRITTEN_TOO_EARLY: Final = "Write operation on uninitialized share partition not allowed."
 WRONG_BATCH: Final = (
@@ -224,6 +222,14 @@ class Refusal(NamedTuple):
 
     error_code: ErrorCode
     message: str | None = None
+
+
+NEGATIVE_LEADER_EPOCH: Final = Refusal(
+    ErrorCode.invalid_request, "The leader epoch cannot be a negative number."
+)
+NEGATIVE_STATE_EPOCH: Final = Refusal(
+    ErrorCode.invalid_request, "The state epoch cannot be a negative number."
+)
 
 
 class Write(msgspec.Struct, frozen=True):
@@ -306,7 +312,9 @@ class ShareStates:
     ) -> Change[Refusal | None]:
         """Begin the state of a partition at an offset, without batches."""
         found = self.partitions.get(key)
-        if found is not None and state_epoch != ANY_EPOCH and state_epoch < found.state_epoch:
+        if state_epoch < 0:
+            return Change(NEGATIVE_STATE_EPOCH)
+        if found is not None and state_epoch < found.state_epoch:
             return Change(_refusal(ErrorCode.fenced_state_epoch))
         if start_offset < NOT_BEGUN:
             return Change(Refusal(ErrorCode.invalid_request, f"The start offset {start_offset} is negative."))
@@ -316,6 +324,8 @@ class ShareStates:
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> Change[ShareState | Refusal]:
         """Return the state to the partition's leader; store a new leader epoch, to refuse the one before."""
+        if leader_epoch < 0:
+            return Change(NEGATIVE_LEADER_EPOCH)
         found = self.partitions.get(key)
         if found is None:
             return Change(Refusal(ErrorCode.invalid_request, READ_TOO_EARLY))
@@ -328,12 +338,14 @@ class ShareStates:
 
     def write(self, key: SharePartitionKey, wanted: Write) -> Change[Refusal | None]:
         """Store the changes of a leader."""
+        if wanted.leader_epoch < 0 or wanted.state_epoch < 0:
+            return Change(NEGATIVE_LEADER_EPOCH if wanted.leader_epoch < 0 else NEGATIVE_STATE_EPOCH)
         found = self.partitions.get(key)
         if found is None:
             return Change(Refusal(ErrorCode.invalid_request, WRITTEN_TOO_EARLY))
-        if wanted.leader_epoch != ANY_EPOCH and wanted.leader_epoch < found.leader_epoch:
+        if wanted.leader_epoch < found.leader_epoch:
             return Change(_refusal(ErrorCode.fenced_leader_epoch))
-        if wanted.state_epoch != ANY_EPOCH and wanted.state_epoch < found.state_epoch:
+        if wanted.state_epoch < found.state_epoch:
             return Change(_refusal(ErrorCode.fenced_state_epoch))
         begins = max(found.start_offset, wanted.start_offset)
         if not all(map(can_be_stored, wanted.batches)) or (wanted.batches and begins == NOT_BEGUN):

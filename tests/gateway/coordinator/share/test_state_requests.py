@@ -119,6 +119,19 @@ def test_a_leader_of_the_state_before_is_fenced_once_it_begins_anew() -> None:
     assert code(coordinator.begin(state_epoch=1, start_offset=-2)) is ErrorCode.invalid_request
 
 
+def test_a_negative_epoch_is_invalid() -> None:
+    """Kafka's `ShareCoordinatorShard.maybeGetWriteStateError`, from 4.4 on; -1 meant any epoch before."""
+    coordinator = Coordinator()
+    coordinator.begin()
+    refused = (
+        coordinator.begin(state_epoch=-1),
+        coordinator.read(leader_epoch=-1),
+        coordinator.write(leader_epoch=-1),
+        coordinator.write(state_epoch=-1),
+    )
+    assert [code(outcome) for outcome in refused] == [ErrorCode.invalid_request] * 4
+
+
 def test_what_members_had_acquired_here_is_available_to_the_next_leader() -> None:
     coordinator = Coordinator()
     coordinator.begin()
