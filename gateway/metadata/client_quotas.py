@@ -212,10 +212,10 @@ def _entity_complaint(entity: QuotaEntity) -> str | None:
 def _value_complaint(entity: QuotaEntity, key: str, value: float) -> str | None:
     if key not in (KEYS_OF_ADDRESSES if entity[0][0] == IP else KEYS_OF_CLIENTS):
         return f"Invalid configuration key {key}"
-    if value <= 0:
-        return f"Configuration {key} must be larger than 0, not {value:g}"
+    if not 0 < value < math.inf:
+        return f"Configuration {key} must be a finite number larger than 0, not {value:g}"
     most = _WHOLE_UP_TO.get(key)
-    if most is not None and not math.isnan(value):
+    if most is not None:
         if value > most:
             return f"Configuration {key} must be at most {most}, not {value:g}"
         if abs(math.floor(value + _EPSILON) - value) > _EPSILON:
