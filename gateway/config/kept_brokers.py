@@ -2,7 +2,7 @@
 
 AlterConfigs keeps the settings that Kafka can alter, without effect, and DescribeConfigs describes them, so
 that tools can read, compare and set them. AlterConfigs refuses the settings that Kafka reads at its start
-only, as in Kafka. Source: Apache Kafka 4.3.1, its KafkaConfig.configDef, DynamicConfig.Broker and
+only, as in Kafka. Source: Apache Kafka 4.4.0, its KafkaConfig.configDef, DynamicConfig.Broker and
 DynamicBrokerConfig (ALL_DYNAMIC_CONFIGS, PER_BROKER_CONFIGS).
 
 To add a newer Kafka's setting, write a row into `_GROUPS`, or the name into `READ_ONLY`. Only requests that
@@ -186,6 +186,7 @@ READ_ONLY: Final = READ_ONLY_LISTS | _names(
     fetch.purgatory.purge.interval.requests group.consumer.regex.refresh.interval.ms
     group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.threads
     group.share.initialize.retry.interval.ms group.share.persister.class.name
+    group.streams.topology.description.plugin.class
     initial.broker.registration.timeout.ms internal.metadata.delete.delay.millis
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs leader.imbalance.check.interval.seconds
@@ -214,7 +215,8 @@ READ_ONLY: Final = READ_ONLY_LISTS | _names(
     replication.quota.window.size.seconds request.timeout.ms sasl.client.callback.handler.class
     sasl.login.callback.handler.class sasl.login.class sasl.login.connect.timeout.ms
     sasl.login.read.timeout.ms sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-    sasl.mechanism.controller.protocol sasl.oauthbearer.assertion.algorithm
+    sasl.mechanism.controller.protocol sasl.oauthbearer.allow.unverified.audience
+    sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm
     sasl.oauthbearer.assertion.claim.aud sasl.oauthbearer.assertion.claim.exp.seconds
     sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.jti.include
     sasl.oauthbearer.assertion.claim.nbf.seconds sasl.oauthbearer.assertion.claim.sub
