@@ -258,7 +258,7 @@ _KEPT_INTRODUCTION = f"""
 
 Leave these as they are: AlterConfigs of a broker keeps a value and DescribeConfigs describes it, as in Kafka,
 and nothing else happens. They can't be set at the start. Types, defaults and allowed values are those of
-Apache Kafka 4.3.
+Apache Kafka 4.4.
 
 AlterConfigs answers as Kafka for every other name, too. It refuses settings that Kafka reads at its start
 only (`broker.id`, `process.roles`, …). It keeps a name that neither Kafka nor the gateway knows without

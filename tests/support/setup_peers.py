@@ -33,7 +33,7 @@ from tests.support.testing_examples import EXAMPLES, MORE_PLACES, PREPARE_LIMIT_
 PROJECT = Path(__file__).resolve().parents[2]
 POMS = Path(__file__).resolve().parent / "peer"
 CACHE = PROJECT / ".cache"
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 COMPOSE_GO_VERSION = "v2.16.2"
 KUSTOMIZE_VERSION = "v5.6.0"
 VERSITYGW_VERSION = "v1.8.0"

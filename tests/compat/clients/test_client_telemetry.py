@@ -19,6 +19,7 @@ from seqgate.gateway.telemetry.payload import PushedSeries, SeriesKind
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import ToolRun, run_tool
 from tests.support.metrics_text import Values, values_of
+from tests.support.setup_peers import KAFKA_VERSION
 from tests.support.wire import Wire
 from tests.system.metrics.scene import page
 from tests.system.workers.scene import await_that, consecutive_ports, workers
@@ -130,7 +131,7 @@ async def test_the_producer_of_the_jvm_pushes_what_it_has_sent(scene: Scene) -> 
     assert isinstance(sent.value, float)
     assert 0 < sent.value <= COUNT
     assert sent.labels["client_software_name"] == "apache-kafka-java"
-    assert sent.labels["client_software_version"] == "4.3.1"
+    assert sent.labels["client_software_version"] == KAFKA_VERSION
     (of_topic,) = pushed[f"{PRODUCER}topic.record.send.total"]
     assert (of_topic.labels["topic"], of_topic.value) == (topic, sent.value)
     assert pushed[f"{PRODUCER}request.latency.avg"][0].kind is SeriesKind.GAUGE

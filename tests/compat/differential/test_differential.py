@@ -28,13 +28,13 @@ MINUTES = frozenset({"share_offsets.describe_a_partition_that_is_not_there"})
 """Scenarios of `make test-nightly`, because Kafka takes its time for the answer."""
 TOKEN = uuid.uuid4().hex[:8]
 
-# The first and last version that Apache Kafka 4.3.1 offers of each API that Seqgate answers.
+# The first and last version that Apache Kafka 4.4.0 offers of each API that Seqgate answers.
 VERSIONS = {
     "produce": (3, 13),
     "fetch": (4, 18),
     "list_offsets": (1, 11),
     "metadata": (0, 13),
-    "api_versions": (0, 4),
+    "api_versions": (0, 5),
     "offset_commit": (2, 10),
     "offset_fetch": (1, 10),
     "find_coordinator": (0, 6),
@@ -53,7 +53,7 @@ VERSIONS = {
     "alter_configs": (0, 2),
     "describe_log_dirs": (1, 5),
     "create_partitions": (0, 3),
-    "delete_groups": (0, 2),
+    "delete_groups": (0, 3),
     "incremental_alter_configs": (0, 1),
     "offset_delete": (0, 0),
     "describe_cluster": (0, 2),
@@ -94,7 +94,8 @@ VERSIONS = {
     "alter_replica_log_dirs": (1, 2),
     "update_features": (0, 2),
     "unregister_broker": (0, 0),
-    "txn_offset_commit": (0, 5),
+    "unregister_controller": (0, 0),
+    "txn_offset_commit": (0, 6),
     "get_telemetry_subscriptions": (0, 0),
     "push_telemetry": (0, 0),
 }

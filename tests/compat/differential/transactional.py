@@ -118,9 +118,6 @@ class TransactionalProducer:
             "topics": [committed(topic, offsets)],
         }
         request |= more
-        request["topics"] = [
-            {key: value for key, value in row.items() if key != "topic_id"} for row in request["topics"]
-        ]
         return self.peer.call("txn_offset_commit", version, **request)
 
     def batch(self, topic: Topic, count: int = 1, partition: int = 0, **fields: Any) -> Batch:

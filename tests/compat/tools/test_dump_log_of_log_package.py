@@ -162,7 +162,7 @@ def dump(directory: Path, suffix: str, *options: str, last_offset: int | None = 
     files = sorted(directory.glob(f"*{suffix}"))
     assert len(files) > 1
     run = run_tool("kafka-dump-log", *options, "--files", ",".join(map(str, files))).expect_success()
-    # Kafka 4.3.1's tool prints this about the first offset of every segment but the first, in Kafka's own
+    # Kafka's tool prints this about the first offset of every segment but the first, in Kafka's own
     # logs too.
     complaints = re.sub(r"Non-consecutive offsets in \S+\n(  -1 is followed by \d+\n)", "", run.stderr)
     assert complaints == ""

@@ -1,6 +1,6 @@
 import java.lang.reflect.InvocationTargetException;
 import java.util.Arrays;
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.internals.Exit;
 
 /** Runs command lines of Kafka's tools one after the other in this JVM, however each of them ends. */
 public final class LoadClasses {

@@ -1,4 +1,5 @@
-"""DescribeQuorum, ElectLeaders, reassignments, AlterReplicaLogDirs, UpdateFeatures, UnregisterBroker."""
+"""DescribeQuorum, ElectLeaders, reassignments, AlterReplicaLogDirs, UpdateFeatures, UnregisterBroker,
+UnregisterController."""
 
 from __future__ import annotations
 
@@ -200,6 +201,12 @@ def unknown_kind_of_upgrade(peer: Peer, kind: int) -> None:
 @scenario_for_each({"safe": 2, "unsafe": 3})
 def downgrade_of_a_feature(peer: Peer, kind: int) -> None:
     _update(peer, 2, ("transaction.version", 1, kind))
+
+
+@scenario_for_each(range(1))
+def unknown_controllers(peer: Peer, version: int) -> None:
+    for controller in (NOBODY, -1):
+        peer.call("unregister_controller", version, controller_id=controller)
 
 
 @scenario_for_each(range(1))

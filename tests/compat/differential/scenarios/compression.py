@@ -132,6 +132,18 @@ def append_time(peer: Peer, kind: str) -> None:
     peer.note("attributes", attributes=[view.attributes for view in views])
 
 
+@scenario_for_each(
+    {"of any codec": {}, "recompressed": {TYPE: "lz4"}, "compacted": {"cleanup.policy": "compact"}}
+)
+def largest_record(peer: Peer, configs: Plain) -> None:
+    """Send records above and below `max.decompressed.message.bytes`, which counts for compressed batches."""
+    topic = peer.topic(configs={**configs, "max.decompressed.message.bytes": "512"})
+    for codec in CODECS:
+        for size in (400, 4_000):
+            two = (Record(b"small", b"k"), Record(bytes(size), b"k"))
+            peer.produce(topic, replace(Batch(two), codec=codec))
+
+
 REFUSED: dict[str, Records] = {
     "wrong crc": replace(THREE, crc=1),
     "wrong crc of gzip": replace(THREE, crc=1, codec="gzip"),

@@ -12,12 +12,30 @@ API_VERSIONS = API_KEYS["api_versions"]
 METADATA = API_KEYS["metadata"]
 
 
-@scenario_for_each(range(5))
+@scenario_for_each(range(6))
 def api_versions(peer: Peer, version: int) -> None:
     peer.call("api_versions", version, client_software_name="wire", client_software_version="1.0")
 
 
-@scenario_for_each({"5": 5, "99": 99, "32767": 32_767, "-1": -1})
+@scenario
+def api_versions_of_another_node(peer: Peer) -> None:
+    """Mean this node, another one, and half of one (KIP-1242)."""
+    described = peer.wire.call("describe_cluster", 0, include_cluster_authorized_operations=False).fields
+    cluster_id, node_id = described["cluster_id"], described["brokers"][0]["broker_id"]
+    for meant in (
+        (cluster_id, node_id),
+        (cluster_id, node_id + 1),
+        ("another", node_id),
+        (cluster_id, -1),
+        (None, node_id),
+        (None, -1),
+        ("", 0),
+    ):
+        software = {"client_software_name": "wire", "client_software_version": "1.0"}
+        peer.call("api_versions", 5, **software, cluster_id=meant[0], node_id=meant[1])
+
+
+@scenario_for_each({"6": 6, "99": 99, "32767": 32_767, "-1": -1})
 def api_versions_too_new(peer: Peer, version: int) -> None:
     """Get an answer in version 0, whatever version was asked for; the connection stays open."""
     payload = (

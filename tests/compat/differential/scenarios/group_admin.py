@@ -187,7 +187,7 @@ def describe_static_members(peer: Peer) -> None:
 # --- DeleteGroups
 
 
-@scenario_for_each(range(3))
+@scenario_for_each(range(4))
 def delete_groups(peer: Peer, version: int) -> None:
     simple, topic = _simple_group(peer)
     stable = _stable(peer)

@@ -90,9 +90,7 @@ def incremental(peer: Peer, version: int) -> None:
 
 @scenario
 def offload(peer: Peer) -> None:
-    """Set the `assignor.offload.enable` configs of KIP-1263, which Kafka 4.3.1 names in its code but does not
-    offer.
-    """
+    """Set the `assignor.offload.enable` configs of KIP-1263, which Kafka 4.4 takes and does not describe."""
     for kind in ("consumer", "share"):
         _incremental(peer, peer.name("g"), (f"{kind}.assignor.offload.enable", SET, "false"))
 

@@ -16,7 +16,7 @@ from tests.compat.differential.transactional import (
 )
 from tests.support.wire import NO_TOPIC_ID, Plain
 
-VERSIONS = range(6)
+VERSIONS = range(7)
 ADDS_ITSELF = 5
 
 
