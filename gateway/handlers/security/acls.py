@@ -60,6 +60,7 @@ from seqgate.gateway.security.acls.access import (
     Permission,
     ResourceType,
 )
+from seqgate.gateway.security.acls.authorizer import address_range
 
 _FILTER: Final = ApiError(ErrorCode.unknown_server_error)
 
@@ -276,6 +277,10 @@ def entry_of_row(row: Any) -> AclEntry | ApiError:
         return _invalid("Invalid empty resource name")
     if ":" not in row.principal:
         return _invalid(f"The principal {row.principal!r} must have the form User:NAME")
+    if not row.host:
+        return _invalid("The host must not be empty; * stands for every host")
+    if "/" in row.host and address_range(row.host) is None:
+        return _invalid(f"The host {row.host!r} is no range of addresses, such as 10.0.0.0/8")
     codes: list[Any] = []
     for kind, code, what in (
         (ResourceType, row.resource_type, "resource type"),

@@ -205,9 +205,36 @@ def _verdicts(rules: _Rules, hosts: tuple[str, ...]) -> Iterator[tuple[Operation
     """Yield the verdicts of the entries that apply to a client with these host texts."""
     for host in hosts:
         yield from rules.get(host, ())
+    for of_entry, verdicts in rules.items():
+        if "/" in of_entry and _is_within(hosts, of_entry):
+            yield from verdicts
 
 
-# The texts by which entries name the address of a client.
+# The texts by which entries name the address of a client: the address, a range of addresses, or all.
+
+
+@lru_cache(maxsize=1024)
+def address_range(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """Return the range of a host such as 10.0.0.0/8, from Kafka 4.4 on; None for a host that is no range."""
+    try:
+        return ipaddress.ip_network(text, strict=False) if text.rpartition("/")[2].isdecimal() else None
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _is_within(hosts: tuple[str, ...], text: str) -> bool:
+    """Return whether a client with these host texts is in the range of an entry."""
+    found = address_range(text)
+    if found is None:
+        return False
+    for host in hosts:
+        try:
+            if ipaddress.ip_address(host.partition("%")[0]) in found:
+                return True
+        except ValueError:
+            continue
+    return False
 
 
 @lru_cache(maxsize=1024)

@@ -69,6 +69,11 @@ ENTRIES: dict[str, dict[str, Any]] = {
     "empty principal": {"principal": ""},
     "empty host": {"host": ""},
     "a host": {"host": "no host at all"},
+    "a range": {"host": "10.1.2.3/8"},
+    "a range of IPv6": {"host": "2001:db8::/32"},
+    "too long a prefix": {"host": "10.0.0.0/33"},
+    "a mask": {"host": "10.0.0.0/255.0.0.0"},
+    "a slash": {"host": "a/b"},
     "empty name": {"resource_name": ""},
     "wildcard": {"resource_name": "*"},
     "wildcard, prefixed": {"resource_name": "*", "resource_pattern_type": PatternType.PREFIXED},
@@ -190,11 +195,11 @@ def patterns(peer: Peer) -> None:
 def principals_and_hosts(peer: Peer) -> None:
     """Compare principals and hosts of filters as text."""
     user = f"User:{peer.name('u')}"
-    rows = [_entry(peer, host=host) for host in ("*", "10.0.0.1", "")]
+    rows = [_entry(peer, host=host) for host in ("*", "10.0.0.1", "10.0.0.0/8")]
     _create(peer, *rows)
     _settled(peer, len(rows))
     for principal in (user, user.replace("User", "user"), "User:*", "*", ""):
-        for host in ("*", "10.0.0.1", "10.0.0.*", "", None):
+        for host in ("*", "10.0.0.1", "10.0.0.*", "10.0.0.0/8", "", None):
             found = _described(peer, principal_filter=principal, host_filter=host)
             label = f"{principal.replace(peer.name(''), '~')!r} from {host!r}"
             peer.note(label, rows=[str(row) for row in found])

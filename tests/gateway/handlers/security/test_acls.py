@@ -141,8 +141,8 @@ class TestCreation:
             row(operation=BEYOND),
             row(permission_type=-1),
             row(host=""),
-        ) == ["none", *["invalid_request"] * 3, "none", *["invalid_request"] * 4, "none"]
-        assert await names(node) == ["t", "x", CLUSTER_NAME]
+        ) == ["none", *["invalid_request"] * 3, "none", *["invalid_request"] * 5]
+        assert await names(node) == ["x", CLUSTER_NAME]
 
     @pytest.mark.parametrize(
         "changed",
@@ -296,3 +296,11 @@ async def test_what_a_list_leaves_out_is_not_audited(node: Node, caplog: pytest.
     assert not caplog.records
     assert not context.may(Operation.DESCRIBE, ResourceType.TOPIC, "t")
     assert len(caplog.records) == 1
+
+
+async def test_a_host_is_an_address_a_range_or_everybody(node: Node) -> None:
+    hosts = ("*", "10.0.0.0/8", "2001:db8::/32", "", "10.0.0.0/33", "a/b")
+    assert await create(node, *(row(host=host) for host in hosts)) == [
+        *["none"] * 3,
+        *["invalid_request"] * 3,
+    ]

@@ -99,6 +99,30 @@ class TestHosts:
         authorizer.add(allow("t", host=HOST))
         assert authorizer.allows("User:a", f"::ffff:{HOST}", Operation.WRITE, TOPIC, "t")
 
+    @pytest.mark.parametrize(
+        ("of_entry", "inside", "outside"),
+        [
+            ("10.0.0.0/8", "10.255.0.255", "11.0.0.0"),
+            ("10.1.2.3/8", "::ffff:10.0.0.0", "::ffff:11.0.0.0"),
+            ("192.168.7.7/32", "192.168.7.7", "192.168.7.8"),
+            ("2001:db8::/32", "2001:db8:7::1%eth0", "2001:db9::1"),
+            ("0.0.0.0/0", "1.2.3.4", "::1"),
+        ],
+    )
+    def test_an_entry_may_name_a_range(self, of_entry: str, inside: str, outside: str) -> None:
+        authorizer = Authorizer()
+        authorizer.add(allow("t", host=of_entry))
+        assert authorizer.allows("User:a", inside, Operation.WRITE, TOPIC, "t")
+        assert not authorizer.allows("User:a", outside, Operation.WRITE, TOPIC, "t")
+        authorizer.add(allow("t", host=of_entry, permission=Permission.DENY))
+        assert not authorizer.allows("User:a", inside, Operation.WRITE, TOPIC, "t")
+
+    def test_what_is_no_range_is_text(self) -> None:
+        authorizer = Authorizer()
+        for host in ("10.0.0.0/33", "10.0.0.0/255.0.0.0", "a/b", "/"):
+            authorizer.add(allow("t", host=host))
+        assert not authorizer.allows("User:a", "10.0.0.0", Operation.WRITE, TOPIC, "t")
+
 
 class TestRememberedDecisions:
     def test_their_number_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
