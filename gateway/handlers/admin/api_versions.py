@@ -37,7 +37,7 @@ FIRST_WITH_FEATURES = FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_MIN_VERSION_0 = 4
 FIRST_WITH_NODE = 5
 NO_NODE = -1
-FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "share.version": 2, "streams.version": 1, "transaction.version": 2}
 """The features and their level, which is the highest one; the lowest is 0."""
 MAX_SOFTWARE_CHARACTERS = 256
 """Characters of the client's software name and version that the connection keeps."""

@@ -47,7 +47,7 @@ def test_kafka_features(shared_gateway: GatewayProcess) -> None:
     }
     assert levels == {
         "group.version": "1",
-        "share.version": "1",
+        "share.version": "2",
         "streams.version": "1",
         "transaction.version": "2",
     }
