@@ -32,11 +32,11 @@ DELIVERY_TOPIC_SETTINGS = (
     ),
 )
 DELIVERY_SETTINGS = (
-    _LETTERS.text("errors.deadletterqueue.topic.name.prefix", "dlq.")(
+    _LETTERS.text("errors.deadletterqueue.topic.name.prefix", "dlq.", dynamic=True)(
         "Beginning of the name of every topic that share groups may write their dead letters to (KIP-1191). "
         "With an empty value every name but one that begins with `__` is allowed."
     ),
-    _LETTERS.switch("errors.deadletterqueue.auto.create.topics.enable", False)(
+    _LETTERS.switch("errors.deadletterqueue.auto.create.topics.enable", False, dynamic=True)(
         "Whether the gateway creates the dead-letter topic of a share group when the first letter is written "
         "(KIP-1191). A group whose topic does not exist archives its records without a letter, as in Kafka."
     ),
