@@ -447,23 +447,23 @@ class SharePartition:
         """Return the round as the log stores it, among the batches, in a form that every batch has."""
         return StateBatch(self.letter_round, max(self.letter_round, self.letters_since_ms), LETTER_ROUND, 0)
 
-    def end_round(self, number: int, now_ms: int) -> list[StateBatch]:
+    def end_round(self, number: int, since_ms: int, now_ms: int) -> list[StateBatch]:
         """Archive the records of a round, whose letters are written; return the changes that must be stored.
-        A round that is not under way changes nothing.
+        A round that is not under way changes nothing, nor does one of a state that began anew meanwhile.
         """
-        changed = self._end_sending(number, DeliveryState.ARCHIVED)
+        changed = self._end_sending(number, since_ms, DeliveryState.ARCHIVED)
         return self._advance_start(changed, now_ms) if changed else []
 
-    def split_round(self, number: int, now_ms: int) -> list[StateBatch]:
+    def split_round(self, number: int, since_ms: int, now_ms: int) -> list[StateBatch]:
         """Put half of a round off to the next one, because its letters don't fit a batch; return the changes
         that must be stored. Nothing of the round may be in the dead-letter topic.
         """
         most = sum(letter.last_offset - letter.first_offset + 1 for letter in self.letters()) // 2
-        changed = self._end_sending(number, DeliveryState.ARCHIVING)
+        changed = self._end_sending(number, since_ms, DeliveryState.ARCHIVING)
         return changed + self._begin_round(max(1, most), now_ms) if changed else []
 
-    def _end_sending(self, number: int, state: DeliveryState) -> list[StateBatch]:
-        if number != self.letter_round or not self.is_sending:
+    def _end_sending(self, number: int, since_ms: int, state: DeliveryState) -> list[StateBatch]:
+        if (number, since_ms) != (self.letter_round, self.letters_since_ms) or not self.is_sending:
             return []
         sent = [run for run in self.runs if run.is_sending]
         for run in sent:

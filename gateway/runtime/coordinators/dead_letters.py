@@ -201,7 +201,10 @@ class DeadLetters:
         place = await self._place(key, found)
         if place is not None and not await self._deliver(key, found, place):
             return True  # a part of the round was put off
-        await self._shares.change_letters(key, lambda state, now_ms: state.end_round(found.number, now_ms))
+        number, since_ms, _ = found
+        await self._shares.change_letters(
+            key, lambda state, now_ms: state.end_round(number, since_ms, now_ms)
+        )
         return True
 
     async def _forget_deleted(self, key: SharePartitionKey) -> None:
@@ -233,7 +236,10 @@ class DeadLetters:
 
     async def _split(self, key: SharePartitionKey, found: LetterRound) -> bool:
         """Put a part of a round off, of which nothing is written; return False."""
-        await self._shares.change_letters(key, lambda state, now_ms: state.split_round(found.number, now_ms))
+        number, since_ms, _ = found
+        await self._shares.change_letters(
+            key, lambda state, now_ms: state.split_round(number, since_ms, now_ms)
+        )
         return False
 
     def _room(self, place: _Place) -> int:

@@ -274,7 +274,7 @@ class ReadingWithLetters(SharedReading):
             self.crash()
             return
         before = self.real.start_offset
-        self._store(self.real.end_round(self.real.letter_round, self.now_ms), before)
+        self._store(self.real.end_round(*self._round(), self.now_ms), before)
         self.naive.end_round()
 
     @precondition(lambda self: self.real.letter_round > self.written_round)
@@ -282,13 +282,19 @@ class ReadingWithLetters(SharedReading):
     def split_letters(self) -> None:
         """The round does not fit a batch, so that nothing of it was written."""
         before = self.real.start_offset
-        self._store(self.real.split_round(self.real.letter_round, self.now_ms), before)
+        self._store(self.real.split_round(*self._round(), self.now_ms), before)
         self.naive.split_round()
 
-    @rule(earlier=st.integers(1, 3))
+    @rule(earlier=st.integers(0, 3))
     def end_an_earlier_round(self, earlier: int) -> None:
+        """The round is an earlier one of this state, or one of a state before it (`earlier` is 0)."""
         before = self.real.start_offset
-        self._store(self.real.end_round(self.real.letter_round - earlier, self.now_ms), before)
+        number, since_ms = self._round()
+        since_ms -= not earlier
+        self._store(self.real.end_round(number - earlier, since_ms, self.now_ms), before)
+
+    def _round(self) -> tuple[int, int]:
+        return self.real.letter_round, self.real.letters_since_ms
 
     @invariant()
     def no_letter_is_there_twice_and_none_is_forgotten(self) -> None:

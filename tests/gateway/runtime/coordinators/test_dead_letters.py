@@ -305,6 +305,37 @@ class TestDeletion:
                 node.clock.time_ms += 1
             assert places(letters(node)) == ["0", "0"]
 
+    async def test_a_round_of_a_group_before_does_not_end_that_of_the_group_after(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The offsets of the group are reset while its first round is being written. Both rounds have number
+        1, and the end of the former must leave the letters of the latter to be written.
+        """
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b")
+            plain, is_reset, rounds = Partition.persisted, asyncio.Event(), 0
+
+            async def persisted(partition: Partition, offset: int) -> bool:
+                nonlocal rounds
+                if partition.topic == LETTERS:
+                    rounds += 1
+                    if rounds == 1:
+                        await is_reset.wait()
+                return await plain(partition, offset)
+
+            monkeypatch.setattr(Partition, "persisted", persisted)
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await until(lambda: rounds == 1)
+            await node.services.coordinators.shares.begin_at(key_of(node), 0)
+            node.clock.time_ms += 1
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 1, 1, REJECT)
+            is_reset.set()
+            await written(node)
+            assert places(letters(node)) == ["0", "1"]
+
 
 class TestCrashes:
     async def test_a_letter_is_written_once_wherever_the_gateway_was_killed(
