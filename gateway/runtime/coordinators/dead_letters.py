@@ -62,6 +62,7 @@ RETRY_DELAYS_S: Final = (0.1, 0.5, 1.0, 5.0)
 READ_BYTES: Final = 1 << 20
 _PRODUCE: Final = 0
 _PRODUCE_VERSION: Final = 11
+_NAME_HEADERS: Final = tuple(f"message.deduplication.{what}.header" for what in ("name", "sequence", "epoch"))
 _CODEC_NAMES: Final = {codec: name for name, codec in CODEC_IDS.items()}
 _WRITTEN: Final = frozenset((ErrorCode.none, ErrorCode.out_of_order_sequence_number))
 """The epoch of a round has one batch. So a batch out of order is one of a round that was written, whose
@@ -220,7 +221,7 @@ class DeadLetters:
         if source.is_cut and not is_one:
             return await self._split(key, found)
         for content in (source.records, {}) if copies else ({},):
-            records = self._records(key, found.letters, source, content)
+            records = self._records(key, found.letters, source, content, self._names(place))
             if not records:
                 return True
             error = await self._append(key, found, place, records)
@@ -247,6 +248,15 @@ class DeadLetters:
         configs = self._metadata_log.image.topic_configs(place.topic.name)
         return cast("int", self._config.topic_value("max.message.bytes", configs))
 
+    def _names(self, place: _Place) -> set[str]:
+        """Return the record headers by which the topic of the letters deduplicates. No letter has them: the
+        topic would drop a letter whose record was sent before one that died earlier.
+        """
+        configs = self._metadata_log.image.topic_configs(place.topic.name)
+        if not self._config.topic_value("message.deduplication.enable", configs):
+            return set()
+        return {str(self._config.topic_value(header, configs)) for header in _NAME_HEADERS}
+
     def _lose(self, key: SharePartitionKey, letters: Sequence[Letter], reason: str) -> None:
         self.lost[key.group_id] += len(_offsets(letters))
         if self._complained.get(key.group_id) != reason:
@@ -271,6 +281,8 @@ class DeadLetters:
             is_enabled=bool(self._config.topic_value(ENABLED, image.topic_configs(name))),
             creates=self._config.bool("errors.deadletterqueue.auto.create.topics.enable"),
         )
+        if topic is not None and topic.topic_id == key.topic_id:
+            reason = "their records are in this topic already"
         if reason is None and topic is None:
             reason = await self._create(name)
             topic = self._metadata_log.image.topics_by_name.get(name)
@@ -339,9 +351,16 @@ class DeadLetters:
         return source
 
     def _records(
-        self, key: SharePartitionKey, letters: Sequence[Letter], source: _Source, content: dict[int, Record]
+        self,
+        key: SharePartitionKey,
+        letters: Sequence[Letter],
+        source: _Source,
+        content: dict[int, Record],
+        left_out: set[str],
     ) -> list[NewRecord]:
-        """Return the letters of a round, with the content of those records that are in `content`."""
+        """Return the letters of a round, with the content of those records that are in `content`, but for
+        the headers `left_out`.
+        """
         now_ms = self._clock.now_ms()
         records = []
         for letter in letters:
@@ -350,11 +369,11 @@ class DeadLetters:
                     continue
                 said = headers_of(key, source.topic, letter, offset)
                 died = content.get(offset)
-                records.append(
-                    NewRecord(None, timestamp=now_ms, headers=said)
-                    if died is None
-                    else NewRecord(died.value, died.key, now_ms, (*died.headers, *said))
-                )
+                if died is None:
+                    records.append(NewRecord(None, timestamp=now_ms, headers=said))
+                    continue
+                own = (header for header in died.headers if header[0] not in left_out)
+                records.append(NewRecord(died.value, died.key, now_ms, (*own, *said)))
         return records
 
     # --- writing

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.share.letters import topic_id_text
 from seqgate.gateway.handlers.records import delete_records
-from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -257,6 +257,34 @@ class TestWhereLettersGo:
                 told(next(record for record in found if record.value is None))["__dlq.errors.offset"] == "9"
             )
             assert start_offset(node) == 10
+
+    async def test_a_topic_that_deduplicates_by_name_takes_all_letters(self, tmp_path: Path) -> None:
+        """The record with the higher sequence id dies first, and then it is sent with its name."""
+        async with open_node(tmp_path, *SETTINGS, "log.message.deduplication.enable=true") as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            named = [
+                NewRecord(b"v", timestamp=NOW_MS, headers=[("dedup.name", b"n"), ("dedup.sequence", number)])
+                for number in (b"1", b"2")
+            ]
+            await append(node, build_batch(named))
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 1, 1, REJECT)
+            await written(node)
+            await acknowledge(node, topic_id, 0, 0, REJECT, session_epoch=2)
+            await written(node)
+            assert places(letters(node)) == ["1", "0"]
+
+    async def test_letters_of_the_dead_letter_topic_itself_are_not_written(self, tmp_path: Path) -> None:
+        """A group that reads its own dead letters would get each letter again for ever."""
+        async with open_node(tmp_path, *SETTINGS, "errors.deadletterqueue.topic.name.prefix=") as node:
+            topic_id = await begin_with_letters(node, name=TOPIC)
+            await alter(node, TOPIC_RESOURCE, TOPIC, dict(ENABLED))
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await written(node)
+            assert len(letters(node, TOPIC)) == 1
+            assert node.services.coordinators.letters.lost[GROUP] == 1
 
     async def test_letters_wait_for_a_topic_that_can_not_be_written_to(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
