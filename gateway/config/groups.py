@@ -254,7 +254,10 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
 
 def _retry_backoff_complaint(value: SettingValue) -> str | None:
     assert isinstance(value, tuple)
-    if len(value) <= MOST_RETRY_DELAYS and all(item.isdecimal() and int(item) <= INT_MAX for item in value):
+    digits = len(str(INT_MAX))
+    if len(value) <= MOST_RETRY_DELAYS and all(
+        item.isdecimal() and len(item) <= digits and int(item) <= INT_MAX for item in value
+    ):
         return None
     return f"{RETRY_BACKOFF} must be at most {MOST_RETRY_DELAYS} whole numbers of ms from 0 to {INT_MAX}"
 

@@ -11,8 +11,8 @@
 
 All offsets before `start_offset` are done; it moves over done offsets. Offsets from `end_offset` on were
 never handed out. With delayed records, records that are not due are skipped and stay available. Later records
-are then handed out first, and the limit of locks counts the offsets handed out and not done, wherever they
-are.
+are then handed out first. With these, and with a retry backoff, the limit of locks counts the offsets handed
+out and not done, wherever they are.
 
 Dead letters are written in rounds, one batch each, and a round belongs to the stored state: its number, and
 which offsets it has. So after a crash the same round is written again, as the same batch of the same
@@ -63,7 +63,7 @@ class ShareLimits(msgspec.Struct, frozen=True):
     has_dead_letters: bool = False
     """Whether the group has a dead-letter topic."""
     max_stretches: int = 20_000
-    """Runs of offsets kept; with so many, no further delayed records are handed out."""
+    """Runs of offsets kept; with so many, no offsets are handed out for the first time."""
 
 
 class Acknowledgement(NamedTuple):
@@ -171,7 +171,7 @@ class SharePartition:
             limits.max_record_locks,
             delays,
             read_from,
-            given_out=0 if delays is None else self._given_out(),
+            given_out=None if delays is None and not limits.retry_backoff_ms else self._given_out(),
             is_full=len(self.runs) >= limits.max_stretches,
         )
         for base_offset, last_offset in batches:
@@ -577,7 +577,8 @@ class Room:
     """The number of offsets that may still be handed out for the first time.
 
     Without delays the limit is the distance from the first offset that is not done to the last one handed
-    out. With delays that distance says little, so the limit is the number of offsets handed out and not done.
+    out. With delayed records, or a retry backoff, one record that waits would hold up all others behind it,
+    so the limit is the number of offsets handed out and not done.
     """
 
     def __init__(
@@ -586,26 +587,29 @@ class Room:
         delays: DelayedOffsets | None,
         read_from: int,
         *,
-        given_out: int,
+        given_out: int | None,
         is_full: bool,
     ) -> None:
-        """Start with `given_out` offsets; an `is_full` share partition hands out nothing beyond its end."""
+        """Start with `given_out` offsets, or with None to limit the distance; an `is_full` share partition
+        hands out nothing beyond its end.
+        """
         self.delays = delays
         self.read_from = read_from
         """The log was read from this offset on; earlier offsets were not due when they were passed over."""
         self._locks = max_record_locks
-        self._left = max(0, max_record_locks - given_out)
+        self._counts = given_out is not None
+        self._left = max(0, max_record_locks - (given_out or 0))
         self._is_full = is_full
 
     def for_known(self, run: Run) -> int:
         """Return how many offsets of an available run may be handed out."""
-        if self.delays is None or run.delivery_count:
+        if not self._counts or run.delivery_count:
             return len(run)
         return min(len(run), self._left)
 
     def for_new(self, distance: int) -> int:
         """Return how many new offsets members may acquire; the partition spans `distance` offsets."""
-        if self.delays is None:
+        if not self._counts:
             return self._locks - distance
         return 0 if self._is_full else self._left
 

@@ -91,6 +91,7 @@ class NaivePartition:
         """Acquire offsets; return each with its delivery count."""
         acquired: list[tuple[int, int]] = []
         position = self.next_offset
+        left = self.limits.max_record_locks - self.given_out
         for base_offset, last_offset in batches:
             if len(acquired) >= max_records:
                 break
@@ -100,11 +101,13 @@ class NaivePartition:
             position = max(position, last_offset + 1)
             room = self.limits.max_record_locks - (self.end_offset - self.start_offset)
             new_of_batch = False
+            counts = bool(self.limits.retry_backoff_ms)
             for offset in range(max(base_offset, self.start_offset), last_offset + 1):
                 is_enough = is_strict and len(acquired) >= max_records
                 if is_enough and not new_of_batch:
                     break
                 if offset not in self.offsets:
+                    room = left if counts and not new_of_batch else room
                     new_of_batch = True
                     if room <= 0:
                         break
@@ -113,12 +116,19 @@ class NaivePartition:
                         self.offsets[missing] = Offset(DeliveryState.ARCHIVED)
                     self.offsets[offset] = Offset()
                 known = self.offsets[offset]
-                if known.is_available and not is_enough:
+                is_held_up = counts and not known.delivery_count and left <= 0
+                if known.is_available and not is_enough and not is_held_up:
+                    left -= not known.delivery_count
                     known.state, known.member_id = DeliveryState.ACQUIRED, member_id
                     known.delivery_count += 1
                     known.deadline_ms = now_ms + self.limits.lock_duration_ms
                     acquired.append((offset, known.delivery_count))
         return acquired
+
+    @property
+    def given_out(self) -> int:
+        """The number of offsets that were handed out and are not done."""
+        return sum(bool(known.delivery_count) and known.state not in DONE for known in self.offsets.values())
 
     def holds(self, member_id: str, offset: int) -> bool:
         """Return whether the member may acknowledge an offset. Offsets below the start may always be

@@ -25,7 +25,7 @@ from tests.gateway.runtime.share_requests import (
     write,
 )
 
-RELEASE = 2
+ACCEPT, RELEASE = 1, 2
 BACKOFF = "seqgate.share.retry.backoff.ms"
 LIMIT = "group.share.delivery.count.limit=3"
 
@@ -66,6 +66,23 @@ async def test_a_released_record_comes_after_its_delay_and_holds_up_no_other(tmp
         assert not found.waits, "after the third delivery the record is archived"
 
 
+async def test_a_record_that_waits_does_not_use_up_the_locks_of_others(tmp_path: Path) -> None:
+    """The limit of locks counts the records that are not done, not those done behind one that waits."""
+    async with open_node(tmp_path, *SETTINGS) as node:
+        topic_id = await begin_with_backoff(node, "60000")
+        locks = {"share.partition.max.record.locks": "100"}
+        await alter(node, GROUP_RESOURCE, GROUP, {BACKOFF: "60000", **locks})
+        await write(node, 1)
+        assert acquired(await fetch(node, topic_id)) == [(0, 0)]
+        await acknowledge(node, topic_id, 0, 0, RELEASE)
+        for number in range(5):
+            await write(node, 90)
+            first, session_epoch = 1 + 90 * number, 2 + 2 * number
+            batch = first, first + 89
+            assert acquired(await fetch(node, topic_id, session_epoch=session_epoch)) == [batch]
+            await acknowledge(node, topic_id, *batch, ACCEPT, session_epoch=session_epoch + 1)
+
+
 async def test_a_delay_outlives_a_restart(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         topic_id = await begin_with_backoff(node, "50")
@@ -98,7 +115,7 @@ async def test_the_last_delivery_leads_to_the_dead_letter_topic(tmp_path: Path) 
                 await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("value", ["a", "-1", "1.5", "2147483648", ",".join(["1"] * 26)])
+@pytest.mark.parametrize("value", ["a", "-1", "1.5", "2147483648", ",".join(["1"] * 26), "9" * 5000])
 async def test_what_are_no_delays_is_refused(tmp_path: Path, value: str) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         answer = await alter(node, GROUP_RESOURCE, GROUP, {BACKOFF: value})
