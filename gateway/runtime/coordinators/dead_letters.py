@@ -24,8 +24,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final, NamedTuple, cast
@@ -323,31 +323,30 @@ class DeadLetters:
         if partition is None:
             raise _NotNow("their records can't be read now")
         source = _Source(topic.name, {}, set())
-        size_bytes = 0
-        for letter in letters:
-            offset = max(letter.first_offset, partition.log.log_start_offset)
-            while offset <= letter.last_offset:
-                data = await self._cold_reads.run(partial(_read, partition.log, offset))
-                position = offset
-                for position_in_data, header in whole_batches(data):
-                    if header.base_offset > letter.last_offset:
-                        break
-                    position = max(position, header.last_offset + 1)
-                    if header.is_control:
-                        source.markers.update(range(header.base_offset, header.last_offset + 1))
-                        continue
-                    if not max_bytes:
-                        continue
-                    batch = data[position_in_data : position_in_data + header.size_bytes]
-                    decoded = _decoded(partition.log, batch, letter)
+        log, left, offset, size_bytes = partition.log, deque(letters), 0, 0
+        while left:
+            offset = max(offset, left[0].first_offset, log.log_start_offset)
+            data = await self._cold_reads.run(partial(_read, log, offset))
+            position = offset
+            for position_in_data, header in whole_batches(data):
+                position = max(position, header.last_offset + 1)
+                dead = _offsets_in(left, header.base_offset, header.last_offset)
+                if header.is_control:
+                    source.markers.update(dead)
+                elif dead and max_bytes:
+                    decoded = _decoded(
+                        log, data[position_in_data : position_in_data + header.size_bytes], dead
+                    )
                     source.records.update(decoded)
                     size_bytes += sum(map(_size_of, decoded.values()))
                     if size_bytes > max_bytes:
                         return source._replace(is_cut=True)
-                if position == offset:
-                    break  # the log has no further records of this letter
-                offset = position
-                await asyncio.sleep(0)  # many batches may have to be read; let other requests run
+            if position == offset:
+                break  # the log has no further records
+            offset = position
+            while left and left[0].last_offset < offset:
+                left.popleft()
+            await asyncio.sleep(0)  # many batches may have to be read; let other requests run
         return source
 
     def _records(
@@ -433,17 +432,28 @@ def _read(log: PartitionLog, offset: int) -> bytes:
     return b"" if region is None else log.read_region(region)
 
 
+def _offsets_in(letters: Iterable[Letter], first_offset: int, last_offset: int) -> set[int]:
+    """Return the offsets of ascending letters between two offsets (inclusive)."""
+    found: set[int] = set()
+    for letter in letters:
+        if letter.first_offset > last_offset:
+            break
+        found.update(range(max(letter.first_offset, first_offset), min(letter.last_offset, last_offset) + 1))
+    return found
+
+
 def _size_of(record: Record) -> int:
-    return len(record.key or b"") + len(record.value or b"")
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def _decoded(log: PartitionLog, batch: bytes, letter: Letter) -> dict[int, Record]:
+def _decoded(log: PartitionLog, batch: bytes, dead: set[int]) -> dict[int, Record]:
     """Return the records of a batch that died, by offset; none of a batch that can't be decoded."""
     try:
         return {
             record.offset: record
             for record in iterate_records(batch, limit_bytes=log.config.max_decompressed_bytes)
-            if letter.first_offset <= record.offset <= letter.last_offset
+            if record.offset in dead
         }
     except LogError as error:
         logger.warning("the letters of records in %s go without their content: %s", log.place, error)

@@ -14,9 +14,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.share.letters import topic_id_text
+from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators import dead_letters
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Appended
@@ -188,6 +190,32 @@ class TestWhatALetterSays:
             await written(node)
             assert [(record.value, record.offset) for record in letters(node)] == [(b"a", 0)]
             assert start_offset(node) == 2
+
+    async def test_records_of_one_batch_are_read_and_decoded_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Every second record dies, so that the round has many letters in each batch."""
+        plain, decoded = dead_letters.iterate_records, 0
+
+        def iterate(*said: Any, **named: Any) -> Any:
+            nonlocal decoded
+            decoded += 1
+            return plain(*said, **named)
+
+        monkeypatch.setattr(dead_letters, "iterate_records", iterate)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            for _ in range(3):
+                await write(node, *[b"%d" % number for number in range(40)])
+            await fetch(node, topic_id)
+            said = Acknowledgement(0, 119, (REJECT, ACCEPT) * 60)
+            await node.services.coordinators.shares.acknowledge(key_of(node), "a", [said])
+            await written(node)
+            assert [int(told(letter)["__dlq.errors.offset"]) for letter in letters(node)] == [
+                *range(0, 120, 2)
+            ]
+            assert [letter.value for letter in letters(node)] == [b"%d" % n for n in range(0, 40, 2)] * 3
+            assert decoded == 3
 
     async def test_a_record_that_retention_has_deleted_leaves_its_place(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
