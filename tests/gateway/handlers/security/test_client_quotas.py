@@ -51,7 +51,10 @@ async def test_a_refused_quota_and_a_refused_filter_say_why(tmp_path: Path) -> N
     async with open_node(tmp_path) as node:
         result = await alter(node, "ann", "producer_byte_rate", -1.0)
         assert result.error_code is ErrorCode.invalid_request
-        assert result.error_message == "Configuration producer_byte_rate must be larger than 0, not -1"
+        assert (
+            result.error_message
+            == "Configuration producer_byte_rate must be a finite number larger than 0, not -1"
+        )
         answer = await describe(node, match_type=0)
         assert (answer.error_code, answer.entries) == (ErrorCode.invalid_request, None)
 
