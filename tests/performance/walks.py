@@ -213,7 +213,14 @@ async def run() -> dict[str, Walk]:
     """Start a gateway in a temporary directory, and measure the walks."""
     with tempfile.TemporaryDirectory() as directory:
         served = Gateway(
-            load_config(overrides=[f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0"])
+            load_config(
+                overrides=[
+                    f"log.dirs={directory}",
+                    "listeners=PLAINTEXT://127.0.0.1:0",
+                    # A quick disk would be flushed in the event loop, with more calls than a slow one.
+                    "seqgate.flush.inline.max.ms=0",
+                ]
+            )
         )
         await served.start()
         try:
