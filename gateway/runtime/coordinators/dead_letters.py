@@ -179,6 +179,7 @@ class DeadLetters:
                 if not await self._write_round(key):
                     return
                 attempt = 0
+                continue
             except (Unavailable, LogError, PeerUnavailable, _NotNow) as error:
                 if not attempt:
                     logger.warning(
@@ -188,8 +189,10 @@ class DeadLetters:
                         key.topic_id,
                         error,
                     )
-                await asyncio.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
-                attempt += 1
+            except Exception:  # a mistake must not stop the letters for ever
+                logger.exception("the dead letters of %s can't be written", key)
+            await asyncio.sleep(RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)])
+            attempt += 1
 
     async def _write_round(self, key: SharePartitionKey) -> bool:
         """Write one round and end it; return False when there is none. Raises Unavailable, LogError,
@@ -273,7 +276,8 @@ class DeadLetters:
         image = self._metadata_log.image
         topic = image.topics_by_name.get(name)
         if not name:
-            return None  # the group has no topic for letters any more
+            self._lose(key, found.letters, "the group has no topic for letters any more")
+            return None
         reason = refusal_of(
             name,
             prefix=self._config.str("errors.deadletterqueue.topic.name.prefix"),

@@ -329,6 +329,41 @@ class TestWhereLettersGo:
             await written(node)
             assert places(letters(node)) == ["0"]
 
+    async def test_a_mistake_does_not_stop_the_letters(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mistakes = [ZeroDivisionError()]
+        headers_of = dead_letters.headers_of
+
+        def headers(*said: Any) -> Any:
+            if mistakes:
+                raise mistakes.pop()
+            return headers_of(*said)
+
+        monkeypatch.setattr(dead_letters, "headers_of", headers)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await written(node)
+            assert places(letters(node)) == ["0"]
+
+    async def test_letters_that_wait_are_lost_with_the_groups_topic(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a")
+            await fetch(node, topic_id)
+            partition = node.services.partitions.registry.get(LETTERS, 0)
+            assert partition is not None
+            partition.is_handed_over = True
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await until(lambda: len(node.services.coordinators.letters) == 1)
+            await alter(node, GROUP_RESOURCE, GROUP, {"errors.deadletterqueue.topic.name": None})
+            await written(node)
+            assert start_offset(node) == 1
+            assert node.services.coordinators.letters.lost == {GROUP: 1}
+
 
 class TestDeletion:
     async def test_a_deleted_topic_leaves_the_letters_that_were_due(self, tmp_path: Path) -> None:
