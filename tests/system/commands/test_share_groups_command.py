@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,17 @@ from seqgate.gateway.admin.groups.command import DescribeGroupRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.wire import CLIENT_ID, Wire
-from tests.system.commands.clients import create_topic, next_producer_id, produce
+from tests.system.commands.clients import (
+    ACCEPT,
+    MEMBER_ID,
+    REJECT,
+    RELEASE,
+    Reader,
+    create_topic,
+    next_producer_id,
+    produce,
+)
 from tests.system.commands.conftest import Outcome, seqgate
-
-ACCEPT, RELEASE, REJECT = 1, 2, 3
-MEMBER_ID = "desk-1"
-WAIT_MS = 10_000
 
 
 @pytest.fixture
@@ -35,65 +39,6 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 def groups(gateway: GatewayProcess, command: str, *arguments: str, code: int = 0) -> Outcome:
     return seqgate("groups", command, *arguments, "--data-dir", gateway.data_dir, code=code)
-
-
-class Reader:
-    """A consumer of the share group `desk` that reads one partition of `orders`."""
-
-    def __init__(self, wire: Wire, partition: int = 0) -> None:
-        self._wire = wire
-        self._partition = partition
-        topics = wire.call("metadata", 12, topics=[{"name": "orders"}]).fields["topics"]
-        self._topic_id = topics[0]["topic_id"]
-        self._session_epoch = 0
-        self.heartbeat(0)
-
-    def heartbeat(self, member_epoch: int) -> None:
-        answer = self._wire.call(
-            "share_group_heartbeat",
-            1,
-            group_id="desk",
-            member_id=MEMBER_ID,
-            member_epoch=member_epoch,
-            subscribed_topic_names=["orders"] if member_epoch == 0 else None,
-        ).fields
-        assert answer["error_code"] == 0
-
-    def fetch(self) -> list[tuple[int, int, int]]:
-        """Return the acquired ranges: first offset, last offset and delivery count."""
-        responses = self._call(
-            "share_fetch", [], max_wait=WAIT_MS, min_bytes=1, max_bytes=2**20, max_records=100, batch_size=100
-        )
-        (row,) = responses[0]["partitions"]
-        assert row["error_code"] == 0
-        return [
-            (one["first_offset"], one["last_offset"], one["delivery_count"])
-            for one in row["acquired_records"]
-        ]
-
-    def acknowledge(self, *said: tuple[int, int, int]) -> None:
-        """Acknowledge ranges: first offset, last offset and type."""
-        batches = [
-            {"first_offset": first_offset, "last_offset": last_offset, "acknowledge_types": [kind]}
-            for first_offset, last_offset, kind in said
-        ]
-        (row,) = self._call("share_acknowledge", batches)[0]["partitions"]
-        assert row["error_code"] == 0
-
-    def _call(self, api: str, batches: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
-        partition = {"partition_index": self._partition, "acknowledgement_batches": batches}
-        answer = self._wire.call(
-            api,
-            1,
-            group_id="desk",
-            member_id=MEMBER_ID,
-            share_session_epoch=self._session_epoch,
-            topics=[{"topic_id": self._topic_id, "partitions": [partition]}],
-            **more,
-        ).fields
-        assert answer["error_code"] == 0
-        self._session_epoch += 1
-        return list(answer["responses"])
 
 
 @pytest.fixture
