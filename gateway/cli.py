@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "produce": ("admin.produce.command", "produce"),
     "consume": ("admin.consume.command", "consume"),
     "groups": ("admin.groups.command", "app"),
+    "dead-letters": ("admin.dead_letters.command", "app"),
     "transactions": ("admin.transactions.command", "app"),
     "producers": ("admin.producers.command", "producers"),
     "verdicts": ("admin.verdicts.command", "verdicts"),

@@ -92,6 +92,11 @@ def test_completion_of_subcommands() -> None:
         (("consume", "t", "--from", "start"), "--from: 'start' is not a place to read from"),
         (("consume", "t", "--since", "yesterday"), "--since: 'yesterday' is not a valid time"),
         (("consume", "t", "--show", "valeu"), "--show: 'valeu' is not one of"),
+        (("dead-letters", "drop", "t", "--key", "k", "--all"), "letters can't be dropped by key"),
+        (("dead-letters", "drop", "t"), "give one of --all, --replayed, --until and --before-offset"),
+        (("dead-letters", "drop", "t", "--all", "--replayed"), "give one of --all, --replayed"),
+        (("dead-letters", "drop", "t", "--before-offset", "3"), "--before-offset needs --partition"),
+        (("dead-letters", "list", "t", "--until", "yesterday"), "--until: 'yesterday' is not a valid time"),
     ],
 )
 def test_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:
