@@ -53,6 +53,7 @@ from seqgate.gateway.admin.request import ControlError
 
 LETTERS_AT_ONCE: Final = 500
 """The letters that one transaction replays."""
+_ENABLED: Final = "errors.deadletterqueue.group.enable"
 _DEDUPLICATES: Final = "message.deduplication.enable"
 _NAME_HEADERS: Final = tuple(f"message.deduplication.{what}.header" for what in ("name", "sequence", "epoch"))
 
@@ -187,14 +188,22 @@ def _name_headers(cluster: Cluster, topics: Collection[str]) -> dict[str, set[st
     """Return the headers of producer names for each topic that deduplicates by them: the topic would take a
     record with them for a duplicate of the one that died.
     """
-    if not topics:
-        return {}
-    found = {}
-    for topic, rows in described(cluster, "topic", sorted(topics)).items():
-        values = {row.name: row.value for row in rows}
-        if values.get(_DEDUPLICATES) == "true":
-            found[topic] = {str(values.get(name)) for name in _NAME_HEADERS}
-    return found
+    return {
+        topic: {str(values.get(name)) for name in _NAME_HEADERS}
+        for topic, values in _configs(cluster, topics).items()
+        if values.get(_DEDUPLICATES) == "true"
+    }
+
+
+def _configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str | None]]:
+    """Return the configurations of topics. Raises ControlError where the user may not describe them."""
+    found = described(cluster, "topic", sorted(topics)) if topics else {}
+    for topic in topics:
+        if not found.get(topic):
+            raise ControlError(
+                f"the configurations of topic {topic} can't be read; DescribeConfigs on it may be missing"
+            )
+    return {topic: {row.name: row.value for row in rows} for topic, rows in found.items()}
 
 
 # Drops the oldest letters.
@@ -213,6 +222,7 @@ def plan_cuts(
     the first that was not replayed, or else at the end.
     """
     (found,) = cluster.topics([topic])
+    _check_is_for_letters(cluster, topic)
     numbers = range(len(found["partitions"]))
     if partition is not None and partition not in numbers:
         raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {len(numbers) - 1}")
@@ -232,6 +242,14 @@ def plan_cuts(
         for each in (place[1] for place in places)
         for end in [ends[topic, each]]
     ]
+
+
+def _check_is_for_letters(cluster: Cluster, topic: str) -> None:
+    """Refuse a topic whose records a mistyped name would delete. Raises ControlError."""
+    if _configs(cluster, [topic])[topic].get(_ENABLED) != "true":
+        raise ControlError(
+            f"topic {topic} does not have {_ENABLED}=true, so it is no dead-letter topic; nothing is dropped"
+        )
 
 
 def _first_open(letters: Iterable[DeadLetter]) -> dict[int, int]:

@@ -19,7 +19,7 @@ ALL = LetterFilter()
 def broker() -> Iterator[Broker]:
     with Broker() as broker:
         broker.create_topic("orders")
-        broker.create_topic("dlq", partitions=2)
+        broker.create_topic("dlq", partitions=2, configs={"errors.deadletterqueue.group.enable": "true"})
         yield broker
 
 
@@ -131,7 +131,22 @@ def test_where_a_drop_cuts(broker: Broker) -> None:
         ]
         assert cuts(0, 3, None) == [(0, 3)]
         assert cuts(0, 99, None) == [(0, 6)]
+        with pytest.raises(
+            ControlError, match=r"topic orders does not have .*, so it is no dead-letter topic"
+        ):
+            remote.plan_cuts(cluster, "orders", None, None, None, replayed=False)
         with pytest.raises(ControlError, match="topic dlq has no partition 2, only 0 to 1"):
             cuts(2, 3, None)
         remote.cut(cluster, "dlq", [LetterCut(0, 0, 3)])
         assert cuts(0, 1, None) == [(0, 3)]
+
+
+def test_without_the_configurations_of_a_topic_nothing_is_sent_to_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the topic might drop the record as a duplicate, and the note would hide the letter."""
+    write(broker, 0)
+    monkeypatch.setattr(remote, "described", lambda *_: {"orders": []})  # as of a user without the right
+    with pytest.raises(ControlError, match="the configurations of topic orders can't be read"):
+        replay(broker)
+    assert broker.records("orders") == []
