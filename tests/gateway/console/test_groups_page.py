@@ -12,6 +12,7 @@ from seqgate.gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.group_members import (
     commit_offsets,
     describe_topology,
@@ -22,7 +23,7 @@ from tests.support.group_members import (
     send_offsets,
 )
 from tests.support.wire import Wire
-from tests.system.commands.clients import create_topic, next_producer_id, produce
+from tests.system.commands.clients import RELEASE, Reader, create_topic, next_producer_id, produce
 
 NASTY = "<script>alert(1)</script>\"'&\u202egro\nup"
 RECORDS = 10
@@ -191,3 +192,17 @@ def test_a_wrong_token_deletes_nothing(console: ConsoleClient, gateway: GatewayP
     fields = {"group": "guarded", "confirmed": "yes", "typed": "guarded"}
     console.send("/groups/delete", fields, token="0" * 64, status=403)
     assert "orders 0 1" in text_of(console.page("/groups/view?group=guarded"))
+
+
+def test_a_share_group_shows_the_records_that_wait_for_a_retry(
+    console: ConsoleClient, gateway: GatewayProcess
+) -> None:
+    hour = {"seqgate.share.retry.backoff.ms": "3600000"}
+    set_group_configs(gateway.bootstrap, "desk", {**READ_FROM_THE_START, **hour})
+    with Wire(gateway.bootstrap) as wire:
+        reader = Reader(wire)
+        assert reader.fetch() == [(0, RECORDS - 1, 1)]
+        reader.acknowledge((2, 4, RELEASE))
+        page = text_of(console.page("/groups/view?group=desk"))
+    assert "Acquired Waiting Dying Most deliveries" in page
+    assert "orders 0 0 10 10 7 3 0 1 Records" in page
