@@ -43,8 +43,8 @@ SETTINGS: Final = {
     "share.coordinator.state.topic.num.partitions": "4",
 }
 FAILS_EACH: Final = 20
-HANGS_EACH: Final = 1_000
-"""Of the failing records, those of which the consumer hangs; the others are released."""
+HANGS_EACH: Final = 1_500
+"""Of these the consumer hangs, in turns in each partition; the other failing records are released."""
 RELEASE: Final = "RELEASE"
 ACCEPT: Final = "ACCEPT"
 
