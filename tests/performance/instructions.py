@@ -18,18 +18,23 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from tests.compat.differential.peer import Peer
+from tests.compat.differential.share_member import ACCEPT, ShareMember, member_of_its_own, said
 from tests.performance.transactions import PARTITIONS, TransactionalProducer
 from tests.performance.walks import Client
+from tests.support.batches import Batch, records
 from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import REPOSITORY, free_port, module_of
-from tests.support.wire import Wire
+from tests.support.wire import Plain, Wire
 
 ROUNDS: Final = 5
 REQUESTS: Final = 60
 """The requests of a round."""
 LIMIT_S: Final = 600.0
+STRICT: Final = 1
+"""The mode of ShareFetch that acquires no more records than the request names."""
 PAIRS: Final = "pairs"
 """The topic of the transactions."""
 
@@ -42,6 +47,8 @@ class CountedGateway:
         self._dumps = directory / "dump"
         counter = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--trace-children=yes"]
         serve = [sys.executable, "-m", module_of(checkout), "serve", "--listen", f"127.0.0.1:{self.port}"]
+        for name in ("group.share.max.session.timeout.ms", "group.share.session.timeout.ms"):
+            serve += ["--set", f"{name}={LIMIT_S * 1000:.0f}"]  # the member sends no heartbeats
         path = os.pathsep.join((str(checkout / "src"), str(checkout)))
         self._log = (directory / "log").open("w+b")
         self.process = subprocess.Popen(
@@ -121,7 +128,52 @@ def measure(checkout: Path) -> dict[str, float]:
             lambda: assert_one(runner.run(transactional.run(0.0, 1)))
         )
         client.close()
+        peer = Peer(f"127.0.0.1:{gateway.port}", "instructions-", timeout_s=LIMIT_S)
+        share_reader = ShareReader(member_of_its_own(peer))
+        counts["ShareFetch and ShareAcknowledge of one record"] = gateway.counted(share_reader.read)
+        peer.close()
         return counts
+
+
+class ShareReader:
+    """The only member of a share group, which accepts one record after the other."""
+
+    def __init__(self, member: ShareMember) -> None:
+        self._member = member
+        self._offset = 0
+        partition = {"index": 0, "records": Batch(records(1)).encode()}
+        topic_data = [{"name": member.topics[0].name, "partition_data": [partition]}]
+        for _ in range((1 + ROUNDS) * REQUESTS):
+            request = {"acks": -1, "timeout": 60_000, "topic_data": topic_data}
+            answer = member.peer.wire.call("produce", 9, request).fields
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+
+    def read(self) -> None:
+        """Acquire a record, and accept it."""
+        limits: dict[str, Any] = {"max_records": 1, "share_acquire_mode": STRICT, "max_wait": 60_000}
+        (row,) = self._call("share_fetch", self._member.fetch_request(partitions={0: ()}, **limits))
+        offsets = [(each["first_offset"], each["last_offset"]) for each in row["acquired_records"]]
+        assert offsets == [(self._offset, self._offset)], row
+        batches = [said(self._offset, self._offset, ACCEPT)]
+        self._offset += 1
+        self._call(
+            "share_acknowledge",
+            {
+                "group_id": self._member.group_id,
+                "member_id": self._member.member_id,
+                "share_session_epoch": self._member.session_epoch,
+                "topics": self._member.acknowledged({0: batches}),
+            },
+        )
+
+    def _call(self, api: str, request: Plain) -> list[Plain]:
+        """Send a request of the session; return the rows of its partitions."""
+        answer = self._member.peer.wire.call(api, 2, request).fields
+        assert answer["error_code"] == 0, answer
+        self._member.session_epoch += 1
+        rows: list[Plain] = answer["responses"][0]["partitions"]
+        assert not any(row["error_code"] for row in rows), answer
+        return rows
 
 
 def assert_one(count: int) -> None:
