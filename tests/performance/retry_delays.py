@@ -146,8 +146,8 @@ def early(late_ms: Sequence[float]) -> int:
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, and print the table; return 1 if a record came early."""
     parser = argparse.ArgumentParser(prog="python -m tests.performance.retry_delays", description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000, help="records, each retried three times (1000)")
-    parser.add_argument("--rate", type=float, default=50.0, help="records sent in a second (50)")
+    parser.add_argument("--records", type=int, default=300, help="records, each retried three times (300)")
+    parser.add_argument("--rate", type=float, default=10.0, help="records sent in a second (10)")
     parser.add_argument("--seed", type=int, default=1, help="draws the times of the records (1)")
     arguments = parser.parse_args(given)
     with tempfile.TemporaryDirectory(prefix="seqgate-retries-") as name:
