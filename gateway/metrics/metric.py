@@ -191,9 +191,11 @@ class TopicTraffic:
         # to now. Otherwise a partition that closes meanwhile counts twice or not at all, and a counter falls
         # at the next read.
         opened = list(self._partitions)
+        for topic in dict.fromkeys(partition.topic for partition in opened):
+            self._series_of(topic)  # so that a topic deleted between two slices stays counted
         found = {series: replace(closed) for series, closed in self._closed.items()}
         for partition in opened:
-            traffic = found.setdefault(self._series_of(partition.topic), PartitionTraffic())
+            traffic = found.setdefault(self._series[partition.topic], PartitionTraffic())
             traffic.count(partition)
             if not partition.closed:
                 traffic.partitions += 1
