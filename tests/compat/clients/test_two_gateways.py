@@ -25,6 +25,8 @@ from seqgate.gateway.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from seqgate.log import LocalDurability, Storage
+from seqgate.log.directory.identity import DirectoryIdentity, write_identity
 
 NODES = (1, 2)
 PARTITIONS = 4
@@ -86,6 +88,9 @@ class TwoGateways:
 @asynccontextmanager
 async def started(path: Path, node_id: int) -> AsyncIterator[Gateway]:
     listeners = "listeners=PLAINTEXT://127.0.0.1:0"
+    path.mkdir(exist_ok=True)
+    identity = DirectoryIdentity("one-cluster-of-both-gw", f"directory-of-gateway-{node_id}")
+    write_identity(LocalDurability(Storage()), str(path), node_id, identity)
     gateway = Gateway(load_config(overrides=[f"log.dirs={path}", listeners, f"node.id={node_id}", *SETTINGS]))
     await gateway.start()
     try:
