@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.compat.commands.conftest import Peer
+from tests.support.gateway_cluster import await_true
 
 Fresh = Callable[[str], str]
 
@@ -57,13 +58,17 @@ def test_refusals(peer: Peer, topic: str) -> None:
 
 def test_a_broker(peer: Peer) -> None:
     peer.run("configs", "set", "broker", "1", "log.cleaner.backoff.ms=14000")
-    rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
-    assert rows["log.cleaner.backoff.ms"]["value"] == "14000"
-    assert rows["log.cleaner.backoff.ms"]["source"] == "DYNAMIC_BROKER_CONFIG"
+
+    def told() -> tuple[str | None, str | None]:
+        rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
+        row = rows.get("log.cleaner.backoff.ms", {})
+        return row.get("value"), row.get("source")
+
+    # A broker of Apache Kafka follows the controller a moment later.
+    await_true(lambda: told() == ("14000", "DYNAMIC_BROKER_CONFIG"), "the value is set")
     peer.run("configs", "unset", "broker", "1", "log.cleaner.backoff.ms")
-    rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
     # another test may have set a default for all brokers of this cluster
-    assert rows.get("log.cleaner.backoff.ms", {}).get("source") != "DYNAMIC_BROKER_CONFIG"
+    await_true(lambda: told()[1] != "DYNAMIC_BROKER_CONFIG", "the value is unset")
 
 
 def test_all_brokers(peer: Peer) -> None:
@@ -72,6 +77,14 @@ def test_all_brokers(peer: Peer) -> None:
     done = peer.run("configs", "set", "broker", "default", f"{name}=0.8")
     assert done.stdout == f"broker default: {name}=0.8\n"
     try:
+        set_to = "0.8", "DYNAMIC_DEFAULT_BROKER_CONFIG"
+        await_true(
+            lambda: any(
+                (row["value"], row["source"]) == set_to
+                for row in peer.json("configs", "get", "broker", "1", name)["configs"]
+            ),
+            "the broker has the value",
+        )
         for words in ([], [name], ["--all"]):
             listed = peer.json("configs", "get", "broker", "default", *words)["configs"]
             (row,) = (row for row in listed if row["name"] == name)

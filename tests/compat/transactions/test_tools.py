@@ -109,11 +109,11 @@ def test_kafka_reads_the_state(tmp_path: Path) -> None:
             *("--max-messages", "4", "--timeout-ms", "20000"),
         ).expect_success()
         assert '"transactionalId":"watched"' in read.stdout
-        assert '"transactionStatus":4' in read.stdout
+        assert '"transactionStatus":"CompleteCommit"' in read.stdout
     segment = data / "__transaction_state-0" / f"{0:020}.log"
     dumped = run_tool("kafka-dump-log", "--transaction-log-decoder", "--files", segment).expect_success()
     assert dumped.stdout.count('"transactionalId":"watched"') == 4
-    assert '"transactionStatus":4' in dumped.stdout
+    assert '"transactionStatus":"CompleteCommit"' in dumped.stdout
 
 
 def test_a_transaction_that_hangs_is_found_and_aborted(bootstrap: str) -> None:

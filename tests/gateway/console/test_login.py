@@ -15,6 +15,7 @@ from seqgate.gateway.console.application import exposure_complaint
 from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.console import ConsoleOptions
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.metrics_stub import metrics_stub
 from tests.system.commands.conftest import seqgate
@@ -73,7 +74,8 @@ def test_a_stranger_comes_to_the_login_and_then_to_the_page(console: ConsoleClie
     assert title_of(page) == "Log in"
     assert 'name="to" value="/topics?filter=secrets"' in page
     before = console.token()
-    assert "secrets" in text_of(log_in(console, "ann"))
+    assert title_of(log_in(console, "ann")) == "Topics"
+    await_true(lambda: "secrets" in text_of(console.page("/topics?filter=secrets")), "the list of topics")
     assert console.token() != before, "the session id changes with the login"
 
 

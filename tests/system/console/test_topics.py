@@ -23,7 +23,7 @@ def test_a_topic_is_created(window: Watched) -> None:
     expect(page.get_by_role("heading", name="Create topic orders?")).to_be_visible()
     window.check()
     page.get_by_role("button", name="Create", exact=True).click()
-    expect(page.get_by_role("status")).to_have_text("Topic orders is created.")
+    expect(page.get_by_role("status").filter(has_text="Topic orders is created.")).to_be_visible()
     expect(page.get_by_role("table").locator("tbody tr")).to_have_count(6)
     window.check()
     window.picture("console-topic")
