@@ -30,6 +30,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochMember,
     GroupRows,
     OffsetChecks,
+    name_instance,
 )
 from seqgate.gateway.coordinator.places import Place, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import (
@@ -341,12 +342,8 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
 
     def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
         """Set a member's instance id; from then on the group finds it by the new instance id only."""
-        before = member.instance_id
-        if before is not None and self.static_members.get(before) == member.member_id:
-            del self.static_members[before]
+        name_instance(self.static_members, member, instance_id)
         member.instance_id = instance_id
-        if instance_id is not None:
-            self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
         member = self.members.get(member_id)

@@ -280,6 +280,17 @@ class EpochGroup(ABC, Generic[M, T]):
         return None if value is None else row.of(self.group_id, member_id, value)
 
 
+def name_instance(static_members: dict[str, str], member: EpochMember, instance_id: str | None) -> None:
+    """Replace the instance id by which a group finds a member; None removes it. Call this before the member
+    gets the new one.
+    """
+    before = member.group_instance_id
+    if before is not None and static_members.get(before) == member.member_id:
+        del static_members[before]
+    if instance_id is not None:
+        static_members[instance_id] = member.member_id
+
+
 class OffsetChecks(Generic[M]):
     """Checks which offsets the members of a consumer or streams group commit and fetch. A share group has no
     committed offsets.

@@ -21,6 +21,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochGroup,
     EpochMember,
     OffsetChecks,
+    name_instance,
 )
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import Row
@@ -211,21 +212,13 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
 
     def take_of_member(self, row: Row, member: StreamsMember, value: Any) -> None:
         if row is MEMBER:
-            self._name_instance(member, value.instance_id)
+            name_instance(self.static_members, member, value.instance_id)
         EpochGroup.take_of_member(self, row, member, value)
-
-    def _name_instance(self, member: StreamsMember, instance_id: str | None) -> None:
-        """Have the group find a member by its new instance id, and no longer by the one before."""
-        before = member.group_instance_id
-        if before is not None and self.static_members.get(before) == member.member_id:
-            del self.static_members[before]
-        if instance_id is not None:
-            self.static_members[instance_id] = member.member_id
 
     def forget(self, member_id: str) -> None:
         member = self.members.get(member_id)
         if member is not None:
-            self._name_instance(member, None)
+            name_instance(self.static_members, member, None)
         EpochGroup.forget(self, member_id)
         if not self.members:
             self.shutdown_member_id = None
