@@ -21,9 +21,7 @@ crash. Source: Kafka's `ShareGroupDLQStateManager`, `ShareGroupDLQManager`, KIP-
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import uuid
 from typing import Final, NamedTuple
 
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
@@ -56,11 +54,6 @@ def headers_of(key: SharePartitionKey, topic: str, letter: Letter, offset: int) 
         (MESSAGE, REJECTED if letter.is_rejected else DELIVERED_TOO_OFTEN),
     )
     return tuple((name, text.encode()) for name, text in said)
-
-
-def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Return a topic id as Kafka prints it: the name in the letters of a topic that is gone."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 class LetterProducer(NamedTuple):

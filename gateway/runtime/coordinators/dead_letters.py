@@ -33,11 +33,12 @@ from typing import Final, NamedTuple, cast
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.coordinator.share.letters import headers_of, producer_of, refusal_of, topic_id_text
+from seqgate.gateway.coordinator.share.letters import headers_of, producer_of, refusal_of
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import Letter
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage, TopicImage
+from seqgate.gateway.metadata.records import topic_id_text
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build, request_module, request_type
@@ -156,12 +157,8 @@ class DeadLetters:
 
     def _ended(self, key: SharePartitionKey, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
-        if task.cancelled():
-            return
-        if task.exception() is not None:
-            logger.error("the dead letters of %s can't be written", key, exc_info=task.exception())
-            return
-        self.wake(key)
+        if not task.cancelled():
+            self.wake(key)
 
     def stop(self) -> None:
         """End all writing; what is not written is written after the next start."""
@@ -174,9 +171,9 @@ class DeadLetters:
     async def _write_all(self, key: SharePartitionKey) -> None:
         """Write round after round until there is none."""
         attempt = 0
-        while self._is_mine(key):
+        while True:
             try:
-                if not await self._write_round(key):
+                if not (self._is_mine(key) and await self._write_round(key)):
                     return
                 attempt = 0
                 continue

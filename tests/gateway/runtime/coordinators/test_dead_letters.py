@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.share.letters import topic_id_text
 from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
+from seqgate.gateway.metadata.records import topic_id_text
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators import dead_letters
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
