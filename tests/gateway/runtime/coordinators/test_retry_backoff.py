@@ -45,6 +45,24 @@ async def waiting_fetch(node: Node, topic_id: uuid.UUID, session_epoch: int) -> 
     return task
 
 
+async def looked_for_due(node: Node) -> None:
+    """Wait until the timer has looked for records that are due at the present time."""
+    timer = node.services.coordinators.shares._locks
+    release, times_ms = timer._release, []
+
+    def noted(now_ms: int) -> int:
+        times_ms.append(now_ms)
+        return release(now_ms)
+
+    timer._release = noted
+    try:
+        async with asyncio.timeout(60):
+            while node.clock.time_ms not in times_ms:
+                await asyncio.sleep(0)
+    finally:
+        timer._release = release
+
+
 async def test_a_released_record_comes_after_its_delay_and_holds_up_no_other(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS, LIMIT) as node:
         topic_id = await begin_with_backoff(node, "50,200")
@@ -56,7 +74,7 @@ async def test_a_released_record_comes_after_its_delay_and_holds_up_no_other(tmp
         for session_epoch, delay_ms in ((3, 50), (5, 200)):
             task = await waiting_fetch(node, topic_id, session_epoch)
             node.clock.time_ms += delay_ms - 1
-            await asyncio.sleep(0.1)  # real time passes, and that of the records does not
+            await looked_for_due(node)
             assert not task.done()
             node.clock.time_ms += 1
             assert acquired(await task) == [(1, 1)]
