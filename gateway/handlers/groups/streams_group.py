@@ -92,7 +92,7 @@ FIRST_WITH_DESCRIPTIONS: Final = 1
 NOT_REQUESTED: Final = 0
 NOT_STORED: Final = 1
 AVAILABLE: Final = 3
-"""Where the description of a topology is; Kafka has a 2 for a plugin that failed."""
+"""The status of a topology's description in the answer. Kafka has a status 2 for a plugin that failed."""
 HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
 
 

@@ -44,7 +44,7 @@ SETTINGS: Final = {
 }
 FAILS_EACH: Final = 20
 HANGS_EACH: Final = 1_500
-"""Of these the consumer hangs, in turns in each partition; the other failing records are released."""
+"""HANGS_EACH: the consumer hangs at each record of this number. It releases the other failing records."""
 RELEASE: Final = "RELEASE"
 ACCEPT: Final = "ACCEPT"
 
@@ -226,7 +226,7 @@ def failing_group(directory: Path) -> Iterator[FailingGroup]:
 
 
 class Outcome:
-    """What the logs of all consumers say, by record."""
+    """The deliveries and acknowledgements of each record, from the logs of all consumers."""
 
     def __init__(self, members: Sequence[FailingMember]) -> None:
         self.deliveries: dict[str, list[Delivery]] = defaultdict(list)

@@ -380,7 +380,7 @@ def client_tags_that_are_missing(peer: Peer) -> None:
 
 @scenario
 def task_offsets(peer: Peer) -> None:
-    """Offsets that a member reports, drops and leaves as they are."""
+    """A member reports the offsets of its tasks, then drops them, then reports them twice."""
     _, member = alone(peer, partitions=2)
     member.version = 1
     offsets = [{"subtopology_id": "0", "partition": index, "offset": 7 + index} for index in (1, 0)]
