@@ -17,7 +17,7 @@ from tests.faults.deduplication.checker import Row, check, shown
 from tests.faults.deduplication.deleting import rows_deleted
 from tests.faults.deduplication.lines import lines_of, written_lines
 from tests.faults.deduplication.lives import Application, Point, Progress, await_all
-from tests.faults.deduplication.reading import how_often, named_records, rows_of
+from tests.faults.deduplication.reading import await_decided, how_often, named_records, rows_of
 from tests.faults.deduplication.task import Task
 from tests.faults.kill.load import KillableGateway, create_topic, fixed_port
 from tests.faults.kill.test_kill_nine import START_TICKS, WHILE_STARTING
@@ -235,6 +235,7 @@ class Story:
             for role in self._plot.roles
             if role.topic == topic
         }
+        await_decided(bootstrap, topic, PARTITIONS)
         records = named_records(spark, bootstrap, topic).cache()
         deleted = self._deleted.get(topic, [])
         verdict = check(files, [*deleted, *rows_of(records)])
