@@ -458,7 +458,7 @@ MOST_NOTED: Final = 10_000
 _ERRORS: Final = "__dlq.errors."
 
 
-def letter_of(record: Any) -> DeadLetter | None:
+def letter_of(record: Any, timestamp_ms: int) -> DeadLetter | None:
     """Return the letter that a record of the topic is; None for another record. Of headers with one name the
     last counts, because those of the record come first.
     """
@@ -472,7 +472,7 @@ def letter_of(record: Any) -> DeadLetter | None:
     return DeadLetter(
         record.partition,
         record.offset,
-        record.timestamp,
+        timestamp_ms,
         *place,
         texts.get("group", ""),
         int(deliveries) if deliveries.isdecimal() else None,

@@ -71,7 +71,7 @@ def list_letters(cluster: Cluster, topic: str, chosen: LetterFilter) -> FoundLet
     replayed: dict[int, set[int]] = defaultdict(set)
     others = 0
     for record in _records(cluster, topic, chosen):
-        letter = letter_of(record)
+        letter = letter_of(record, record.timestamp)
         if letter is not None:
             if chosen.takes(letter):
                 letters.append(letter)

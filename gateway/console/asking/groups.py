@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.admin import OffsetSpec
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
@@ -21,6 +21,8 @@ from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
+from seqgate.gateway.admin.configs.remote import described
+from seqgate.gateway.admin.dead_letters.command import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,
@@ -42,7 +44,10 @@ from seqgate.gateway.admin.groups.remote import (
 )
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config.groups import LETTER_TOPIC
 from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.records import RecordFilter, Wish, record_page
+from seqgate.gateway.console.asking.topics import topic_places
 from seqgate.gateway.coordinator.places import TopicPartition
 
 TIMEOUT_S: Final = 10.0
@@ -228,3 +233,44 @@ def _figures_of(members: int | None, read: GroupProgress, ends: Mapping[TopicPar
     places = {*read.committed, *read.delivered}
     lag = sum(known_lags(read, ends).values())
     return GroupFigures(members, len(places), lag, frozenset(topic for topic, _ in places))
+
+
+# The newest dead letters of a share group.
+
+NEWEST_READ: Final = 100
+"""Records of a dead-letter topic that one page reads; groups may share the topic."""
+MOST_LETTERS: Final = 20
+
+
+class GroupLetters(NamedTuple):
+    """The newest letters of a group, the newest first, or why they can't be read; `topic` is "" where the
+    group has no dead-letter topic.
+    """
+
+    topic: str = ""
+    letters: Sequence[DeadLetter] = ()
+    trouble: str | None = None
+
+
+group_letters: Final[Cache[GroupLetters]] = Cache(KEPT_S)
+
+
+def newest_letters(cluster: Cluster, group: str) -> GroupLetters:
+    """Return the newest letters of a group; an answer that is a few seconds old counts."""
+    key = cluster.addresses, group
+    return group_letters.get(cluster.reached.security, key, lambda: _asked_letters(cluster, group))
+
+
+def _asked_letters(cluster: Cluster, group: str) -> GroupLetters:
+    rows = described(cluster, "group", [group]).get(group, ())
+    topic = next((row.value for row in rows if row.name == LETTER_TOPIC and row.value), None)
+    if topic is None:
+        return GroupLetters()
+    try:
+        newest = Wish(rows=NEWEST_READ, committed=True)
+        page = record_page(cluster, topic_places(cluster, topic), newest, RecordFilter())
+    except ControlError as error:
+        return GroupLetters(topic, trouble=str(error))
+    read = (letter_of(kept.record, kept.record.time_ms) for kept in page.records)
+    letters = [letter for letter in read if letter is not None and letter.group == group]
+    return GroupLetters(topic, letters[:MOST_LETTERS])

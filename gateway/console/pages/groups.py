@@ -42,12 +42,14 @@ from seqgate.gateway.console.asking.groups import (
     TOTAL,
     UNKNOWN,
     GroupFigures,
+    GroupLetters,
     GroupLine,
     group_figures,
     group_lines,
     group_lists,
     kind_of,
     lag_by_topic,
+    newest_letters,
     series_of,
 )
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
@@ -329,9 +331,9 @@ def parse_partitions(text: str) -> list[int] | None:
 MOST_TOPICS: Final = 3
 """Topics that the chart shows beside the whole group: those with the most lag."""
 MOST_MEMBERS: Final = 200
-MOST_NODES: Final = 200
-"""Nodes of a topology that a page lists."""
 """Members that the page lists; it counts the others."""
+MOST_NODES: Final = 200
+"""Nodes of a topology that the page lists."""
 
 
 class GroupFacts(NamedTuple):
@@ -354,6 +356,8 @@ def view(visit: Visit) -> PageAnswer:
     group = group_of(visit)
     with visit.cluster() as cluster:
         description = RemoteClient(cluster).ask(DescribeGroupRequest(group=group))
+        is_share = description.type == SHARE
+        letters = newest_letters(cluster, group) if is_share else GroupLetters()
     facts = _facts(visit, group)
     # The rows of the gateway have more fields than the cluster's own.
     partitions = [facts.partitions.get((row.topic, row.partition), row) for row in description.partitions]
@@ -371,7 +375,8 @@ def view(visit: Visit) -> PageAnswer:
             "group": group,
             "found": description,
             "kind": kind_of(description.type, description.protocol_type),
-            "is_share": description.type == SHARE,
+            "is_share": is_share,
+            "letters": letters,
             "is_streams": description.type == STREAMS,
             "is_empty": description.state in EMPTY_STATES,
             "members": description.members[:MOST_MEMBERS],
@@ -391,7 +396,7 @@ def view(visit: Visit) -> PageAnswer:
             "lag_feed": address(
                 "/api/groups/lag",
                 group=group,
-                share="yes" if description.type == SHARE else None,
+                share="yes" if is_share else None,
                 topic=busiest if len(topics) > 1 else None,
             ),
         },

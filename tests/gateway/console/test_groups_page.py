@@ -11,6 +11,7 @@ from seqgate.gateway.admin.groups.command import DescribeGroupRequest
 from seqgate.gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.group_members import (
@@ -23,7 +24,7 @@ from tests.support.group_members import (
     send_offsets,
 )
 from tests.support.wire import Wire
-from tests.system.commands.clients import RELEASE, Reader, create_topic, next_producer_id, produce
+from tests.system.commands.clients import REJECT, RELEASE, Reader, create_topic, next_producer_id, produce
 
 NASTY = "<script>alert(1)</script>\"'&\u202egro\nup"
 RECORDS = 10
@@ -206,3 +207,27 @@ def test_a_share_group_shows_the_records_that_wait_for_a_retry(
         page = text_of(console.page("/groups/view?group=desk"))
     assert "Acquired Waiting Dying Most deliveries" in page
     assert "orders 0 0 10 10 7 3 0 1 Records" in page
+
+
+def test_a_share_group_shows_its_newest_dead_letters(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    bootstrap = gateway.bootstrap
+    setting = {"errors.deadletterqueue.topic.name": "dlq.desk"}
+    set_group_configs(bootstrap, "desk", {**READ_FROM_THE_START, **setting})
+    produce(bootstrap, "orders", 1, next_producer_id(bootstrap), 0, RECORDS)
+
+    def shown() -> str:
+        groups.group_letters.forget()
+        return text_of(console.page("/groups/view?group=desk"))
+
+    with Wire(bootstrap) as wire:
+        reader = Reader(wire, partition=1)
+        assert "They can't be read: there is no topic dlq.desk" in shown()
+        create_topic(bootstrap, "dlq.desk", 1, {"errors.deadletterqueue.group.enable": "true"})
+        assert "None of this group is among the newest records of dlq.desk" in shown()
+        assert reader.fetch() == [(0, RECORDS - 1, 1)]
+        reader.acknowledge((5, 5, REJECT))
+    await_true(
+        lambda: "orders-1@5 \u2013 1 Offset rejected by client. Letter" in shown(), "a letter is shown"
+    )
+    assert 'href="/records/dlq.desk/0/0"' in console.page("/groups/view?group=desk")
+    assert "__dlq.errors.group" in console.page("/records/dlq.desk/0/0")

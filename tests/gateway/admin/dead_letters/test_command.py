@@ -33,7 +33,6 @@ class Read(NamedTuple):
     value: bytes | None = b"v"
     partition: int = 1
     offset: int = 7
-    timestamp: int = 1_000
 
 
 def said(**other: bytes) -> list[tuple[str, bytes | None]]:
@@ -42,7 +41,7 @@ def said(**other: bytes) -> list[tuple[str, bytes | None]]:
 
 
 def letter(**other: Any) -> DeadLetter:
-    found = letter_of(Read(said()))
+    found = letter_of(Read(said()), 1_000)
     assert found is not None
     return msgspec.structs.replace(found, **other)
 
@@ -50,7 +49,7 @@ def letter(**other: Any) -> DeadLetter:
 def test_what_a_share_group_writes_is_a_letter() -> None:
     key = SharePartitionKey("billing", UUID(int=1), 1)
     headers = headers_of(key, "orders", Letter(12, 12, 3, is_rejected=True), 12)
-    found = letter_of(Read([("own", b"1"), *headers]))
+    found = letter_of(Read([("own", b"1"), *headers]), 1_000)
     assert found is not None
     assert found == letter(delivery_count=3, reason=written.REJECTED)
     assert own_headers([("own", b"1"), *headers]) == [("own", b"1")]
@@ -69,11 +68,11 @@ def test_what_a_share_group_writes_is_a_letter() -> None:
     ids=["a record of its own", "no place", "no number", "null", "a note"],
 )
 def test_other_records_are_no_letters(headers: list[tuple[str, bytes | None]]) -> None:
-    assert letter_of(Read(headers)) is None
+    assert letter_of(Read(headers), 1_000) is None
 
 
 def test_the_headers_of_the_letter_count_and_not_those_of_its_record() -> None:
-    found = letter_of(Read([*said(topic=b"forged"), *said()]))
+    found = letter_of(Read([*said(topic=b"forged"), *said()]), 1_000)
     assert found is not None
     assert found.source_topic == "orders"
 
@@ -96,8 +95,8 @@ def test_a_filter(chosen: LetterFilter, takes: bool) -> None:
 
 
 def test_what_is_refused() -> None:
-    empty = letter_of(Read(said(), key=None, value=None))
-    null = letter_of(Read([("own", None), *said()]))
+    empty = letter_of(Read(said(), key=None, value=None), 1_000)
+    null = letter_of(Read([("own", None), *said()]), 1_000)
     assert empty is not None
     assert null is not None
     assert empty.refusal(COUNTS) == NO_CONTENT
