@@ -2,11 +2,12 @@
 once.
 
 A partition without a committed offset gets −1. A request without topics (null, from v2 on) gets all committed
-offsets. The answer has only durable offsets. With `require_stable` it has no offset that an open transaction
-may change (KIP-447). From v10 on topics are named by id. For a group id that stands for a producer name the
-answer has the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE on the group and on
-each topic; a request for all offsets gets those of topics that the client may describe. Source: Kafka's
-KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+offsets. The answer waits until all that it tells is durable (`GroupCoordinator.read_durable`): a crash could
+otherwise take an offset back that a consumer has begun from. With `require_stable` it has no offset that an
+open transaction may change (KIP-447). From v10 on topics are named by id. For a group id that stands for a
+producer name the answer has the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE
+on the group and on each topic; a request for all offsets gets those of topics that the client may describe.
+Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
 
 Answers OffsetFetch for a producer name: the name's last sequence ids in the partitions of topics that
 deduplicate.
@@ -209,7 +210,7 @@ async def _committed(
                 place: UNSTABLE if require_stable and offset.is_pending else offset.committed
                 for place, offset in found.items()
             }
-        return await context.services.coordinators.groups.read(
+        return await context.services.coordinators.groups.read_durable(
             group_id,
             lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
         )

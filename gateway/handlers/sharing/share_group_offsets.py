@@ -74,7 +74,7 @@ async def _read(context: RequestContext[Services], group_id: str) -> tuple[Error
     services = context.services
     await services.coordinators.groups.ensure_topic()
     await services.coordinators.shares.ensure_topic()
-    return await services.coordinators.groups.read(group_id, lambda shard: _error_of(shard, group_id))
+    return await services.coordinators.groups.read_durable(group_id, lambda shard: _error_of(shard, group_id))
 
 
 def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:

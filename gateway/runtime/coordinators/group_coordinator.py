@@ -339,7 +339,7 @@ class GroupCoordinator:
         """Return the error if a member may not fetch its group's offsets. Raises Unavailable."""
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
-    async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
+    async def read_durable(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
         """Return the result of `look` in the shard of a group, once all state that it may have read is
         durable. Raises Unavailable.
         """
@@ -347,7 +347,7 @@ class GroupCoordinator:
 
     async def durable_shard(self, group_id: str) -> GroupShard:
         """Return the shard of a group, durable until the caller's next await. Raises Unavailable."""
-        return await self.read(group_id, lambda shard: shard)
+        return await self.read_durable(group_id, lambda shard: shard)
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
         """Carry out an operation; return its durable answer. Raises Unavailable, errors of `operation`."""

@@ -125,7 +125,7 @@ async def handled(node: Node, version: int, frame: memoryview) -> bytes:
 
 
 async def committed(node: Node, group_id: str = GROUP) -> dict[tuple[str, int], CommittedOffset]:
-    return await node.services.coordinators.groups.read(
+    return await node.services.coordinators.groups.read_durable(
         group_id, lambda shard: dict(shard.offsets.of(group_id))
     )
 
