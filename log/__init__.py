@@ -12,6 +12,7 @@ from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import (
     CorruptRecord,
     DecompressionLimitReached,
+    DerivedProducer,
     DirectoryLocked,
     IncompatibleFormat,
     InvalidProducerEpoch,
@@ -47,6 +48,7 @@ __all__ = [
     "DeletedSegment",
     "DeletionReason",
     "DeletionTicket",
+    "DerivedProducer",
     "DirectoryLocked",
     "DirectoryShare",
     "Durability",

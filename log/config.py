@@ -56,6 +56,10 @@ class LogConfig:
     """The age at which retention removes records; -1 keeps them forever."""
     retention_bytes: int = -1
     file_delete_delay_ms: int = 60 * 1000
+    has_dead_letters: bool = False
+    """Whether share groups may have their dead letters in the topic: clients may not write as those who
+    write them, from FIRST_DERIVED_ID on.
+    """
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     compact: bool = False
     """Whether compaction keeps only each key's newest value. Such a topic refuses records without a key."""

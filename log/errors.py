@@ -107,6 +107,12 @@ class MalformedBatch(InvalidRecord):
     """The bytes are not exactly one batch of magic 2. Kafka refuses them before any log sees them."""
 
 
+class DerivedProducer(InvalidRecord):
+    """The batch or marker has a producer id with which only gateways write (FIRST_DERIVED_ID). So Kafka
+    refuses control records of clients.
+    """
+
+
 class ProducerLimitReached(LogError, code=89):
     """The limit of remembered idempotent producers is reached. Retriable (THROTTLING_QUOTA_EXCEEDED)."""
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from seqgate.log.config import LogPlace
 from seqgate.log.durability.unflushed import LogStart, Unflushed
-from seqgate.log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed, refuse
+from seqgate.log.errors import CorruptRecord, DerivedProducer, OffsetOutOfRange, StorageFailed, refuse
 from seqgate.log.files.checkpoints import encode_leader_epochs
 from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
@@ -46,7 +46,7 @@ from seqgate.log.segments.segment import Segment
 from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
 from seqgate.log.state.record_states import RecordStates
 from seqgate.log.state.transactions import Transactions
-from seqgate.seq_validator import ACCEPTED, NO_TRANSACTION, Duplicate
+from seqgate.seq_validator import ACCEPTED, FIRST_DERIVED_ID, NO_TRANSACTION, Duplicate
 
 if TYPE_CHECKING:
     import uuid
@@ -216,13 +216,15 @@ class PartitionLog:
         is_client: bool = True,
         begins_at_zero: bool = False,
         before: RefusedBefore | None = None,
+        may_derive: bool = False,
     ) -> Appended:
         """Append the one batch in `records`; a duplicate returns the offsets of its original.
 
         The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write
         for a producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown
         producer must begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). With
-        `before` it must not begin behind a refused batch. Raises LogError; the log is then unchanged, or
+        `before` it must not begin behind a refused batch. Where the topic has dead letters, only a gateway
+        (`may_derive`) writes with a derived producer id. Raises LogError; the log is then unchanged, or
         offline after StorageFailed.
         """
         if self.offline_because is not None:
@@ -230,6 +232,8 @@ class PartitionLog:
         config = self.config
         view = records if isinstance(records, memoryview) else memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
+        if config.has_dead_letters and not may_derive:
+            self._check_producer(batch.producer_id)
         if batch.producer_id >= 0:
             verdict = self.producers.judge(batch, now_ms, begins_at_zero, before)
             if verdict is not ACCEPTED:
@@ -288,6 +292,16 @@ class PartitionLog:
             Appended,
             (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset, batch),
         )
+
+    def _check_producer(self, producer_id: int) -> None:
+        """Refuse a derived producer id, whose epochs and sequences tell which dead letters are written.
+        Raises DerivedProducer.
+        """
+        if producer_id >= FIRST_DERIVED_ID:
+            raise DerivedProducer(
+                f"Producer id {producer_id} was allocated to nobody. From {FIRST_DERIVED_ID} on only "
+                "gateways write, and the topic has their dead letters."
+            )
 
     def _not_stored(self, verdict: Verdict, batch: BatchHeader) -> Appended:
         """Return the offsets of a duplicate's original. Raises LogError for a rejected batch."""
@@ -693,9 +707,11 @@ class PartitionLog:
 
         A marker without an open transaction may be appended too. The producer continues with
         `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one,
-        TransactionCoordinatorFenced for an older coordinator_epoch, StorageFailed.
+        TransactionCoordinatorFenced for an older coordinator_epoch, DerivedProducer, StorageFailed.
         """
         self.check_online()
+        if self.config.has_dead_letters:
+            self._check_producer(producer_id)
         refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
         return build_end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms

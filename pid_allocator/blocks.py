@@ -1,7 +1,8 @@
 """The arithmetic of producer id blocks: ranges, overlaps, owners. Pure.
 
 Producer ids are non-negative 64-bit integers. A block is a range of ids that belongs to one gateway for good.
-Ids that the owner of a block never used are lost, which does no harm: there are 2**63 ids.
+Ids that the owner of a block never used are lost, which does no harm: there are 2**62 ids. The ids above
+are those that gateways derive for batches of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-MAX_PRODUCER_ID: Final = 2**63 - 1
+from seqgate.seq_validator import FIRST_DERIVED_ID
+
+MAX_PRODUCER_ID: Final = FIRST_DERIVED_ID - 1
 
 
 class ProducerIdsExhausted(Exception):
-    """No block of the wanted size is left below 2**63."""
+    """No block of the wanted size is left below 2**62."""
 
 
 class ProducerIdBlock(msgspec.Struct, frozen=True):
@@ -60,7 +63,7 @@ class Overlap(msgspec.Struct, frozen=True):
 
 def block_at(next_producer_id: int, size: int, owner: str, now_ms: int) -> ProducerIdBlock:
     """Return the block of `size` ids that begins at `next_producer_id`. Raises ProducerIdsExhausted when the
-    block would not end below 2**63, ValueError for a size below 1.
+    block would not end below 2**62, ValueError for a size below 1.
     """
     if size < 1:
         raise ValueError(f"the size of a block must be at least 1, not {size}")

@@ -5,7 +5,7 @@ The package is pure: no files, clock, tasks, randomness. Times and batches come 
 
 from __future__ import annotations
 
-from seqgate.seq_validator.entry import NO_TRANSACTION, ProducerEntry
+from seqgate.seq_validator.entry import FIRST_DERIVED_ID, NO_TRANSACTION, ProducerEntry
 from seqgate.seq_validator.refused import RefusalLimit, RefusedBatches, RefusedBefore
 from seqgate.seq_validator.rule import ACCEPTED, Duplicate, Rejected, RejectionReason, Verdict
 from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
@@ -16,6 +16,7 @@ from seqgate.seq_validator.table import ProducerLimit, ProducerTable
 
 __all__ = [
     "ACCEPTED",
+    "FIRST_DERIVED_ID",
     "NEWEST_SNAPSHOT_VERSION",
     "NO_TRANSACTION",
     "OLDEST_SNAPSHOT_VERSION",

@@ -10,6 +10,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 NO_PRODUCER_ID: Final = -1
+FIRST_DERIVED_ID: Final = 2**62
+"""Producer ids from here on are derived by gateways, for batches that they write themselves; none of them is
+allocated to a client.
+"""
 NO_PRODUCER_EPOCH: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1

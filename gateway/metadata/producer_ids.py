@@ -8,8 +8,9 @@ from typing import Final
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import ProducerIdsRecord
+from seqgate.seq_validator import FIRST_DERIVED_ID
 
-_LAST_ID = 2**63 - 1
+_LAST_ID: Final = FIRST_DERIVED_ID - 1
 
 
 def claim_block(

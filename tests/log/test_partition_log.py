@@ -8,10 +8,10 @@ import pytest
 
 from seqgate.log import CorruptRecord, InvalidProducerEpoch, LogConfig, OffsetOutOfRange, PartitionLog
 from seqgate.log.environment import LogEnvironment
-from seqgate.log.errors import OutOfOrderSequence, ProducerLimitReached, StorageFailed
+from seqgate.log.errors import DerivedProducer, OutOfOrderSequence, ProducerLimitReached, StorageFailed
 from seqgate.log.segments.indexes import SegmentIndexes
 from seqgate.log.segments.segment import Segment
-from seqgate.seq_validator import ProducerLimit
+from seqgate.seq_validator import FIRST_DERIVED_ID, ProducerLimit
 from tests.log.support import (
     NOW_MS,
     SMALL,
@@ -93,6 +93,24 @@ class TestProducers:
         with pytest.raises(InvalidProducerEpoch):
             log.append(batch(producer_id=9, base_sequence=1, producer_epoch=1), now_ms=NOW_MS)
         assert log.log_end_offset == 1
+
+    def test_only_gateways_write_with_derived_ids_to_a_topic_of_dead_letters(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log", LogConfig(has_dead_letters=True))
+        derived = batch(producer_id=FIRST_DERIVED_ID, base_sequence=0)
+        with pytest.raises(DerivedProducer):
+            log.append(derived, now_ms=NOW_MS)
+        assert log.append(derived, now_ms=NOW_MS, may_derive=True).base_offset == 0
+        for later in ({"base_sequence": 0}, {"base_sequence": 1}, {"base_sequence": 0, "producer_epoch": 1}):
+            with pytest.raises(DerivedProducer):
+                log.append(batch(producer_id=FIRST_DERIVED_ID, **later), now_ms=NOW_MS)
+        with pytest.raises(DerivedProducer):
+            log.end_marker(FIRST_DERIVED_ID, 1, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
+        assert (
+            log.append(batch(producer_id=FIRST_DERIVED_ID - 1, base_sequence=0), now_ms=NOW_MS).base_offset
+            == 1
+        )
+        log.update_config(LogConfig())
+        assert log.append(batch(producer_id=2**63 - 1, base_sequence=0), now_ms=NOW_MS).base_offset == 2
 
     def test_limit(self, tmp_path: Path) -> None:
         limit = ProducerLimit(max_per_partition=1, min_idle_ms=HOUR_MS)

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import Letter
+from seqgate.seq_validator import FIRST_DERIVED_ID
 
 REJECTED: Final = "Offset rejected by client."
 DELIVERED_TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
@@ -39,8 +40,6 @@ MESSAGE: Final = "__dlq.errors.message"
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _EPOCH_BITS: Final = 15
-_NO_ALLOCATED_ID: Final = 1 << 62
-"""Producer ids from here on are derived; blocks of allocated ids never get so far."""
 
 
 def headers_of(key: SharePartitionKey, topic: str, letter: Letter, offset: int) -> Headers:
@@ -70,7 +69,7 @@ def producer_of(key: SharePartitionKey, since_ms: int, number: int) -> LetterPro
     life = number >> _EPOCH_BITS
     text = f"{key.group_id}\0{key.topic_id}\0{key.partition}\0{since_ms}\0{life}"
     digest = hashlib.sha256(text.encode()).digest()
-    producer_id = _NO_ALLOCATED_ID | int.from_bytes(digest[:8]) >> 2
+    producer_id = FIRST_DERIVED_ID | int.from_bytes(digest[:8]) >> 2
     return LetterProducer(producer_id, number & ((1 << _EPOCH_BITS) - 1))
 
 

@@ -41,6 +41,7 @@ from typing import Final, TypeAlias
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.config.load import inter_broker_listener
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering.api import (
     NOT_REPEATED,
@@ -66,8 +67,8 @@ from seqgate.gateway.runtime.partitions.recompressor import Recompressed, Recomp
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
-from seqgate.gateway.security.acls.access import Operation, ResourceType
-from seqgate.log import Appended, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.log import Appended, DerivedProducer, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
 from seqgate.log.format.batch_validation import check_frame
 from seqgate.log.format.record_batch import (
     HEADER_BYTES,
@@ -122,6 +123,7 @@ _BUCKET_BEHIND: Final = (
     "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); "
     "send the batch again later"
 )
+_NO_RIGHT_TO_DERIVE: Final = "a producer id of dead letters needs CLUSTER_ACTION on the cluster"
 _NO_TRANSACTIONAL_ID: Final = "a transactional batch without a transactional id"
 
 
@@ -173,7 +175,7 @@ class ProduceServices(msgspec.Struct):
 ProduceContext: TypeAlias = RequestContext[ProduceServices]
 
 
-def append_batch(
+def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their order and in one call
     services: ProduceServices,
     api_version: int,
     peer: Peer,
@@ -210,7 +212,12 @@ def append_batch(
         if peer.refused is not None or partition.strict_until_ms:
             before = refused_before(peer, key, partition, now_ms)
         stored = records if outcome is None else _recompressed(outcome)
-        info = services.append(partition, stored, now_ms, begins_at_zero=begins_at_zero, before=before)
+        try:
+            info = services.append(partition, stored, now_ms, begins_at_zero=begins_at_zero, before=before)
+        except DerivedProducer:
+            if not _is_from_gateway(services, peer, partition):
+                raise
+            info = partition.append(stored, now_ms, may_derive=True)
     except LogError as error:
         row = _row_of_error(services, partition, attributes, error)
         return _final_refusal(services, peer, client_id, key, partition, records, row)
@@ -236,6 +243,20 @@ class _Refused(Exception):
     def __init__(self, partition: Partition, code: int | ErrorCode, message: str) -> None:
         super().__init__(message)
         self.row = refused_row(partition, int(code), message, appended=False)
+
+
+def _is_from_gateway(services: ProduceServices, peer: Peer, partition: Partition) -> bool:
+    """Return whether another gateway may send the dead letters of its partitions on this connection. Raises
+    _Refused for one that lacks the right, so that its letters wait.
+    """
+    node = services.node
+    if node.brokers.is_alone or peer.listener_name != inter_broker_listener(node.config):
+        return False
+    if node.access.is_on and not node.access.allows(
+        peer.principal, peer.peer_host, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+    ):
+        raise _Refused(partition, ErrorCode.cluster_authorization_failed, _NO_RIGHT_TO_DERIVE)
+    return True
 
 
 def _recompressed(outcome: Recompressed) -> memoryview:

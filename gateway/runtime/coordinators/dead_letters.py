@@ -401,7 +401,7 @@ class DeadLetters:
             raise _NotNow(f"{place.topic.name}-{place.partition} can't be opened")
         codec = "none" if partition.compression is None else _CODEC_NAMES[partition.compression.codec]
         try:
-            info = partition.append(build_one(codec=codec), self._clock.now_ms())
+            info = partition.append(build_one(codec=codec), self._clock.now_ms(), may_derive=True)
         except LogError as error:
             return ErrorCode(error.kafka_error_code)
         if not await partition.persisted(info.answer_after):

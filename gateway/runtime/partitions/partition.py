@@ -134,6 +134,7 @@ class Partition:
         is_client: bool = True,
         begins_at_zero: bool = False,
         before: RefusedBefore | None = None,
+        may_derive: bool = False,
     ) -> Appended:
         """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError, HandedOver."""
         if self.is_handed_over:
@@ -147,6 +148,7 @@ class Partition:
                 is_client=is_client,
                 begins_at_zero=begins_at_zero,
                 before=before,
+                may_derive=may_derive,
             )
         except StorageFailed:
             self._tell_watchers()  # Wake the fetches that wait for records.

@@ -474,6 +474,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         retention_ms=number("retention.ms") if deletes else -1,
         retention_bytes=number("retention.bytes") if deletes else -1,
         file_delete_delay_ms=number("file.delete.delay.ms"),
+        has_dead_letters=cast("bool", config.topic_value("errors.deadletterqueue.group.enable", overrides)),
         producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
         compact=compacts,
         delete_retention_ms=number("delete.retention.ms"),

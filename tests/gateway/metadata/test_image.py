@@ -102,8 +102,8 @@ class TestProducerIds:
 
     def test_the_last_id_can_be_claimed_and_no_more(self) -> None:
         image = MetadataImage()
-        replay(image, move_next(image, next_producer_id=2**63 - 11, broker_id=1))
+        replay(image, move_next(image, next_producer_id=2**62 - 11, broker_id=1))
         replay(image, claim_block(image, size=10, owner="", now_ms=0, broker_id=1))
-        assert image.next_producer_id == 2**63 - 1
+        assert image.next_producer_id == 2**62 - 1
         with pytest.raises(ValueError, match="are left"):
             claim_block(image, size=1, owner="", now_ms=0, broker_id=1)

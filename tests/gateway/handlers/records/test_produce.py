@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -13,14 +14,21 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.share.letters import producer_of
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.handlers.records.produce import refusal_of_all
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.security.acls.access import EverythingAllowed, Operation, ResourceType
 from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.log.format.records import NewRecord, build_batch
+from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create, delete
+from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, commit
 from tests.support.batches import Batch, records
 from tests.support.held_disk import HeldDisk
 from tests.support.wire import decode, encode
@@ -193,3 +201,63 @@ def test_with_a_transactional_id_batches_after_the_first_transactional_one_are_n
     bad = replace(PLAIN, magic=3).encode()
     assert refusal(TRANSACTIONAL.encode(), bad, transactional_id="x") is None
     assert refusal(PLAIN.encode(), bad, transactional_id="x") is CORRUPT
+
+
+class TestForgedLetters:
+    """Requests as raw bytes with the producer id of a group's dead letters, which their batches show."""
+
+    TOPIC = "dlq.flights"
+    KEY = SharePartitionKey("readers", uuid.UUID(int=7), 0)
+
+    async def ask(
+        self, node: Node, epoch: int, sequence: int = 0, *, listener: str = "PLAINTEXT", count: int = 1
+    ) -> str:
+        """Send records as those of a round of letters; return the name of the error."""
+        producer = producer_of(self.KEY, NOW_MS, epoch)
+        sent = replace(Batch(records(count)).of(producer.producer_id, epoch, sequence), base_timestamp=NOW_MS)
+        client = Asking(node)
+        client.peer.listener_name = listener
+        rows = [{"index": 0, "records": sent.encode()}]
+        topics = [{"name": self.TOPIC, "partition_data": rows}]
+        names = set()
+        for _ in range(2):  # the second request takes the fast path
+            answer = await client.ask(
+                "produce", VERSION, transactional_id=None, acks=-1, timeout=30_000, topic_data=topics
+            )
+            names.add(ErrorCode(answer["responses"][0]["partition_responses"][0]["error_code"]).name)
+        (name,) = names
+        return name
+
+    async def create(self, node: Node) -> Partition:
+        await create(node, self.TOPIC, 1, configs={"errors.deadletterqueue.group.enable": "true"})
+        partition = node.services.partitions.registry.get(self.TOPIC, 0)
+        assert partition is not None
+        return partition
+
+    async def test_a_client_can_not_write_as_the_gateway(self, node: Node) -> None:
+        partition = await self.create(node)
+        assert await self.ask(node, 1) == "invalid_record", "the producer is unknown"
+        letter = build_batch(
+            [NewRecord(b"a", timestamp=NOW_MS)] * 2,
+            producer_id=producer_of(self.KEY, NOW_MS, 1).producer_id,
+            producer_epoch=1,
+            base_sequence=0,
+        )
+        partition.append(letter, NOW_MS, may_derive=True)
+        assert await self.ask(node, 1, 0, count=2) == "invalid_record", "the batch is a duplicate"
+        assert await self.ask(node, 1, 2) == "invalid_record", "the batch is the next one"
+        assert await self.ask(node, 2) == "invalid_record", "the epoch is that of the next round"
+        assert partition.log.log_end_offset == 2
+
+    async def test_another_gateway_can(self, node: Node) -> None:
+        """At the listener between gateways, with the right of a gateway."""
+        partition = await self.create(node)
+        assert await self.ask(node, 1) == "invalid_record", "a gateway alone has no others"
+        await commit(node, broker(THIS), broker(OTHER))
+        assert await self.ask(node, 1, listener="CLIENTS") == "invalid_record"
+        node.services.node.access = Rights((Operation.WRITE, ResourceType.TOPIC, self.TOPIC))
+        assert await self.ask(node, 1) == "cluster_authorization_failed"
+        assert partition.log.log_end_offset == 0
+        node.services.node.access = EverythingAllowed()
+        assert await self.ask(node, 1) == "none"
+        assert partition.log.log_end_offset == 1
