@@ -216,7 +216,8 @@ async def _acquire(
     shares = context.services.coordinators.shares
     log = partition.log
     try:
-        found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
+        key = SharePartitionKey(request.group_id, *place)
+        found = await shares.open(key, partition)
         while True:
             if shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return ShareFetchRow()  # the client has disconnected, or has begun a new session
@@ -233,7 +234,7 @@ async def _acquire(
         return ShareFetchRow(error.error_code)
     except LogError as error:
         return ShareFetchRow(ErrorCode(error.kafka_error_code))
-    shares.acquired(found)
+    shares.acquired(key, found)
     # With delays, batches without due records are not sent.
     records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
     partition.fetched_bytes += len(records)

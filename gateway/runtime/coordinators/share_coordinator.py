@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -54,6 +55,11 @@ from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
+_VISIT_AGAIN_MS: Final = 1_000
+"""Time after which the timer visits a partition again whose state could not be changed."""
+_REPLACED_KEPT: Final = 100
+"""Replaced deadlines that the timer keeps beside as many as there are partitions."""
+
 
 class ShareCoordinator:
     def __init__(
@@ -80,7 +86,7 @@ class ShareCoordinator:
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
         """Called with the key of each state that has dead letters to be written."""
-        self._locks = LockTimer(clock, self._release_due)
+        self._deadlines = ShareDeadlines(clock, self._expire)
         self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
         self.remote = RemoteShares(self.persister, self._changed, self._has_session, self._end_sessions)
@@ -102,7 +108,7 @@ class ShareCoordinator:
     def _follow(self, key: SharePartitionKey, found: SharePartition) -> None:
         """Do later what a state asks for: write dead letters, and deliver again what waits."""
         if found.waits:
-            self._locks.wake_at(found.next_deadline_ms())
+            self._deadlines.set(key, found.next_deadline_ms())
         if found.is_sending:
             for callback in self.when_changed:
                 callback(key)
@@ -126,7 +132,7 @@ class ShareCoordinator:
 
     def stop(self) -> None:
         """Wake every waiting fetch, because the gateway stops."""
-        self._locks.stop()
+        self._deadlines.stop()
         self.remote.stop()
         self.waiters.wake_all()
 
@@ -237,9 +243,9 @@ class ShareCoordinator:
 
         return await self.stored.run(key, operation)
 
-    def acquired(self, found: SharePartition) -> None:
+    def acquired(self, key: SharePartitionKey, found: SharePartition) -> None:
         """Set the timer for the locks of records that were just acquired."""
-        self._locks.wake_at(found.next_deadline_ms())
+        self._deadlines.set(key, found.next_deadline_ms())
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """Release the records that a member has acquired, because the member is gone."""
@@ -412,29 +418,24 @@ class ShareCoordinator:
                 found.clock_was_set(by_ms)
         for _, found in self.remote:
             found.clock_was_set(by_ms)
-        self._locks.clock_was_set(by_ms)
+        self._deadlines.clock_was_set(by_ms)
 
-    def _release_due(self, now_ms: int) -> int:
-        """Release the locks that have timed out; return when the next one does."""
-        next_ms = NEVER
-        for loaded in self.shards:
-            if not loaded.is_current:
-                continue
-            for key, found in list(loaded.shard.partitions.items()):
-                next_ms = min(next_ms, self._expire(key, found, now_ms))
-                if loaded.failed:
-                    break
-        for key, found in self.remote:
-            next_ms = min(next_ms, self._expire(key, found, now_ms))
-        return next_ms
-
-    def _expire(self, key: SharePartitionKey, found: SharePartition, now_ms: int) -> int:
-        """Release the locks of one partition that have timed out; return when the next one does."""
+    def _expire(self, key: SharePartitionKey, now_ms: int) -> int:
+        """Release the locks of one partition that have timed out, and the retries whose delay is over; return
+        the partition's next deadline, or NEVER. A state that can't be changed now is visited again later.
+        """
+        try:
+            found = self.find(key)
+        except Unavailable:
+            return now_ms + _VISIT_AGAIN_MS
+        if found is None:
+            return NEVER
         if found.next_deadline_ms() <= now_ms:
             limits = self.limits(key.group_id)
             self._change_in_background(key, lambda state, now_ms: state.expire(limits, now_ms))
             self.waiters.wake(key)
-        return found.next_deadline_ms()
+        next_ms = found.next_deadline_ms()
+        return next_ms if next_ms > now_ms else now_ms + _VISIT_AGAIN_MS
 
 
 class LetterRound(NamedTuple):
@@ -473,42 +474,82 @@ async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
     raise Unavailable(code)
 
 
-# The timer that releases acquired records whose lock has timed out.
+# The deadlines of share partitions: locks that time out, and retries whose delay is over.
 
 
-class LockTimer:
-    """One timer for all locks: it fires at the earliest deadline."""
+class ShareDeadlines:
+    """One timer for the deadlines of all share partitions. It visits only the partitions that are due.
 
-    def __init__(self, clock: Clock, release: Callable[[int], int]) -> None:
-        """`release` releases locks timed out at a time (ms), and returns the next deadline, or NEVER."""
+    Each partition has one deadline here, at or before its next one. A deadline that has become later stays as
+    it is: at its time the partition says which one is next. The heap keeps replaced deadlines until their
+    time, or until they are the greater part of it.
+    """
+
+    def __init__(self, clock: Clock, release: Callable[[SharePartitionKey, int], int]) -> None:
+        """`release` releases what is due in a partition at a time (ms), and returns the partition's next
+        deadline, or NEVER.
+        """
         self._clock = clock
         self._release = release
+        self._deadlines_ms: dict[SharePartitionKey, int] = {}
+        self._heap: list[tuple[int, SharePartitionKey]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._at_ms = NEVER
+        """The time at which the timer fires."""
 
-    def wake_at(self, deadline_ms: int) -> None:
-        """Fire at this time, unless the timer fires earlier."""
+    def __len__(self) -> int:
+        """Return the number of deadlines kept, with those that were replaced."""
+        return len(self._heap)
+
+    def set(self, key: SharePartitionKey, deadline_ms: int) -> None:
+        """Visit a partition at this time, unless it is visited earlier."""
+        if deadline_ms >= self._deadlines_ms.get(key, NEVER):
+            return
+        self._deadlines_ms[key] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, key))
+        if len(self._heap) > 2 * len(self._deadlines_ms) + _REPLACED_KEPT:
+            self._rebuild()
+        self._fire_at(deadline_ms)
+
+    def _rebuild(self) -> None:
+        self._heap = [(deadline_ms, key) for key, deadline_ms in self._deadlines_ms.items()]
+        heapq.heapify(self._heap)
+
+    def _fire_at(self, deadline_ms: int) -> None:
         if deadline_ms >= self._at_ms:
             return
         if self._timer is not None:
             self._timer.cancel()
         delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
         self._at_ms = deadline_ms
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadline with the clock. The present timer still fires early enough, so it stays."""
+        """Move the deadlines with the clock. The present timer still fires early enough, so it stays."""
+        self._deadlines_ms = {key: moved(at_ms, by_ms) for key, at_ms in self._deadlines_ms.items()}
+        self._rebuild()
         self._at_ms = moved(self._at_ms, by_ms)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _due(self) -> None:
+    def _fire(self) -> None:
         self._at_ms = NEVER
-        next_ms = self._release(self._clock.now_ms())
-        if next_ms != NEVER:
-            self.wake_at(next_ms)
+        self.release_due(self._clock.now_ms())
+
+    def release_due(self, now_ms: int) -> None:
+        """Visit the partitions that are due at a time (ms), the earliest first; set the timer again."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, key = heapq.heappop(self._heap)
+            if self._deadlines_ms.get(key) == deadline_ms:
+                del self._deadlines_ms[key]
+                due.append(key)
+        for key in due:
+            self.set(key, self._release(key, now_ms))
+        if self._heap:
+            self._fire_at(self._heap[0][0])
 
 
 class MemberConnection(Protocol):

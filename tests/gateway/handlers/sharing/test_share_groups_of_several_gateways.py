@@ -150,7 +150,7 @@ async def test_locks_time_out_at_the_leader(cluster: Cluster) -> None:
     assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 0)]
     shares = cluster.here.services.coordinators.shares
     cluster.here.clock.time_ms += shares.limits(GROUP).lock_duration_ms
-    shares._release_due(cluster.here.clock.now_ms())
+    shares._deadlines.release_due(cluster.here.clock.now_ms())
     assert acquired(await fetch(cluster.here, TOPIC_ID, "b")) == [(0, 0)]
 
 

@@ -12,6 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.runtime.share_requests import (
@@ -47,20 +48,20 @@ async def waiting_fetch(node: Node, topic_id: uuid.UUID, session_epoch: int) -> 
 
 async def looked_for_due(node: Node) -> None:
     """Wait until the timer has looked for records that are due at the present time."""
-    timer = node.services.coordinators.shares._locks
-    release, times_ms = timer._release, []
+    deadlines = node.services.coordinators.shares._deadlines
+    times_ms = []
 
-    def noted(now_ms: int) -> int:
+    def noted(now_ms: int) -> None:
         times_ms.append(now_ms)
-        return release(now_ms)
+        ShareDeadlines.release_due(deadlines, now_ms)
 
-    timer._release = noted
+    deadlines.release_due = noted  # type: ignore[method-assign]
     try:
         async with asyncio.timeout(60):
             while node.clock.time_ms not in times_ms:
                 await asyncio.sleep(0)
     finally:
-        timer._release = release
+        del deadlines.release_due
 
 
 async def test_a_released_record_comes_after_its_delay_and_holds_up_no_other(tmp_path: Path) -> None:
