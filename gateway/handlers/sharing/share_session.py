@@ -20,8 +20,9 @@ A client needs READ on the group and on each topic. Source: Kafka's KafkaApis.ha
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import timedelta
@@ -158,9 +159,12 @@ async def unreadable(
 async def acknowledge(
     context: RequestContext[Services], request: Any, topics: Iterable[Any], hidden: AbstractSet[uuid.UUID]
 ) -> dict[Place, AcknowledgeResult]:
-    """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`."""
-    outcomes: dict[Place, AcknowledgeResult] = {}
+    """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`. The
+    partitions whose states are stored together share one flush.
+    """
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
+    places: list[Place] = []
+    asked: list[Coroutine[Any, Any, AcknowledgeResult]] = []
     for topic in topics:
         for entry in topic.partitions:
             if not entry.acknowledgement_batches:
@@ -170,10 +174,12 @@ async def acknowledge(
                 Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
                 for batch in entry.acknowledgement_batches
             ]
-            outcomes[place] = await _acknowledge_one(
-                context, request, place, said, renews=renews, is_hidden=place[0] in hidden
+            places.append(place)
+            asked.append(
+                _acknowledge_one(context, request, place, said, renews=renews, is_hidden=place[0] in hidden)
             )
-    return outcomes
+    outcomes = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+    return dict(zip(places, outcomes, strict=True))
 
 
 async def _acknowledge_one(

@@ -205,20 +205,23 @@ class ShareCoordinator:
     async def acknowledge(
         self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
     ) -> None:
-        """Store acknowledgements durably. Raises Unavailable, InvalidRecordState."""
-        limits = self.limits(key.group_id)
+        """Store acknowledgements durably. Raises Unavailable, InvalidRecordState.
+
+        The delay of a retry begins now, although the change may have to wait for the flush of others.
+        """
+        limits, asked_ms = self.limits(key.group_id), self._clock.now_ms()
+
+        def act(found: SharePartition) -> Sequence[StateBatch]:
+            return found.acknowledge(member_id, said, limits, asked_ms)
+
         if self.persister.is_elsewhere(key):
-            await self.remote.change(
-                key, lambda found: found.acknowledge(member_id, said, limits, self._clock.now_ms())
-            )
+            await self.remote.change(key, act)
             return
 
-        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+        def operation(states: ShareStates, _: int) -> Change[None]:
             if key not in states.partitions:
                 raise Unavailable(ErrorCode.invalid_record_state)
-            return states.change(
-                key, lambda found: found.acknowledge(member_id, said, limits, now_ms), self._changed
-            )
+            return states.change(key, act, self._changed)
 
         await self.stored.run(key, operation)
 

@@ -25,6 +25,7 @@ from tests.gateway.runtime.share_requests import (
     key_of,
     write,
 )
+from tests.support.held_disk import HeldDisk
 
 ACCEPT, RELEASE = 1, 2
 BACKOFF = "seqgate.share.retry.backoff.ms"
@@ -100,6 +101,27 @@ async def test_a_record_that_waits_does_not_use_up_the_locks_of_others(tmp_path:
             batch = first, first + 89
             assert acquired(await fetch(node, topic_id, session_epoch=session_epoch)) == [batch]
             await acknowledge(node, topic_id, *batch, ACCEPT, session_epoch=session_epoch + 1)
+
+
+async def test_a_delay_begins_with_the_release_although_the_disk_is_busy(tmp_path: Path) -> None:
+    """The second release waits for the flush of the first one, during which its delay passes."""
+    disk = HeldDisk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        topic_id = await begin_with_backoff(node, "1000")
+        await write(node, 2)
+        assert acquired(await fetch(node, topic_id)) == [(0, 1)]
+        with disk.held("__share_group_state"):
+            first = asyncio.create_task(acknowledge(node, topic_id, 0, 0, ACCEPT))
+            async with asyncio.timeout(60):
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+            second = asyncio.create_task(acknowledge(node, topic_id, 1, 1, RELEASE, session_epoch=2))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            node.clock.time_ms += 1_000
+        await asyncio.gather(first, second)
+        await looked_for_due(node)
+        assert acquired(await fetch(node, topic_id, session_epoch=3)) == [(1, 1)]
 
 
 async def test_a_delay_outlives_a_restart(tmp_path: Path) -> None:
