@@ -88,7 +88,8 @@ class Normaliser:
             "topic_configs": lambda value: sorted(self._value(value), key=lambda row: str(row["key"])),
             "entries": self._quotas,
             "entity": lambda value: [self._value(part) for part in value],
-            "active_producers": self._active_producers,
+            "active_producers": self._by_producer,
+            "markers": self._by_producer,
             "matching_acls": lambda value: sorted(self._value(value), key=str),
             "acls": lambda value: sorted(self._value(value), key=str),
             # Kafka keeps a user's credentials in a table without order
@@ -220,8 +221,10 @@ class Normaliser:
             self._value(value), key=lambda result: (str(result.get("group_id")), str(result.get("user")))
         )
 
-    def _active_producers(self, value: list[Plain]) -> list[Plain]:
-        """Sort the producers of a partition: their order has no meaning."""
+    def _by_producer(self, value: list[Plain]) -> list[Plain]:
+        """Sort the producers of a partition, and the outcomes of markers: their order has no meaning. Kafka
+        keeps them in a hash table of producer ids, where 16 may come before 15.
+        """
         return sorted(self._value(value), key=lambda producer: str(producer["producer_id"]))
 
     def _quotas(self, value: list[Plain]) -> list[Plain]:

@@ -222,6 +222,20 @@ def test_words_for_an_error_that_kafka_leaves_without_are_no_difference() -> Non
     assert differences(answering(0, None), answering(0, "all is well")) != []
 
 
+def test_outcomes_of_markers_are_told_by_producer() -> None:
+    def answering(first: int, *order: int) -> Transcript:
+        begun = [
+            Exchange("init_producer_id v5", {}, answer={"producer_id": first + number}) for number in (0, 1)
+        ]
+        rows = [{"producer_id": first + number, "topics": [number]} for number in order]
+        ended = Exchange("write_txn_markers v1", {}, answer={"markers": rows})
+        return Transcript("t", [*begun, ended], {}, [first, first + 1])
+
+    in_a_hash_table = answering(15, 1, 0)
+    assert differences(in_a_hash_table, answering(2_000, 0, 1)) == []
+    assert differences(in_a_hash_table, answering(2_000, 0)) != []
+
+
 def test_configs_are_told_by_name() -> None:
     def answering(**configs: str) -> Transcript:
         rows = [{"name": name, "value": value} for name, value in configs.items()]
