@@ -16,15 +16,18 @@ from typing import Any
 
 from kio.serial import entity_writer
 
+from seqgate.gateway.config.groups import BY_GROUP_NAME
 from seqgate.gateway.config.table import SETTINGS
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.protocol.messages import request_type
 from tests.fuzzing import record_batches
 from tests.fuzzing.changes import extreme
-from tests.support.wire import EPOCH, encode_header, field_shape
+from tests.support.wire import API_KEYS, EPOCH, Plain, encode_body, encode_header, field_shape
 
-TOPICS = ("plain", "compacted", "delayed")
-GROUPS = ("classic", "consumer", "shared")
+LETTERS = "letters"
+"""The topic of dead letters."""
+TOPICS = ("plain", "compacted", "delayed", LETTERS)
+GROUPS = ("classic", "consumer", "shared", "streams")
 TRANSACTION = "transaction"
 CLIENT_ID = "fuzzed"
 TOPIC_IDS = tuple(uuid.UUID(bytes=b"topic id number" + bytes([number])) for number in range(len(TOPICS)))
@@ -47,7 +50,7 @@ _NAMES = (
     "ü" * 300,
     "n" * 249,
 )
-_SETTINGS = tuple(sorted({setting.topic_name or setting.name for setting in SETTINGS}))
+_SETTINGS = tuple(sorted({*BY_GROUP_NAME, *(setting.topic_name or setting.name for setting in SETTINGS)}))
 _VALUES = (
     "",
     "0",
@@ -57,6 +60,8 @@ _VALUES = (
     "compact",
     "compact,delete",
     "deliver-at-ms",
+    LETTERS,
+    "0,1,5",
     str(2**31),
     str(2**63),
     "1e9",
@@ -74,6 +79,7 @@ _TEXTS: dict[str, tuple[str, ...]] = {
     "subscribed_topic_regex": _PATTERNS,
     "transactional_id_pattern": _PATTERNS,
     "server_assignor": ("uniform", "range", "simple", "none"),
+    "subtopology_id": ("0", "0", "1", ""),
     "value": _VALUES,
     "client_software_name": ("fuzz", "-", ""),
     "client_software_version": ("1", "", "\n"),
@@ -81,9 +87,9 @@ _TEXTS: dict[str, tuple[str, ...]] = {
 _GROUP_FIELDS = ("group", "coordinator_key", "key")
 
 
-def request(chance: random.Random) -> bytes:
-    """Return a complete request with its length in front."""
-    api_key, version = chance.choice(VERSIONS)
+def request(chance: random.Random, chosen: tuple[int, int] | None = None) -> bytes:
+    """Return a complete request with its length in front, of the chosen API and version or of any."""
+    api_key, version = chosen or chance.choice(VERSIONS)
     kind = request_type(api_key, version)
     while True:
         buffer = io.BytesIO()
@@ -91,9 +97,19 @@ def request(chance: random.Random) -> bytes:
             entity_writer(kind)(buffer, _entity(kind, chance))
         except (ValueError, TypeError, OverflowError, struct.error):
             continue  # kio can't write a value that is too long for its field, or null in an entity
-        header = encode_header(api_key, version, 7, flexible=kind.__flexible__, client_id=CLIENT_ID)
-        frame = header + buffer.getvalue()
-        return len(frame).to_bytes(4, "big") + frame
+        return _framed(api_key, version, buffer.getvalue())
+
+
+def asked(api: str, version: int, **fields: Any) -> bytes:
+    """Return a complete request with these fields; the others are empty."""
+    request: Plain = fields
+    return _framed(API_KEYS[api], version, encode_body(api, version, request))
+
+
+def _framed(api_key: int, version: int, body: bytes) -> bytes:
+    flexible = request_type(api_key, version).__flexible__
+    frame = encode_header(api_key, version, 7, flexible=flexible, client_id=CLIENT_ID) + body
+    return len(frame).to_bytes(4, "big") + frame
 
 
 def _entity(entity_type: Any, chance: random.Random) -> Any:
@@ -156,6 +172,12 @@ def _usual_numbers(name: str) -> tuple[int, ...]:
             return (2, 4, 32)
         case "num_partitions" | "count":
             return (1, 2, 3, -1)
+        case "acknowledge_types":
+            return (1, 2, 3, 4, 0)
+        case "node_type":
+            return (1, 2, 3, 0)
+        case "member_epoch":
+            return (0, 0, 1, 2, -1, -2)
         case "session_epoch" | "share_session_epoch":
             return (0, 0, -1, 1)
         case "config_operation" | "isolation_level":

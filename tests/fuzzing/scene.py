@@ -20,10 +20,19 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.records import topic_id_text
 from seqgate.gateway.server.connection import Connection
-from tests.fuzzing.composed_requests import CLIENT_ID, GROUPS, MEMBER_ID, TOPIC_IDS, TOPICS, TRANSACTION
+from tests.fuzzing.composed_requests import (
+    CLIENT_ID,
+    GROUPS,
+    LETTERS,
+    MEMBER_ID,
+    TOPIC_IDS,
+    TOPICS,
+    TRANSACTION,
+)
 from tests.fuzzing.target import Breach
 from tests.support import wire
 from tests.support.batches import Batch, Record
+from tests.support.group_configs import GROUP_RESOURCE
 
 PROBE = "probe"
 COMMITTER = "committer"
@@ -37,7 +46,9 @@ _SETTINGS = (
     "offsets.topic.num.partitions=1",
     "transaction.state.log.num.partitions=1",
     "share.coordinator.state.topic.num.partitions=1",
+    "errors.deadletterqueue.topic.name.prefix=",
     "group.initial.rebalance.delay.ms=0",
+    "group.streams.initial.rebalance.delay.ms=0",
     # The gateway has an authorizer, so that requests about access control lists take effect. The client is a
     # super user, so that no entry can refuse it.
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -146,6 +157,7 @@ class Scene:
         configs = {
             "compacted": [{"name": "cleanup.policy", "value": "compact"}],
             "delayed": [{"name": "delivery.delay.header", "value": "deliver-at-ms"}],
+            LETTERS: [{"name": "errors.deadletterqueue.group.enable", "value": "true"}],
         }
         topics = [
             {"name": name, "num_partitions": 2, "replication_factor": 1, "configs": configs.get(name, [])}
@@ -159,7 +171,8 @@ class Scene:
         topic_id = topic_id_text(
             self.gateway.services.topics.metadata_log.image.topics_by_name["plain"].topic_id
         )
-        for kind, key in ((0, GROUPS[1]), (1, TRANSACTION), (2, f"{GROUPS[2]}:{topic_id}:0")):
+        await self._configure_share_group()
+        for kind, key in ((0, GROUPS[1]), (0, GROUPS[3]), (1, TRANSACTION), (2, f"{GROUPS[2]}:{topic_id}:0")):
             await self.ask("find_coordinator", 4, key_type=kind, coordinator_keys=[key])
         await self._begin_transaction()
         heartbeat = {"member_id": "m", "member_epoch": 0, "subscribed_topic_names": ["plain"]}
@@ -172,6 +185,7 @@ class Scene:
             **heartbeat,
         )
         await self.ask("share_group_heartbeat", 1, group_id=GROUPS[2], **heartbeat)
+        await self._join_streams_group()
         partitions = [{"partition_index": 0, "committed_offset": COMMITTED_OFFSET}]
         topics = [{"name": "plain", "partitions": partitions}]
         await self.ask(
@@ -202,6 +216,38 @@ class Scene:
         if len(self.member_id) != len(MEMBER_ID):
             raise Breach(f"the member id is {self.member_id!r}")
         client.transport.abort()
+
+    async def _configure_share_group(self) -> None:
+        """Let the share group read from the first record on, retry, and put aside what is rejected."""
+        configs = {
+            "share.auto.offset.reset": "earliest",
+            "errors.deadletterqueue.topic.name": LETTERS,
+            "errors.deadletterqueue.copy.record.enable": "true",
+            "seqgate.share.retry.backoff.ms": "0,1",
+        }
+        rows = [{"name": name, "config_operation": 0, "value": value} for name, value in configs.items()]
+        resource = {"resource_type": GROUP_RESOURCE, "resource_name": GROUPS[2], "configs": rows}
+        answer = await self.ask("incremental_alter_configs", 1, resources=[resource])
+        if answer["responses"][0]["error_code"]:
+            raise Breach(f"the share group can't be configured: {answer}")
+
+    async def _join_streams_group(self) -> None:
+        subtopology = {"subtopology_id": "0", "source_topics": [TOPICS[0]]}
+        answer = await self.ask(
+            "streams_group_heartbeat",
+            1,
+            group_id=GROUPS[3],
+            member_id="m",
+            rebalance_timeout=300_000,
+            topology={"epoch": 0, "subtopologies": [subtopology]},
+            active_tasks=[],
+            standby_tasks=[],
+            warmup_tasks=[],
+            process_id="p",
+            client_tags=[],
+        )
+        if answer["error_code"]:
+            raise Breach(f"the member of the streams group was refused: {answer}")
 
     async def _begin_transaction(self) -> None:
         begun = await self.ask(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
-from seqgate.gateway.coordinator.group import consumer_group
+from seqgate.gateway.coordinator.group import consumer_group, share_group
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import CurrentValue, MemberState, MemberValue
@@ -29,6 +29,7 @@ from seqgate.gateway.coordinator.group.records import (
     OffsetCommitRecord,
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import BegunTopic, ShareCurrentValue, ShareMemberValue
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share import records as share_records
 from seqgate.gateway.coordinator.share.records import (
@@ -38,22 +39,41 @@ from seqgate.gateway.coordinator.share.records import (
     ShareStates,
     ShareUpdate,
 )
-from seqgate.gateway.coordinator.share.share_partition import StateBatch
+from seqgate.gateway.coordinator.share.share_partition import LETTER_ROUND, StateBatch
+from seqgate.gateway.coordinator.streams import records as streams_records
+from seqgate.gateway.coordinator.streams import topology_description
+from seqgate.gateway.coordinator.streams.records import (
+    StreamsCurrentValue,
+    StreamsEndpoint,
+    StreamsGroupValue,
+    StreamsMemberState,
+    StreamsMemberValue,
+)
+from seqgate.gateway.coordinator.streams.task_assignor import HeldTasks, TaskAssignment, TaskId
+from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from seqgate.gateway.coordinator.streams.topology_description import StoredDescription
 from seqgate.gateway.coordinator.transaction import records as transaction_records
 from seqgate.gateway.coordinator.transaction.records import Transaction, TransactionRecord, TransactionState
 from seqgate.gateway.coordinator.transaction.rules import TransactionShard
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import (
+    AccessControlEntryRecord,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
+    FeatureLevelRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnknownRecordError,
+    UnregisterBrokerRecord,
     UserScramCredentialRecord,
     decode_record,
     encode_record,
@@ -152,22 +172,24 @@ def written(topic: int, records: Sequence[tuple[bytes | None, bytes | None]]) ->
 
 def seeds() -> Iterator[bytes]:
     for topic, records in (
-        (GROUPS, [group_records.encode(record) for record in _group_records()]),
+        (GROUPS, [group_records.encode(record) for record in every_group_record()]),
         (TRANSACTIONS, [transaction_records.encode(record) for record in _transaction_records()]),
         (SHARES, [share_records.encode(record) for record in _share_records()]),
-        (METADATA, [(b"", encode_record(record)) for record in _metadata_records()]),
+        (METADATA, [(b"", encode_record(record)) for record in every_metadata_record()]),
     ):
         yield written(topic, records)
         for record in records:
             yield written(topic, [record])
     pending = [
-        group_records.encode(record) for record in _group_records() if isinstance(record, OffsetCommitRecord)
+        group_records.encode(record)
+        for record in every_group_record()
+        if isinstance(record, OffsetCommitRecord)
     ]
     yield written(GROUPS | 0x80, [*pending, (None, b"")])
     yield written(GROUPS | 0x80, [*pending, (None, None)])
 
 
-def _group_records() -> list[Any]:
+def every_group_record() -> list[Any]:
     topic_id = uuid.UUID(int=7)
     places = frozenset({(topic_id, 0), (topic_id, 1)})
     member = MemberMetadata("m", "static", "client", "/host", 1000, 1000, b"\0\0", b"\0\1")
@@ -183,6 +205,43 @@ def _group_records() -> list[Any]:
         consumer_group.ASSIGNMENT.of("consumer", AssignmentEpoch(4, 1_700_000_000_000)),
         consumer_group.TARGET.of("consumer", "m", places),
         consumer_group.CURRENT.of("consumer", "m", current),
+        *_share_group_records(topic_id),
+        *_streams_group_records(),
+    ]
+
+
+def _share_group_records(topic_id: uuid.UUID) -> list[Any]:
+    places = frozenset({(topic_id, 0)})
+    return [
+        share_group.GROUP_EPOCH.of("shared", 4),
+        share_group.BEGUN.of("shared", (BegunTopic(topic_id, "plain", (0, 1)),)),
+        share_group.MEMBER.of("shared", "m", ShareMemberValue("rack", "client", "/host", ("plain",))),
+        share_group.ASSIGNMENT.of("shared", AssignmentEpoch(4, NOW_MS)),
+        share_group.TARGET.of("shared", "m", places),
+        share_group.CURRENT.of("shared", "m", ShareCurrentValue(4, 3, places)),
+    ]
+
+
+def _streams_group_records() -> list[Any]:
+    first, second = TaskId("0", 0), TaskId("0", 1)
+    named = (("key", "value"),)
+    value = StreamsMemberValue(
+        "static", "rack", "client", "/host", 1000, 2, "process", StreamsEndpoint("host", 9092), named
+    )
+    held = HeldTasks({first: 4}, frozenset({second}))
+    current = StreamsCurrentValue(4, 3, StreamsMemberState.UNREVOKED_TASKS, held, HeldTasks({second: 3}))
+    changelog = TopicInfo("changelog", 0, 1, named)
+    repartition = TopicInfo("repartition", 2, 0)
+    topics = ("plain",), ("p.*",), (changelog,), ("repartition",), (repartition,)
+    topology = Topology(2, (Subtopology("0", *topics, (CopartitionGroup((0,), (0,), (0,)),)),))
+    return [
+        streams_records.GROUP.of("streams", StreamsGroupValue(4, 5, 2, named, 2, 1)),
+        streams_records.TOPOLOGY.of("streams", topology),
+        topology_description.DESCRIPTION.of("streams", StoredDescription(2, b"\x01\x01")),
+        streams_records.MEMBER.of("streams", "m", value),
+        streams_records.ASSIGNMENT.of("streams", AssignmentEpoch(4, NOW_MS)),
+        streams_records.TARGET.of("streams", "m", TaskAssignment(frozenset({first}), frozenset({second}))),
+        streams_records.CURRENT.of("streams", "m", current),
     ]
 
 
@@ -199,7 +258,8 @@ def _transaction_records() -> list[TransactionRecord]:
 
 def _share_records() -> list[Any]:
     key = SharePartitionKey("shared", uuid.UUID(int=7), 0)
-    batches = (StateBatch(5, 9, 0, 2), StateBatch(10, 12, 2, 1))
+    waiting, letters = StateBatch(13, 14, 0, 1, NOW_MS), StateBatch(3, NOW_MS, LETTER_ROUND, 0)
+    batches = (StateBatch(5, 9, 0, 2), StateBatch(10, 12, 2, 1), waiting, letters)
     return [
         ShareSnapshot(key, ShareState(5, batches, 0, NOW_MS)),
         ShareUpdate(key, 7, batches),
@@ -207,8 +267,9 @@ def _share_records() -> list[Any]:
     ]
 
 
-def _metadata_records() -> list[Any]:
+def every_metadata_record() -> list[Any]:
     topic_id = uuid.UUID(int=7)
+    endpoint = BrokerEndpoint("PLAINTEXT", "host", 9092)
     return [
         TopicRecord("plain", topic_id),
         PartitionRecord(0, topic_id, (1,), (1,), 1, 0),
@@ -220,6 +281,12 @@ def _metadata_records() -> list[Any]:
         RemoveUserScramCredentialRecord("ann", 1),
         DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
         RemoveDelegationTokenRecord("token"),
+        AccessControlEntryRecord(topic_id, 2, "plain", 3, "User:ann", "*", 3, 3),
+        RemoveAccessControlEntryRecord(topic_id),
+        RegisterBrokerRecord(1, topic_id, 5, (endpoint,), "rack", True, False, 2, 3000),
+        BrokerRegistrationChangeRecord(1, 5, -1, 1),
+        FeatureLevelRecord("share.version", 2),
+        UnregisterBrokerRecord(1, 5),
         RemoveTopicRecord(topic_id),
     ]
 
