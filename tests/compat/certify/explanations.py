@@ -27,15 +27,6 @@ WITHOUT_IDEMPOTENCE: Final[Mapping[str, str]] = {
 BOOTSTRAP: Final = "The client tries each address once when it starts, and then raises an error."
 
 EXPLANATIONS: Final[tuple[tuple[str, tuple[str, ...], str], ...]] = (
-    (
-        "java default",
-        ("random-2",),
-        (
-            "The first batch of the producer failed while the second one was in flight. A broker takes an "
-            "unknown producer at any sequence (Kafka's does, too), so it stored the second one, and the "
-            "first can't follow. The client retries it for two minutes, and then reports it."
-        ),
-    ),
     ("aiokafka default", ("metadata-lost",), BOOTSTRAP),
     ("aiokafka idempotent", ("metadata-lost",), BOOTSTRAP),
     (
