@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_t
 
 import msgspec
 
+from seqgate.gateway.security.principals import ClientIdentity
+
 UNKNOWN: Final = "?"
 """The text for an unknown count."""
 NONE: Final = "-"
@@ -152,3 +154,11 @@ def _value(row: Any, path: str) -> Any:
 TopicName: TypeAlias = Annotated[str, Column("topic")]
 PartitionNumber: TypeAlias = Annotated[int, Column("parti-\ntion", number)]
 Offset: TypeAlias = Annotated[int, Column("offset", number)]
+
+
+def _client(client: ClientIdentity) -> str:
+    return shown(str(client))
+
+
+ClientOrNone: TypeAlias = Annotated[ClientIdentity | None, Column("client", _client)]
+"""The client of a producer; None where nobody knows it."""

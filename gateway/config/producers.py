@@ -31,6 +31,11 @@ PRODUCER_SETTINGS = (
         "Idle time before which a producer is never evicted. When no producer has been idle for so long, a "
         "new producer is refused instead, and may retry."
     ),
+    _STATE.whole("seqgate.producer.clients.max", 10000, minimum=0, dynamic=True)(
+        "Producers whose client id, address, principal and library the gateway remembers, for `seqgate "
+        "producers`, `seqgate transactions` and the console. Beyond the limit the producer is dropped whose "
+        "client was noted longest ago, and listed without a client until it connects again."
+    ),
     _STATE.whole("seqgate.refused.batches.max", 100000, minimum=1)(
         "Refused batches that all connections remember together, one for each producer and partition, so "
         "that no later batch of the producer is stored first. Beyond the limit a connection forgets its "

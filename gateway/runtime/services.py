@@ -30,6 +30,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
+from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.partitions.verdicts import Verdicts
@@ -97,6 +98,8 @@ class BatchCounters:
     """Batches refused for their sequence or epoch."""
     verdicts: Verdicts = field(default_factory=Verdicts)
     """The newest batches that were not stored."""
+    clients: ProducerClients = field(default_factory=ProducerClients)
+    """The clients of producers, as far as they are known."""
 
 
 @dataclass(slots=True)
@@ -123,9 +126,12 @@ class PartitionServices:
     """The present value of `fetch.max.bytes`."""
 
     def follow(self, config: Config) -> None:
-        """Follow the limits of fetches: `fetch.max.bytes` and `seqgate.fetch.session.max.partitions`."""
+        """Follow the limits of fetches, `fetch.max.bytes` and `seqgate.fetch.session.max.partitions`, and
+        `seqgate.producer.clients.max`.
+        """
 
         def take() -> None:
+            self.counters.clients.limit = config.int("seqgate.producer.clients.max")
             self.fetch_max_bytes = config.int("fetch.max.bytes")
             self.fetch_sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
 

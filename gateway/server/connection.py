@@ -76,6 +76,8 @@ class Connection(asyncio.BufferedProtocol):
         "peer_host",
         "peer_port",
         "principal",
+        "producer_epoch",
+        "producer_id",
         "refused",
         "software",
         "token_id",
@@ -92,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_nameless = False
         self.refused: RefusedBatches | None = None
         """The refused batches that the client will send again (`seqgate.seq_validator.refused`)."""
+        self.producer_id = self.producer_epoch = -1
         self._begin: Begin = server.dispatcher.begin
         self.peer_host, self.peer_port, self.number = "", -1, 0
         self.active = True

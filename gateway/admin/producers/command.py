@@ -13,6 +13,7 @@ from seqgate.gateway.admin.request import PagedRequest
 from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.admin.tables import (
     Block,
+    ClientOrNone,
     Column,
     PartitionNumber,
     TopicName,
@@ -37,6 +38,8 @@ def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPar
       last offset      the last offset of that batch
       age              time since the producer wrote here
       batches          newest batches whose retry is answered with their first offset
+      client           client id, address, library and principal of the client that wrote last; `-`: it has
+                       not written since the gateway started, or newer ones are remembered in its place
 
     The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset,
     age and batches.
@@ -52,7 +55,7 @@ def _text(page: ProducerPage) -> Iterator[Block]:
     yield table(
         ProducerRow,
         page.producers,
-        "topic partition producer_id producer_epoch last_sequence last_offset age_ms retained_batches",
+        "topic partition producer_id producer_epoch last_sequence last_offset age_ms retained_batches client",
     )
     if (counters := page.counters) is not None:
         yield "Since the gateway started:"
@@ -70,7 +73,7 @@ class ProducerRow(msgspec.Struct, frozen=True):
 
     `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the
     timestamp of its newest record. `retained_batches` counts the batches whose retry the gateway still
-    answers with their first offset.
+    answers with their first offset. `client` is None where nobody knows it.
     """
 
     topic: TopicName
@@ -84,6 +87,7 @@ class ProducerRow(msgspec.Struct, frozen=True):
     current_txn_start_offset: int
     age_ms: Annotated[int | None, Column("age", duration)]
     retained_batches: Annotated[int | None, Column("batches", number)]
+    client: ClientOrNone = None
 
 
 class ProducerPage(msgspec.Struct, frozen=True):

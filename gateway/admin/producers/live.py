@@ -13,6 +13,7 @@ from seqgate.gateway.admin.producers.command import ListProducersRequest, Produc
 from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
 from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.seq_validator import ProducerEntry
@@ -26,13 +27,14 @@ async def list_producers(gateway: LiveGateway, request: ListProducersRequest) ->
     now_ms = gateway.services.node.clock.now_ms()
     if request.topic is not None and request.partition is not None:
         check_led_here(gateway.services, request.topic, request.partition)
+    clients = gateway.services.partitions.counters.clients
     rows: list[ProducerRow] = []
     for partition in list(_wanted(gateway.services.partitions.registry, request)):
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
         entries = await _entries(partition, lowest, request.limit + 1 - len(rows))
-        rows.extend(_row(partition, entry, now_ms) for entry in entries)
+        rows.extend(_row(partition, entry, now_ms, clients) for entry in entries)
         if len(rows) > request.limit:
             break
         # Let requests in between: a gateway may have a hundred thousand partitions.
@@ -75,7 +77,7 @@ async def _entries(partition: Partition, lowest: int, count: int) -> list[Produc
     return found
 
 
-def _row(partition: Partition, entry: ProducerEntry, now_ms: int) -> ProducerRow:
+def _row(partition: Partition, entry: ProducerEntry, now_ms: int, clients: ProducerClients) -> ProducerRow:
     return ProducerRow(
         topic=partition.topic,
         partition=partition.index,
@@ -88,4 +90,5 @@ def _row(partition: Partition, entry: ProducerEntry, now_ms: int) -> ProducerRow
         current_txn_start_offset=entry.current_transaction_first_offset,
         age_ms=max(0, now_ms - entry.last_active_ms),
         retained_batches=len(entry.batches),
+        client=clients.find(entry.producer_id, entry.producer_epoch),
     )

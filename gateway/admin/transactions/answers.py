@@ -58,6 +58,7 @@ from seqgate.gateway.coordinator.transaction.rules import (
     transaction_filter,
 )
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.security.principals import ClientIdentity
 
 STATES: Final = tuple(state.text for state in MAY_FOLLOW)
 """The states of a transactional id."""
@@ -131,18 +132,32 @@ class TransactionSource(Protocol):
     def is_overdue(self, transaction: Transaction) -> bool:
         """Return whether a transaction is open for longer than its timeout."""
 
+    def client(self, producer_id: int, producer_epoch: int) -> ClientIdentity | None:
+        """Return the client of a producer; None where nobody knows it."""
+
     async def abort_in(self, producer: OpenProducer) -> None:
         """Write the marker that aborts the producer's transaction in its partition, and persist it."""
 
 
+FindClient = Callable[[int, int], ClientIdentity | None]
+"""Returns the client of a producer id and epoch; None where nobody knows it."""
+
+
+def nobody(_producer_id: int, _producer_epoch: int) -> None:
+    """Return None: the source knows no clients."""
+
+
 def rows_of_ids(
-    transactions: Iterable[tuple[str, Transaction]], request: ListTransactionsRequest, now_ms: int
+    transactions: Iterable[tuple[str, Transaction]],
+    request: ListTransactionsRequest,
+    now_ms: int,
+    find_client: FindClient = nobody,
 ) -> tuple[list[TransactionRow], bool]:
     """Return a page of the requested rows in order, and whether these are the last ones."""
     is_wanted = _filter(request, now_ms)
     found = (item for item in transactions if is_wanted(*item))
     items, complete = page(found, request.after, request.limit, key=lambda item: item[0])
-    return [row_of(*item, now_ms) for item in items], complete
+    return [row_of(*item, now_ms, find_client) for item in items], complete
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
@@ -169,12 +184,16 @@ def _state(name: str) -> str:
     return state
 
 
-def row_of(transactional_id: str, transaction: Transaction, now_ms: int) -> TransactionRow:
+def row_of(
+    transactional_id: str, transaction: Transaction, now_ms: int, find_client: FindClient = nobody
+) -> TransactionRow:
     """Return the row of a transactional id."""
-    return TransactionRow(**_fields(transactional_id, transaction, now_ms))
+    return TransactionRow(**_fields(transactional_id, transaction, now_ms, find_client))
 
 
-def _fields(transactional_id: str, transaction: Transaction, now_ms: int) -> dict[str, Any]:
+def _fields(
+    transactional_id: str, transaction: Transaction, now_ms: int, find_client: FindClient
+) -> dict[str, Any]:
     is_open = transaction.state not in IDLE and transaction.start_ms != NO_TIME
     updated_ms = transaction.last_update_ms
     return {
@@ -187,6 +206,7 @@ def _fields(transactional_id: str, transaction: Transaction, now_ms: int) -> dic
         "start_ms": transaction.start_ms if is_open else None,
         "age_ms": max(0, now_ms - transaction.start_ms) if is_open else None,
         "partition_count": len(transaction.partitions),
+        "client": find_client(transaction.producer_id, transaction.producer_epoch),
     }
 
 
@@ -205,6 +225,7 @@ async def describe_transaction(
         source.taking_part(places, transaction.producer_id),
         pending,
         source.now_ms,
+        source.client,
         complete=complete,
     )
 
@@ -215,12 +236,13 @@ def described(
     partitions: list[TransactionPartition],
     pending: list[PendingOffset] | None,
     now_ms: int,
+    find_client: FindClient = nobody,
     *,
     complete: bool,
 ) -> TransactionDescription:
     """Return an id with a page of its partitions; `pending` are all offsets that its transaction holds."""
     return TransactionDescription(
-        **_fields(transactional_id, transaction, now_ms),
+        **_fields(transactional_id, transaction, now_ms, find_client),
         partitions=partitions,
         pending_offsets=(pending or [])[:MAX_TOLD],
         pending_offset_count=None if pending is None else len(pending),
@@ -246,6 +268,7 @@ async def abort_transaction(source: TransactionSource, request: AbortTransaction
         partitions=partitions,
         partition_count=len(before.partitions),
         pending_offset_count=None if pending is None else len(pending),
+        client=source.client(before.producer_id, before.producer_epoch),
         fenced_by=await source.fence(name, before) if request.execute else None,
     )
 
@@ -272,7 +295,7 @@ async def find_hanging(source: TransactionSource, request: FindHangingRequest) -
             known = find(producer.producer_id)
             reason = _reason(source, known, producer.place)
             if reason is not None and not (reason == UNKNOWN_PRODUCER and offline):
-                rows.append(_hanging_row(producer, known, reason, source.now_ms))
+                rows.append(_hanging_row(producer, known, reason, source))
         if len(rows) > request.limit:
             break
     return HangingPage(rows[: request.limit], len(rows) <= request.limit, offline)
@@ -288,7 +311,7 @@ def _reason(source: TransactionSource, known: KnownTransaction | None, place: To
 
 
 def _hanging_row(
-    producer: OpenProducer, known: KnownTransaction | None, reason: str, now_ms: int
+    producer: OpenProducer, known: KnownTransaction | None, reason: str, source: TransactionSource
 ) -> HangingTransaction:
     return HangingTransaction(
         broker_id=producer.broker_id,
@@ -299,9 +322,10 @@ def _hanging_row(
         coordinator_epoch=producer.coordinator_epoch,
         first_offset=producer.first_offset,
         last_timestamp=producer.last_timestamp,
-        age_ms=max(0, now_ms - producer.last_active_ms),
+        age_ms=max(0, source.now_ms - producer.last_active_ms),
         transactional_id=None if known is None else known.transactional_id,
         reason=reason,
+        client=source.client(producer.producer_id, producer.producer_epoch),
     )
 
 
@@ -332,6 +356,7 @@ async def abort_hanging(source: TransactionSource, request: AbortHangingRequest)
         partition_count=1,
         pending_offset_count=None if pending is None else len(pending),
         fenced_by=None,
+        client=source.client(producer.producer_id, producer.producer_epoch),
     )
     if request.execute:
         await source.abort_in(producer)

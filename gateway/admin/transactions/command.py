@@ -15,6 +15,7 @@ from seqgate.gateway.admin.request import STOPPED, PagedRequest, Request
 from seqgate.gateway.admin.tables import (
     NONE,
     Block,
+    ClientOrNone,
     Column,
     Offset,
     PartitionNumber,
@@ -69,6 +70,8 @@ def list_transactions(
       partitions   that the open transaction writes to
       age          time since the transaction began
       timeout      age at which the gateway aborts the transaction
+      client       client id, address, library and principal of the producer's client; `-`: unknown, as after
+                   a restart of the gateway
 
     \b
     States:
@@ -205,7 +208,7 @@ def _listing_text(listing: TransactionListing) -> Iterator[Block]:
     yield table(
         TransactionRow,
         listing.transactions,
-        "transactional_id state producer_id producer_epoch partition_count age_ms timeout_ms",
+        "transactional_id state producer_id producer_epoch partition_count age_ms timeout_ms client",
     )
     yield f"{counted(len(listing.transactions), 'transactional id')}."
     yield from _offline("Transactional ids are missing", listing.offline_partitions)
@@ -224,6 +227,8 @@ def _description_text(gateway: str, description: TransactionDescription) -> Iter
         f"producer {description.producer_id}, epoch {description.producer_epoch}, "
         f"timeout {duration(description.timeout_ms)}."
     )
+    if description.client is not None:
+        yield f"Its client is {shown(str(description.client))}."
     if description.last_update_ms is not None:
         yield f"Last heard of {moment(description.last_update_ms)}."
     if description.start_ms is not None:
@@ -239,7 +244,7 @@ def _hanging_text(page: HangingPage) -> Iterator[Block]:
     yield table(
         HangingTransaction,
         page.hanging,
-        "topic partition first_offset producer_id producer_epoch transactional_id age_ms reason",
+        "topic partition first_offset producer_id producer_epoch transactional_id age_ms reason client",
     )
     yield f"{counted(len(page.hanging), 'hanging transaction')}."
     yield from _offline("Transactions of unknown producers are missing", page.offline_partitions)
@@ -252,6 +257,8 @@ def _abort_text(planned: TransactionAbort) -> Iterator[Block]:
         yield f"and {more:,} more."
     name, ago = planned.transactional_id, duration(planned.age_ms)
     producer = f"producer {planned.producer_id}, epoch {planned.producer_epoch}"
+    if planned.client is not None:
+        producer += f", {shown(str(planned.client))}"
     offsets = planned.pending_offset_count
     with_them = f", and {counted(offsets, 'offset')} of groups with them" if offsets else ""
     if planned.start_ms is None:
@@ -342,7 +349,8 @@ class TransactionRow(msgspec.Struct, frozen=True):
     """A transactional id, its producer, and its present transaction.
 
     Without a transaction `start_ms` and `age_ms` are None and `partition_count` is 0. `last_update_ms` is
-    when the state of the id changed last, `timeout_ms` how long its transactions may take.
+    when the state of the id changed last, `timeout_ms` how long its transactions may take. `client` is the
+    producer's client.
     """
 
     transactional_id: Annotated[str, Column("transactional id")]
@@ -354,6 +362,7 @@ class TransactionRow(msgspec.Struct, frozen=True):
     start_ms: int | None
     age_ms: Annotated[int | None, Column("age", duration)]
     partition_count: Annotated[int, Column("partitions", count)]
+    client: ClientOrNone
 
     @property
     def is_overdue(self) -> bool:
@@ -456,6 +465,7 @@ class HangingTransaction(msgspec.Struct, frozen=True):
     age_ms: Annotated[int, Column("age", duration)]
     transactional_id: TransactionalId
     reason: Annotated[str, Column("reason")]
+    client: ClientOrNone
 
 
 class HangingPage(msgspec.Struct, frozen=True):
@@ -507,6 +517,7 @@ class TransactionAbort(msgspec.Struct, frozen=True):
     partition_count: int
     pending_offset_count: int | None
     fenced_by: FencedBy | None
+    client: ClientOrNone = None
 
 
 class AbortTransactionRequest(Request[TransactionAbort], tag="transactions.abort"):

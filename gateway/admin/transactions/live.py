@@ -33,6 +33,7 @@ from seqgate.gateway.runtime.coordinators.shards import Codec, decoded
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.log import IncompatibleFormat, LogError, Storage
 from seqgate.log.stopped import stored_batches
 
@@ -43,8 +44,8 @@ def list_transactions(
     """Return one page of the transactional ids. Raises ControlError."""
     services = gateway.services
     now_ms = services.node.clock.now_ms()
-    rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms)
     source = LiveTransactions(gateway)
+    rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms, source.client)
     return command.TransactionPage(rows, complete, source.offline_partitions, source.partitions_elsewhere())
 
 
@@ -212,6 +213,9 @@ class LiveTransactions:
 
     def is_overdue(self, transaction: Transaction) -> bool:
         return rules.is_overdue(transaction, self.now_ms)
+
+    def client(self, producer_id: int, producer_epoch: int) -> ClientIdentity | None:
+        return self._services.partitions.counters.clients.find(producer_id, producer_epoch)
 
     async def abort_in(self, producer: OpenProducer) -> None:
         partition = self._partition(*producer.place)

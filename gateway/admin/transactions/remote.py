@@ -183,6 +183,9 @@ class ClusterTransactions:
         is_open = transaction.state is ONGOING and transaction.start_ms >= 0
         return is_open and open_ms > transaction.timeout_ms
 
+    def client(self, producer_id: int, producer_epoch: int) -> None:
+        """Return None: the Kafka protocol does not report clients."""
+
     async def abort_in(self, producer: OpenProducer) -> None:
         self._cluster.admin.abort_transaction(
             AbortTransactionSpec(

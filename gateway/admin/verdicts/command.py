@@ -10,7 +10,7 @@ from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks, option, stop
 from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, gateway
 from seqgate.gateway.admin.request import PagedRequest
-from seqgate.gateway.admin.tables import NONE, Column, known, moment, number, shown, table
+from seqgate.gateway.admin.tables import ClientOrNone, Column, known, moment, number, table
 
 SHOWN: Final = 100
 """Verdicts that the command shows unless --limit says otherwise."""
@@ -37,6 +37,7 @@ def verdicts(
       sequences        the sequences of the first and the last record of the batch
       offset           the offset of the duplicate's original
       outcome          "duplicate", or Kafka's error
+      client           client id, address, library and principal of the client that sent the batch
       why              the sentence that the client got
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
@@ -45,7 +46,7 @@ def verdicts(
     with opened as client:
         page = client.ask(request)
     rows = sorted(page.verdicts, key=lambda row: -row.time_ms)[:limit]
-    columns = "time_ms place producer_id producer_epoch sequences base_offset outcome client_id message"
+    columns = "time_ms place producer_id producer_epoch sequences base_offset outcome client message"
     empty = "Every batch since the start was stored, or too many others were refused since."
     text = table(VerdictRow, rows, columns) if rows else empty
     return Output({"verdicts": rows, "kept": page.kept}, [text])
@@ -54,17 +55,12 @@ def verdicts(
 # The request for the newest batches that were not stored, and what `seqgate verdicts --json` prints.
 
 
-def _client(client_id: str) -> str:
-    return shown(client_id, 40) or NONE
-
-
 class VerdictRow(msgspec.Struct, frozen=True):
     """A batch that was not stored: `outcome` is "duplicate" or the name of Kafka's error, `message` says why
     it was refused.
 
     `base_offset` is that of the duplicate's original; -1 for a refused batch. Fields of a batch without a
-    whole header are -1. `client_id` is empty for a duplicate. `number` counts the verdicts since the gateway
-    started.
+    whole header are -1. `client` sent the batch. `number` counts the verdicts since the gateway started.
     """
 
     number: int
@@ -77,8 +73,8 @@ class VerdictRow(msgspec.Struct, frozen=True):
     last_sequence: int
     base_offset: Annotated[int, Column("offset", known)]
     outcome: Annotated[str, Column("outcome")]
-    client_id: Annotated[str, Column("client", _client)]
     message: Annotated[str, Column("why")]
+    client: ClientOrNone = None
 
     @property
     def place(self) -> Annotated[str, Column("partition")]:

@@ -15,6 +15,7 @@ from seqgate.gateway.admin.producers.command import ListProducersRequest, Produc
 from seqgate.gateway.admin.producers.remote import list_producers
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import ProducerCounters
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow
@@ -24,6 +25,7 @@ from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.rates import RateHistory
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
+from seqgate.gateway.security.principals import ClientIdentity
 
 
 def all_producers(visit: Visit) -> PageAnswer:
@@ -185,6 +187,7 @@ def _shown(row: ProducerRow) -> dict[str, Any]:
         "offset": row.last_offset,
         "age_ms": row.age_ms,
         "batches": row.retained_batches,
+        "client": _client_text(row.client),
         "transaction": row.current_txn_start_offset if row.current_txn_start_offset >= 0 else None,
     }
 
@@ -363,12 +366,16 @@ def shown_verdict(row: VerdictRow) -> dict[str, Any]:
         "sequences": sequences if row.base_sequence >= 0 else "–",
         "offset": row.base_offset if row.base_offset >= 0 else None,
         "outcome": row.outcome,
-        "client_id": row.client_id,
+        "client": _client_text(row.client),
         "message": row.message,
         "short": reason.short,
         "meaning": reason.meaning,
         "advice": reason.advice,
     }
+
+
+def _client_text(client: ClientIdentity | None) -> str:
+    return "–" if client is None else shown(str(client), 300)
 
 
 def newer_verdicts(visit: Visit) -> PageAnswer:

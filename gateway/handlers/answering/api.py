@@ -23,6 +23,7 @@ from seqgate.gateway.runtime.services import (
 )
 from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.principals import LONGEST_TEXT, ClientIdentity
 from seqgate.log import FileRegion
 from seqgate.seq_validator import RefusedBatches
 
@@ -144,6 +145,10 @@ class Peer(Protocol):
     """Whether the client asked ApiVersions in a version without the name of its software."""
     refused: RefusedBatches | None
     """The refused batches that the client will send again; None, as nearly always, without any."""
+    producer_id: int
+    """The producer whose client was noted last on this connection; -1: none."""
+    producer_epoch: int
+    """The epoch of that producer."""
 
     @property
     def name(self) -> str:
@@ -157,6 +162,13 @@ class Peer(Protocol):
 
     def mute(self, throttle_ms: int) -> None:
         """Read nothing from the connection for this time."""
+
+
+def client_of(peer: Peer, client_id: str) -> ClientIdentity:
+    """Return who sends a request with this client id over the connection."""
+    software = peer.software
+    library = None if software is UNKNOWN_SOFTWARE else f"{software.name} {software.version}"[:LONGEST_TEXT]
+    return ClientIdentity(client_id[:LONGEST_TEXT], peer.peer_host, peer.principal[:LONGEST_TEXT], library)
 
 
 class RequestContext(Generic[R]):

@@ -51,6 +51,7 @@ from seqgate.gateway.handlers.answering.api import (
     Peer,
     RequestContext,
     ResponseBytes,
+    client_of,
 )
 from seqgate.gateway.handlers.records.produce_order import Key, Refusals, note_stored, refused_before
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
@@ -224,17 +225,35 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
     except _Refused as refusal:
         return _final_refusal(services, peer, client_id, key, partition, records, refusal.row)
     if info.is_duplicate:
-        # batches that the log drops by their producer names have no offsets; the log counts them itself
-        if info.has_offsets:
-            services.counters.duplicates += 1
-            services.counters.verdicts.duplicate(
-                partition.topic, partition.index, stored, now_ms, info.base_offset
-            )
+        _note_duplicate(services, peer, client_id, partition, stored, now_ms, info)
     elif gate is not None:
         gate.count_append(len(stored))
+    batch = info.batch
+    if batch is not None and (
+        batch.producer_id != peer.producer_id or batch.producer_epoch != peer.producer_epoch
+    ):
+        peer.producer_id, peer.producer_epoch = batch.producer_id, batch.producer_epoch
+        services.counters.clients.note(batch.producer_id, batch.producer_epoch, client_of(peer, client_id))
     if peer.refused is not None:
         note_stored(peer, key, partition.index, records)
     return info
+
+
+def _note_duplicate(
+    services: ProduceServices,
+    peer: Peer,
+    client_id: str,
+    partition: Partition,
+    stored: memoryview,
+    now_ms: int,
+    info: Appended,
+) -> None:
+    # batches that the log drops by their producer names have no offsets; the log counts them itself
+    if info.has_offsets:
+        services.counters.duplicates += 1
+        services.counters.verdicts.duplicate(
+            partition.topic, partition.index, stored, now_ms, info.base_offset, client_of(peer, client_id)
+        )
 
 
 class _Refused(Exception):
@@ -438,23 +457,27 @@ def _final_refusal(
         message = "another gateway may lead the partition by now"
         row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
     Refusals(services.refusals, peer).note(key, partition.index, records, row.error_code)
-    services.counters.verdicts.refusal(
+    client = client_of(peer, client_id)
+    verdict = services.counters.verdicts.refusal(
         partition.topic,
         partition.index,
         records,
         services.node.clock.now_ms(),
         row.error_code,
-        client_id,
+        client,
         row.error_message or "",
     )
+    owner = None
+    if row.error_code == INVALID_PRODUCER_EPOCH:
+        owner = services.counters.clients.newest(verdict.producer_id)
     logger.info(
-        "refused a batch of %s (client %r) for %s-%d with %s: %s",
-        peer.name,
-        client_id,
+        "refused a batch of %s for %s-%d with %s: %s%s",
+        client,
         partition.topic,
         partition.index,
-        ErrorCode(row.error_code).name.upper(),
+        verdict.outcome,
         row.error_message,
+        "" if owner in {None, client} else f"; the producer is {owner}'s now",
     )
     return row
 

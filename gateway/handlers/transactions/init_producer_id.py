@@ -16,12 +16,12 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.api import Api, RequestContext, client_of
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for
 from seqgate.gateway.protocol.messages import build, milliseconds, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.pid_allocator import NoProducerIds
 
@@ -32,7 +32,7 @@ FIRST_WITH_FENCED: Final = 4
 FIRST_EPOCH: Final = 0
 
 
-async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return the next id of the current block, or begin a transactional producer durably."""
     version = context.api_version
     refusal = _refusal(context, request.transactional_id)
@@ -47,15 +47,31 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         return await _idempotent(context)
     timeout_ms = milliseconds(request.transaction_timeout)
     try:
-        producer = await context.services.transactions.begin_producer(
+        producer = await context.services.coordinators.transactions.begin_producer(
             request.transactional_id, timeout_ms, claimed
         )
     except (TransactionRefused, Unavailable) as refused:
         return _answer(context, error_code_for(refused, version, FIRST_WITH_FENCED))
+    _note_client(context, request.transactional_id, producer)
     return _answer(context, ErrorCode.none, producer)
 
 
-def _refusal(context: RequestContext[CoordinatorServices], transactional_id: str | None) -> ErrorCode:
+def _note_client(context: RequestContext[Services], transactional_id: str, producer: Producer) -> None:
+    """Note whose producer this is now; log when the new epoch fences another client."""
+    clients = context.services.partitions.counters.clients
+    client, before = client_of(context.peer, context.client_id), clients.newest(producer.producer_id)
+    clients.note(producer.producer_id, producer.producer_epoch, client)
+    if before not in {None, client}:
+        logger.info(
+            "%s fenced %s: producer epoch %d of the transactional id %s",
+            client,
+            before,
+            producer.producer_epoch,
+            transactional_id,
+        )
+
+
+def _refusal(context: RequestContext[Services], transactional_id: str | None) -> ErrorCode:
     """Return the error if the client may not get a producer; else NONE."""
     if transactional_id is not None:
         if context.may_transactional_id(Operation.WRITE, transactional_id):
@@ -69,9 +85,9 @@ def _refusal(context: RequestContext[CoordinatorServices], transactional_id: str
     return ErrorCode.cluster_authorization_failed
 
 
-async def _idempotent(context: RequestContext[CoordinatorServices]) -> Any:
+async def _idempotent(context: RequestContext[Services]) -> Any:
     try:
-        producer_id = await context.services.producer_ids.next_producer_id()
+        producer_id = await context.services.coordinators.producer_ids.next_producer_id()
     except NoProducerIds as error:
         logger.warning("no producer id for %s: %s", context.peer.name, error)
         return _answer(context, ErrorCode.coordinator_load_in_progress)
@@ -81,9 +97,7 @@ async def _idempotent(context: RequestContext[CoordinatorServices]) -> Any:
 _NOBODY: Final = Producer()
 
 
-def _answer(
-    context: RequestContext[CoordinatorServices], error: ErrorCode, producer: Producer = _NOBODY
-) -> Any:
+def _answer(context: RequestContext[Services], error: ErrorCode, producer: Producer = _NOBODY) -> Any:
     return build(
         response_type(context.api_key, context.api_version),
         error_code=error,
@@ -92,4 +106,4 @@ def _answer(
     )
 
 
-API = Api(22, "InitProducerId", 0, 5, api.coordinators, handle=handle)
+API = Api(22, "InitProducerId", 0, 5, api.everything, handle=handle)

@@ -7,21 +7,21 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.runtime.partitions.producer_clients import RetryReport
+from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
 
 DUPLICATE: Final = "duplicate"
 VERDICTS_KEPT: Final = 10_000
 """Verdicts in memory; a further one replaces the oldest."""
 _LONGEST_MESSAGE: Final = 300
-_LONGEST_CLIENT_ID: Final = 100
-"""A client id may have 32 KiB, and a client sends a new one with each batch."""
 
 
 class UnstoredBatch(NamedTuple):
     """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
 
     `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the
-    verdicts since the start. Without a whole header fields are -1. `client_id` is empty for a duplicate.
+    verdicts since the start. Without a whole header fields are -1. `client` sent the batch.
     """
 
     number: int
@@ -34,8 +34,8 @@ class UnstoredBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     outcome: str
-    client_id: str
     message: str
+    client: ClientIdentity
 
 
 class Verdicts:
@@ -46,12 +46,20 @@ class Verdicts:
         self.refused: Counter[int] = Counter()
         """The refused batches by Kafka's error code."""
         self._count = 0
+        self._retries = RetryReport()
 
     def duplicate(
-        self, topic: str, partition: int, records: memoryview, now_ms: int, base_offset: int
+        self,
+        topic: str,
+        partition: int,
+        records: memoryview,
+        now_ms: int,
+        base_offset: int,
+        client: ClientIdentity,
     ) -> None:
-        """Note a batch that was answered with the offset of its original."""
-        self._note(topic, partition, records, now_ms, base_offset, DUPLICATE)
+        """Note a batch that was answered with the offset of its original, also for the next report."""
+        self._note(topic, partition, records, now_ms, base_offset, DUPLICATE, client)
+        self._retries.count(client, topic, partition)
 
     def refusal(
         self,
@@ -60,13 +68,13 @@ class Verdicts:
         records: memoryview | None,
         now_ms: int,
         code: int,
-        client_id: str,
+        client: ClientIdentity,
         message: str,
-    ) -> None:
-        """Note a batch that was refused with this error."""
+    ) -> UnstoredBatch:
+        """Note a batch that was refused with this error; return the verdict."""
         self.refused[code] += 1
         name = ErrorCode(code).name.upper()
-        self._note(topic, partition, records, now_ms, -1, name, client_id, message[:_LONGEST_MESSAGE])
+        return self._note(topic, partition, records, now_ms, -1, name, client, message[:_LONGEST_MESSAGE])
 
     def _note(
         self,
@@ -76,24 +84,16 @@ class Verdicts:
         now_ms: int,
         base_offset: int,
         outcome: str,
-        client_id: str = "",
+        client: ClientIdentity,
         message: str = "",
-    ) -> None:
+    ) -> UnstoredBatch:
         self._count += 1
         producer = _producer_of(records)
-        self.newest.append(
-            UnstoredBatch(
-                self._count,
-                now_ms,
-                topic,
-                partition,
-                *producer,
-                base_offset,
-                outcome,
-                client_id[:_LONGEST_CLIENT_ID],
-                message,
-            )
+        verdict = UnstoredBatch(
+            self._count, now_ms, topic, partition, *producer, base_offset, outcome, message, client
         )
+        self.newest.append(verdict)
+        return verdict
 
 
 def _producer_of(records: memoryview | None) -> tuple[int, int, int, int]:

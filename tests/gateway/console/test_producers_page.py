@@ -14,6 +14,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.metrics_stub import metrics_stub
 from tests.support.producing import INVALID_EPOCH, OUT_OF_ORDER, begun, open_transaction, send
 
+CLIENT = {"client_id": "c", "address": "10.0.0.7", "principal": "User:ann", "library": "librdkafka 2.11.0"}
 NAUGHTY = '<script>alert("1")</script>'
 
 
@@ -173,7 +174,7 @@ def test_what_clients_send_stays_text(measured_gateway: GatewayProcess) -> None:
         "last_sequence": 1,
         "base_offset": -1,
         "outcome": "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "client_id": f"{NAUGHTY}'\u202egpj.exe",
+        "client": {**CLIENT, "client_id": f"{NAUGHTY}'\u202egpj.exe"},
         "message": NAUGHTY,
     }
     with metrics_stub() as stub:
@@ -185,7 +186,10 @@ def test_what_clients_send_stays_text(measured_gateway: GatewayProcess) -> None:
             assert "\u202e" not in page
             assert f"id={2**62}" in page
             assert console.data("/api/verdicts?number=0")["verdicts"][0]["producer_id"] == str(2**62)
-            stub.views["verdicts"] = {"verdicts": [{**verdict, "client_id": "\ud800"}], "kept": 1}
+            stub.views["verdicts"] = {
+                "verdicts": [{**verdict, "client": {**CLIENT, "client_id": "\ud800"}}],
+                "kept": 1,
+            }
             assert "has another form" in text_of(console.page("/producers"))
 
 

@@ -75,7 +75,6 @@ def verdict(**given: Any) -> VerdictRow:
         "last_sequence": 6,
         "base_offset": -1,
         "outcome": "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "client_id": "c",
         "message": "m",
     }
     return VerdictRow(**{**usual, **given})

@@ -69,6 +69,7 @@ class FakePeer:
     token_id: str | None = None
     number = 1
     is_nameless = False
+    producer_id = producer_epoch = -1
 
     def __init__(self) -> None:
         self.refused: RefusedBatches | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.admin.transactions.command import ListTransactionsRequest
 from seqgate.gateway.handlers.admin.api_versions import api_versions
 from seqgate.gateway.handlers.groups import find_coordinator
 from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, write_txn_markers
@@ -19,6 +21,7 @@ from seqgate.gateway.handlers.transactions.transactions import (
     LIST_TRANSACTIONS_API,
 )
 from seqgate.gateway.protocol.messages import build
+from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.transactional_client import TOPIC, Client, Outcome, outcomes
@@ -104,6 +107,25 @@ class TestInitProducerId:
         first = await init(node, version)
         assert (first[0], first[2]) == ("none", 0)
         assert await init(node, version) == ("none", first[1], 1)
+
+    async def test_the_client_is_noted_and_the_log_tells_who_fenced_whom(
+        self, node: Node, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        _, producer_id, _ = await init(node)
+        await init(node)  # the same client again: no line
+        node.peer.peer_host = "10.0.0.8"
+        await init(node)
+        await init(node, name=None)
+        clients = node.services.partitions.counters.clients
+        assert (len(clients), str(clients.find(producer_id, 2))) == (1, "test (10.0.0.8)")
+        assert clients.find(producer_id, 1) is None
+        lines = [line for line in caplog.messages if "fenced" in line]
+        assert lines == [
+            f"test (10.0.0.8) fenced test (127.0.0.1): producer epoch 2 of the transactional id {NAME}"
+        ]
+        (row,) = (await answer(node, ListTransactionsRequest())).transactions
+        assert str(row.client) == "test (10.0.0.8)"
 
     @pytest.mark.parametrize(("version", "error"), [(3, "invalid_producer_epoch"), (4, "producer_fenced")])
     async def test_who_is_fenced(self, node: Node, version: int, error: str) -> None:

@@ -42,7 +42,7 @@ class TestVerdicts:
             newest["last_sequence"],
         ) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", 7, 50, 54)
         assert newest["message"]
-        assert (newest["client_id"], newest["base_offset"]) == ("wire", -1)
+        assert (newest["client"]["client_id"], newest["base_offset"]) == ("wire", -1)
         assert (oldest["outcome"], oldest["base_offset"], oldest["number"]) == ("duplicate", 0, 1)
         table = seqgate("verdicts", "--data-dir", data, "--topic", "orders", "--partition", "1").stdout
         assert re.search(r"orders-1\s+7\s+0\s+50-54\s+-\s+OUT_OF_ORDER", table)

@@ -37,7 +37,7 @@ function rowOf(template, verdict) {
     const found = cell(name);
     if (found) found.textContent = value === null ? "–" : String(value);
   };
-  for (const name of ["epoch", "sequences", "offset", "client_id", "short", "meaning", "advice"]) put(name === "client_id" ? "client" : name, verdict[name]);
+  for (const name of ["epoch", "sequences", "offset", "client", "short", "meaning", "advice"]) put(name, verdict[name]);
   put("message", verdict.message ? `The client got: ${verdict.message}` : "");
   const badge = cell("outcome")?.firstElementChild;
   if (badge) {

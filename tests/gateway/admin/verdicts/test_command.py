@@ -11,12 +11,15 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, ControlError
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.handlers.answering.api import ClientSoftware, client_of
 from seqgate.gateway.runtime.partitions.verdicts import VERDICTS_KEPT
+from seqgate.gateway.security.principals import ClientIdentity
 from tests.gateway.admin.answers import answer
-from tests.gateway.handlers.support import Node, open_node
+from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.support.batches import Batch, records
 
 GAP = int(ErrorCode.out_of_order_sequence_number)
+CLIENT = ClientIdentity("c", "10.0.0.7", "User:ann", "librdkafka 2.11.0")
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 def refuse(node: Node, topic: str = "a", index: int = 0, producer_id: int = 1, text: str = "c") -> None:
     data = memoryview(Batch(records(1)).of(producer_id, 0, 5).encode())
     verdicts = node.services.partitions.counters.verdicts
-    verdicts.refusal(topic, index, data, 99, GAP, text, text)
+    verdicts.refusal(topic, index, data, 99, GAP, CLIENT, text)
 
 
 async def numbers(node: Node, request: ListVerdictsRequest) -> list[int]:
@@ -49,7 +52,7 @@ async def test_filters(node: Node) -> None:
     refuse(node, "a", 0, 1)
     refuse(node, "a", 1, 1)
     refuse(node, "b", 1, 2)
-    node.services.partitions.counters.verdicts.refusal("b", 0, None, 99, GAP, "c", "no records")
+    node.services.partitions.counters.verdicts.refusal("b", 0, None, 99, GAP, CLIENT, "no records")
     assert await numbers(node, ListVerdictsRequest(topic="a")) == [2, 1]
     assert await numbers(node, ListVerdictsRequest(topic="a", partition=0)) == [1]
     assert await numbers(node, ListVerdictsRequest(partition=1)) == [3, 2]
@@ -65,10 +68,16 @@ async def test_a_limit_out_of_range(node: Node, limit: int) -> None:
 
 
 async def test_all_verdicts_fit_into_one_answer(node: Node) -> None:
-    """A client chooses an id that is as long as possible, and each character needs four bytes."""
+    """A client chooses a client id and a principal that are as long as possible, and each character needs
+    four bytes.
+    """
     verdicts = node.services.partitions.counters.verdicts
+    peer = FakePeer()
+    peer.peer_host, peer.principal = "ffff:" * 7 + "ffff", "User:" + "\U0010ffff" * 8_000
+    peer.software = ClientSoftware("s" * 256, "v" * 256)
+    client = client_of(peer, "\U0010ffff" * 8_000)
     for _ in range(VERDICTS_KEPT + 3):
-        verdicts.refusal("t" * 249, 99, None, 99, GAP, "\U0010ffff" * 8_000, "m" * 10_000)
+        verdicts.refusal("t" * 249, 99, None, 99, GAP, client, "m" * 10_000)
     page = await answer(node, ListVerdictsRequest(limit=VERDICTS_KEPT))
     assert len(page.verdicts) == VERDICTS_KEPT
     assert len(msgspec.json.encode(page)) < MAX_ANSWER_BYTES

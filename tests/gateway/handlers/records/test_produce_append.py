@@ -4,11 +4,13 @@ meanwhile.
 
 from __future__ import annotations
 
+import logging
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,9 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
+from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.handlers.answering.api import ClientSoftware
+from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.handlers.records.produce import PendingAnswer
 from seqgate.gateway.handlers.records.produce_append import (
     CHECK_S,
@@ -39,10 +44,16 @@ from seqgate.gateway.protocol.produce_codec import (
     produce_reader,
 )
 from seqgate.gateway.runtime.partitions.flusher import FlushWaiter
+from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
+from seqgate.gateway.security.principals import ClientIdentity
+from seqgate.gateway.server.dispatcher import Dispatcher
 from seqgate.log import Appended, CorruptRecord, LogError
 from seqgate.log.errors import MalformedBatch
+from tests.gateway.admin.answers import answer
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.support.batches import Batch, records
-from tests.support.wire import encode
+from tests.support.wire import CLIENT_ID, encode
 
 
 class FakePartition:
@@ -367,3 +378,75 @@ def test_agrees_with_kio(version: int) -> None:
     schema: Any = load_request_schema(0, version)
     entity = entity_reader(schema)(frame, header.body_position + (1 if version >= 9 else 0))[0]
     assert entity.topic_data[0].partition_data[0].records == read_as_repeat(frame, version)
+
+
+# Who sent a batch: noted with the first batch of a producer on a connection.
+
+ORDERS = "orders"
+FIRST = replace(Batch(records(2)), base_timestamp=NOW_MS).of(7, 0, 0)
+
+
+class Sender:
+    """A connection from this address."""
+
+    def __init__(self, dispatcher: Dispatcher, host: str) -> None:
+        self.peer = FakePeer()
+        self.peer.peer_host, self.peer.principal = host, "User:ann"
+        self.peer.software = ClientSoftware("librdkafka", "2.11.0")
+        self.identity = ClientIdentity(CLIENT_ID, host, "User:ann", "librdkafka 2.11.0")
+        self._dispatcher = dispatcher
+
+    def send(self, batch: Batch) -> None:
+        rows = [{"index": 0, "records": batch.encode()}]
+        fields = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": ORDERS, "partition_data": rows}]}
+        self._dispatcher.begin(memoryview(encode("produce", 8, fields)), self.peer)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path) as opened:
+        await create(opened, ORDERS, 1)
+        yield opened
+
+
+async def test_the_first_batch_of_a_connection_says_whose_the_producer_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = node.services.partitions.counters.clients
+    noted: list[tuple[int, int]] = []
+
+    def note(self: ProducerClients, producer_id: int, producer_epoch: int, client: ClientIdentity) -> None:
+        noted.append((producer_id, producer_epoch))
+        really(self, producer_id, producer_epoch, client)
+
+    really = ProducerClients.note
+    monkeypatch.setattr(ProducerClients, "note", note)
+    dispatcher = Dispatcher([produce.API], node.services)
+    first, other = Sender(dispatcher, "10.0.0.7"), Sender(dispatcher, "10.0.0.8")
+    for sequence in (0, 2, 4):
+        first.send(replace(FIRST, base_sequence=sequence))
+    assert (noted, clients.find(7, 0)) == ([(7, 0)], first.identity)
+    other.send(replace(FIRST, base_sequence=6))  # the same request but for its connection
+    assert (noted, clients.find(7, 0)) == ([(7, 0)] * 2, other.identity)
+    first.send(FIRST.of(8, 0, 0))
+    first.send(FIRST.of(8, 1, 0))
+    assert noted[2:] == [(8, 0), (8, 1)]
+
+
+async def test_verdicts_tell_who_sent_the_batch(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    dispatcher = Dispatcher([produce.API], node.services)
+    before, after = Sender(dispatcher, "10.0.0.7"), Sender(dispatcher, "10.0.0.8")
+    before.send(FIRST)
+    before.send(FIRST)
+    after.send(FIRST.of(7, 1, 0))
+    before.send(FIRST.of(7, 0, 2))
+    found = node.services.partitions.counters.verdicts.newest
+    assert [(verdict.outcome, verdict.client) for verdict in found] == [
+        ("duplicate", before.identity),
+        ("INVALID_PRODUCER_EPOCH", before.identity),
+    ]
+    assert caplog.messages[-1].startswith(f"refused a batch of {before.identity} for orders-0 with INVALID")
+    assert caplog.messages[-1].endswith(f"; the producer is {after.identity}'s now")
+    rows = (await answer(node, ListProducersRequest())).producers
+    assert [(row.producer_epoch, row.client) for row in rows] == [(1, after.identity)]

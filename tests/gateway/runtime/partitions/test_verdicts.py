@@ -8,19 +8,23 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, UnstoredBatch, Verdicts
+from seqgate.gateway.security.principals import ClientIdentity
 from tests.support.batches import Batch, records
 
 GAP = int(ErrorCode.out_of_order_sequence_number)
 BATCH = memoryview(Batch(records(5)).of(7, 2, 30).encode())
+CHECKOUT = ClientIdentity("checkout-service", "10.0.0.7", "User:ann", "librdkafka 2.11.0")
 
 
 def refuse(verdicts: Verdicts, data: memoryview | None = BATCH, **more: str) -> UnstoredBatch:
-    verdicts.refusal("t", 3, data, 99, GAP, more.get("client_id", "c"), more.get("message", "a gap"))
-    return verdicts.newest[-1]
+    return verdicts.refusal("t", 3, data, 99, GAP, CHECKOUT, more.get("message", "a gap"))
 
 
 def test_a_refusal_tells_who_and_why() -> None:
-    assert refuse(Verdicts()) == UnstoredBatch(
+    verdicts = Verdicts()
+    found = refuse(verdicts)
+    assert list(verdicts.newest) == [found]
+    assert found == UnstoredBatch(
         number=1,
         time_ms=99,
         topic="t",
@@ -31,16 +35,16 @@ def test_a_refusal_tells_who_and_why() -> None:
         last_sequence=34,
         base_offset=-1,
         outcome="OUT_OF_ORDER_SEQUENCE_NUMBER",
-        client_id="c",
         message="a gap",
+        client=CHECKOUT,
     )
 
 
-def test_a_duplicate_tells_its_original() -> None:
+async def test_a_duplicate_tells_its_original_and_who_sent_it() -> None:
     verdicts = Verdicts()
-    verdicts.duplicate("t", 0, BATCH, 99, 1234)
+    verdicts.duplicate("t", 0, BATCH, 99, 1234, CHECKOUT)
     (found,) = verdicts.newest
-    assert (found.outcome, found.base_offset, found.client_id, found.message) == (DUPLICATE, 1234, "", "")
+    assert (found.outcome, found.base_offset, found.client, found.message) == (DUPLICATE, 1234, CHECKOUT, "")
     assert (found.producer_id, found.base_sequence, found.last_sequence) == (7, 30, 34)
     assert verdicts.refused == {}
 
@@ -69,12 +73,11 @@ def test_the_oldest_are_forgotten_and_all_are_counted() -> None:
     assert Verdicts().newest.maxlen == VERDICTS_KEPT
 
 
-def test_texts_of_clients_are_cut() -> None:
-    """A client chooses its id and a part of the message with each batch, up to 32 KiB."""
-    verdicts = Verdicts()
-    found = refuse(verdicts, client_id="i" * 32_767, message="m" * 100_000)
-    assert sys.getsizeof(found.client_id) + sys.getsizeof(found.message) < 1_000
-    assert (len(found.client_id), len(found.message)) == (100, 300)
+def test_messages_are_cut() -> None:
+    """A client chooses a part of the message with each batch, up to 32 KiB."""
+    found = refuse(Verdicts(), message="m" * 100_000)
+    assert sys.getsizeof(found.message) < 500
+    assert len(found.message) == 300
 
 
 def test_a_verdict_keeps_no_batch_in_memory() -> None:
