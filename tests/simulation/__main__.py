@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import count, islice, takewhile
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def _run_many(arguments: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     breaches: list[str] = []
     seeds, kind = _seeds(arguments), _kind(arguments)
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    # what Python starts from 3.14 on does not know this module's functions
+    with ProcessPoolExecutor(arguments.jobs, get_context("fork")) as pool:
         # one job per worker, so that no job is left when the time is over
         running = {pool.submit(_told, seed, kind) for seed in islice(seeds, arguments.jobs)}
         while running:

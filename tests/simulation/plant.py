@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count, islice, takewhile
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.planted import FAULTS, SOUGHT
@@ -243,7 +244,7 @@ def main() -> int:
         )
     faults = arguments.fault or list(FAULTS)
     if arguments.seconds is not None:
-        with ProcessPoolExecutor(arguments.jobs) as pool:
+        with ProcessPoolExecutor(arguments.jobs, get_context("fork")) as pool:
             found = find_within(pool, faults, arguments.seed or 0, arguments.seconds, arguments.jobs)
         print("\n".join(one.told() for one in found))
         if arguments.keep:
@@ -254,7 +255,7 @@ def main() -> int:
     if arguments.table:
         print("| planted fault | the mistake it stands for | found by | seed |\n| --- | --- | --- | --- |")
     found = []
-    with ProcessPoolExecutor(arguments.jobs) as pool:
+    with ProcessPoolExecutor(arguments.jobs, get_context("fork")) as pool:
         for fault in faults:
             one = find(pool, fault, arguments.first, arguments.seeds, arguments.jobs)
             found.append(one)

@@ -17,7 +17,7 @@ DISPLACED: Final = "import sys; padding = [bytearray(size) for size in range(9_0
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    """Run Python with these arguments; return the exit code, and what was written to both outputs."""
+    """Run Python with these arguments; return the exit code, and the output, after a failure both outputs."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=REPOSITORY,
@@ -26,7 +26,7 @@ def run(*arguments: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr if done.returncode else done.stdout
 
 
 def seeds_of_tiers(seeds: Mapping[str, range]) -> list[Any]:
