@@ -581,8 +581,13 @@ class PartitionLog:
         return not self.offline and self.record_states.capture_delays()
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that are idle for producer.id.expiration.ms. Return the number of producers."""
-        return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        """Forget producers that are idle for producer.id.expiration.ms; return their number. Those of dead
+        letters stay as long as their letters: the gateway that wrote these may be down for any time.
+        """
+        expiration_ms = self.config.producer_id_expiration_ms
+        if not self.config.has_dead_letters:
+            return self.producers.expire(now_ms, expiration_ms)
+        return self.producers.expire(now_ms, expiration_ms, self.log_start_offset)
 
     # --- measures: bytes, age, repeats
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from seqgate.seq_validator import snapshot
 from seqgate.seq_validator.entry import (
+    FIRST_DERIVED_ID,
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -299,18 +300,22 @@ class ProducerTable:
             entry.doubt()
         return len(doubted)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, now_ms: int, expiration_ms: int, derived_from: int = sys.maxsize) -> int:
         """Forget producers that were idle for `expiration_ms` or longer; return their number.
 
-        Costs O(forgotten + open transactions). Idle time is measured by the gateway's clock, not by record
-        timestamps as in Kafka: old records that are sent today count as activity. As in Kafka, a producer
-        with an open transaction stays, because its marker needs the entry.
+        Derived producers (FIRST_DERIVED_ID) stay as long as their newest batch is at or after the offset
+        `derived_from`: a gateway may repeat the batch after any time.
+
+        Costs O(forgotten + open transactions + derived producers). Idle time is measured by the gateway's
+        clock, not by record timestamps as in Kafka: old records that are sent today count as activity. As in
+        Kafka, a producer with an open transaction stays, because its marker needs the entry.
         """
         expired = []
         for entry in self._entries.values():
             if now_ms - entry.last_active_ms < expiration_ms:
                 break
-            if not entry.has_open_transaction:
+            is_kept = entry.producer_id >= FIRST_DERIVED_ID and entry.last_offset >= derived_from
+            if not (is_kept or entry.has_open_transaction):
                 expired.append(entry)
         for entry in expired:
             self.forget(entry)

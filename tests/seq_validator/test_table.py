@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason
-from seqgate.seq_validator.entry import MAX_SEQUENCE
+from seqgate.seq_validator.entry import FIRST_DERIVED_ID, MAX_SEQUENCE
 from tests.seq_validator.candidate import Candidate
 
 NOW = 1_000_000
@@ -125,6 +125,17 @@ class TestForgetting:
         assert [entry.producer_id for entry in table] == [1, 3]
         assert table.expire(9_999, 1_000) == 2
         assert table.expire(9_999, 1_000) == 0
+
+    def test_derived_producers_stay_as_long_as_their_batches(self) -> None:
+        table = ProducerTable()
+        ids = (7, FIRST_DERIVED_ID - 1, FIRST_DERIVED_ID, FIRST_DERIVED_ID + 1)
+        for number, producer_id in enumerate(ids):
+            table.update(Candidate(0, 3, producer_id=producer_id), 100 + 3 * number, 1_000)
+        assert table.expire(9_999, 1_000, 106) == 2
+        assert table.expire(9_999, 1_000, 108) == 0, "the last record of a batch counts"
+        assert table.expire(9_999, 1_000, 109) == 1
+        assert [entry.producer_id for entry in table.entries()] == [FIRST_DERIVED_ID + 1]
+        assert table.expire(9_999, 1_000) == 1
 
     def test_old_record_timestamps_do_not_make_a_producer_idle(self) -> None:
         table = ProducerTable()

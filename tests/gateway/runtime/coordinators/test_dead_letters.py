@@ -487,3 +487,25 @@ class TestCrashes:
             await written(node)
             assert places(letters(node)) == ["0"]
             assert start_offset(node) == 1
+
+    async def test_a_gateway_that_was_down_for_days_writes_no_letter_again(self, tmp_path: Path) -> None:
+        """Another gateway leads the dead-letter topic meanwhile, and forgets idle producers."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b")
+            await fetch(node, topic_id)
+            shares = node.services.coordinators.shares
+
+            async def refused(*_: Any) -> None:
+                raise Unavailable
+
+            plain, shares.change_letters = shares.change_letters, refused  # type: ignore[method-assign]
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            await until(lambda: node.services.coordinators.letters.written[GROUP] >= 1)
+            partition = node.services.partitions.registry.get(LETTERS, 0)
+            assert partition is not None
+            node.clock.time_ms += 3 * partition.log.config.producer_id_expiration_ms
+            partition.log.expire_producers(node.clock.time_ms)
+            shares.change_letters = plain  # type: ignore[method-assign]
+            await written(node)
+            assert places(letters(node)) == ["0"]
