@@ -32,6 +32,9 @@ import msgspec
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 
+LETTERS_PER_ROUND: Final = 500
+"""Dead letters written with one batch; the rest go with the next one."""
+
 
 class AcknowledgeType(enum.IntEnum):
     """The acknowledgement of a member for an offset."""
@@ -355,9 +358,11 @@ class SharePartition:
         """Return the earliest time at which a lock times out or a delay is over: `expire` must run then."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
-    def _advance_start(self, changed: list[StateBatch], now_ms: int) -> list[StateBatch]:
-        """Move the start offset over done offsets, and begin a round of dead letters if there are any and no
-        round is under way; return the changes at or after the start offset.
+    def _advance_start(
+        self, changed: list[StateBatch], now_ms: int, letters: int = LETTERS_PER_ROUND
+    ) -> list[StateBatch]:
+        """Move the start offset over done offsets, and begin a round of up to `letters` dead letters if there
+        are any and no round is under way; return the changes at or after the start offset.
         """
         moved = self.runs.pop_done()
         if moved is not None:
@@ -365,7 +370,7 @@ class SharePartition:
         self.runs.join_alike()
         kept = [batch for batch in changed if batch.last_offset >= self.start_offset]
         if self._has_more_letters and not self.is_sending:
-            kept += self._begin_round(LETTERS_PER_ROUND, now_ms)
+            kept += self._begin_round(letters, now_ms)
         return kept
 
     def log_starts_at(self, offset: int) -> bool:
@@ -447,12 +452,15 @@ class SharePartition:
         """Return the round as the log stores it, among the batches, in a form that every batch has."""
         return StateBatch(self.letter_round, max(self.letter_round, self.letters_since_ms), LETTER_ROUND, 0)
 
-    def end_round(self, number: int, since_ms: int, now_ms: int) -> list[StateBatch]:
+    def end_round(
+        self, number: int, since_ms: int, now_ms: int, most: int = LETTERS_PER_ROUND
+    ) -> list[StateBatch]:
         """Archive the records of a round, whose letters are written; return the changes that must be stored.
-        A round that is not under way changes nothing, nor does one of a state that began anew meanwhile.
+        The next round has up to `most` letters. A round that is not under way changes nothing, nor does one
+        of a state that began anew meanwhile.
         """
         changed = self._end_sending(number, since_ms, DeliveryState.ARCHIVED)
-        return self._advance_start(changed, now_ms) if changed else []
+        return self._advance_start(changed, now_ms, most) if changed else []
 
     def split_round(self, number: int, since_ms: int, now_ms: int) -> list[StateBatch]:
         """Put half of a round off to the next one, because its letters don't fit a batch; return the changes
@@ -674,8 +682,6 @@ and the time (ms) at which the first round began.
 """
 RETRY_STEP_MS: Final = 10
 """Delays end at multiples of this time (ms), never early, so that many records come due at once."""
-LETTERS_PER_ROUND: Final = 500
-"""Dead letters written with one batch; the rest go with the next one."""
 _REJECTED: Final = 1 << 14
 _SENDING: Final = 1 << 13
 _COUNT: Final = _SENDING - 1

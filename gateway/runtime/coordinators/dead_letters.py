@@ -35,7 +35,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.share.letters import headers_of, producer_of, refusal_of
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
-from seqgate.gateway.coordinator.share.share_partition import Letter
+from seqgate.gateway.coordinator.share.share_partition import LETTERS_PER_ROUND, Letter
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import topic_id_text
@@ -123,6 +123,8 @@ class DeadLetters:
         self._node_id = node_id
         self._is_stopped = False
         self._tasks: dict[SharePartitionKey, asyncio.Task[None]] = {}
+        self._most: dict[SharePartitionKey, int] = {}
+        """How many letters the next round of a task may have, after some did not fit a batch."""
         self._complained: dict[str, str] = {}
         """Why the records of a group died without a letter: logged once."""
         self.written: Counter[str] = Counter()
@@ -157,6 +159,7 @@ class DeadLetters:
 
     def _ended(self, key: SharePartitionKey, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
+        self._most.pop(key, None)
         if not task.cancelled():
             self.wake(key)
 
@@ -203,8 +206,9 @@ class DeadLetters:
         if place is not None and not await self._deliver(key, found, place):
             return True  # a part of the round was put off
         number, since_ms, _ = found
+        most = self._most.get(key, LETTERS_PER_ROUND)
         await self._shares.change_letters(
-            key, lambda state, now_ms: state.end_round(number, since_ms, now_ms)
+            key, lambda state, now_ms: state.end_round(number, since_ms, now_ms, most)
         )
         return True
 
@@ -217,16 +221,19 @@ class DeadLetters:
         """Write the letters; return False when the round was split, because they don't fit a batch."""
         copies = self._group_configs.of(key.group_id).copies_records
         is_one = len(_offsets(found.letters)) == 1
-        source = await self._read(key, found.letters, self._room(place) if copies else 0)
+        room_bytes = self._room(place)
+        source = await self._read(key, found.letters, room_bytes if copies else 0)
         if source.is_cut and not is_one:
             return await self._split(key, found)
         for content in (source.records, {}) if copies else ({},):
             records = self._records(key, found.letters, source, content, self._names(place))
             if not records:
                 return True
-            error = await self._append(key, found, place, records)
+            error, size_bytes = await self._append(key, found, place, records)
             if error in _WRITTEN:
                 self.written[key.group_id] += len(records)
+                if key in self._most and 2 * size_bytes <= room_bytes:
+                    self._most[key] = min(2 * self._most[key], LETTERS_PER_ROUND)
                 return True
             if error not in _REFUSED:
                 raise _NotNow(f"{place.topic.name}-{place.partition} refuses them: {error.name}")
@@ -236,8 +243,11 @@ class DeadLetters:
         return True
 
     async def _split(self, key: SharePartitionKey, found: LetterRound) -> bool:
-        """Put a part of a round off, of which nothing is written; return False."""
+        """Put a part of a round off, of which nothing is written; return False. Later rounds of the task are
+        as small, until their letters take less than half of the room.
+        """
         number, since_ms, _ = found
+        self._most[key] = max(1, len(_offsets(found.letters)) // 2)
         await self._shares.change_letters(
             key, lambda state, now_ms: state.split_round(number, since_ms, now_ms)
         )
@@ -380,9 +390,9 @@ class DeadLetters:
 
     async def _append(
         self, key: SharePartitionKey, found: LetterRound, place: _Place, records: list[NewRecord]
-    ) -> ErrorCode:
+    ) -> tuple[ErrorCode, int]:
         """Append a round as one batch, here or at the gateway that leads the partition; return the error, or
-        none once it is durable. Raises PeerUnavailable, _NotNow.
+        none once it is durable, and the bytes of the batch. Raises PeerUnavailable, _NotNow.
         """
         producer = producer_of(key, found.since_ms, found.number)
         build_one = partial(
@@ -394,19 +404,21 @@ class DeadLetters:
         )
         leader = self._brokers.leader_of(place.topic.partitions[place.partition])
         if leader != self._node_id:
-            return await self._produce(leader, place, build_one())
+            batch = build_one()
+            return await self._produce(leader, place, batch), len(batch)
         served = self._partitions.by_id.get(place.topic.topic_id)
         partition = None if served is None else served.get(place.partition)
         if partition is None:
             raise _NotNow(f"{place.topic.name}-{place.partition} can't be opened")
         codec = "none" if partition.compression is None else _CODEC_NAMES[partition.compression.codec]
+        batch = build_one(codec=codec)
         try:
-            info = partition.append(build_one(codec=codec), self._clock.now_ms(), may_derive=True)
+            info = partition.append(batch, self._clock.now_ms(), may_derive=True)
         except LogError as error:
-            return ErrorCode(error.kafka_error_code)
+            return ErrorCode(error.kafka_error_code), len(batch)
         if not await partition.persisted(info.answer_after):
             raise _NotNow(f"{place.topic.name}-{place.partition} could not be flushed")
-        return ErrorCode.none
+        return ErrorCode.none, len(batch)
 
     async def _produce(self, leader: int, place: _Place, batch: bytes) -> ErrorCode:
         module = request_module(_PRODUCE, _PRODUCE_VERSION)

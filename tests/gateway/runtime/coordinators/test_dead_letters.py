@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
+from seqgate.gateway.coordinator.share.share_partition import Acknowledgement, SharePartition, StateBatch
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import topic_id_text
@@ -285,6 +285,41 @@ class TestWhereLettersGo:
                 told(next(record for record in found if record.value is None))["__dlq.errors.offset"] == "9"
             )
             assert start_offset(node) == 10
+
+    async def test_the_size_that_fits_a_batch_is_found_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """40 letters of which 4 fit a batch, then one that never fits, then 100 small ones."""
+        rounds: list[int] = []
+        splits: list[int] = []
+        plain_end, plain_split = SharePartition.end_round, SharePartition.split_round
+
+        def end_round(state: SharePartition, *said: int) -> list[StateBatch]:
+            rounds.append(sum(last - first + 1 for first, last, *_ in state.letters()))
+            return plain_end(state, *said)
+
+        def split_round(state: SharePartition, *said: int) -> list[StateBatch]:
+            splits.append(len(rounds))
+            return plain_split(state, *said)
+
+        monkeypatch.setattr(SharePartition, "end_round", end_round)
+        monkeypatch.setattr(SharePartition, "split_round", split_round)
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, {**ENABLED, "max.message.bytes": "9000"})
+            await alter(node, TOPIC_RESOURCE, LETTERS, {"compression.type": "uncompressed"})
+            await write(node, *(b"%d" % number * 200 for number in range(100, 140)))
+            await write(node, b"z" * 10_000)
+            await write(node, *(b"%d" % number for number in range(100)))
+            assert acquired(await fetch(node, topic_id, max_records=1_000)) != []
+            said = Acknowledgement(0, 140, (REJECT,))
+            await node.services.coordinators.shares.acknowledge(key_of(node), "a", [said])
+            await written(node)
+            assert sorted(int(place) for place in places(letters(node))) == list(range(141))
+            assert sum(rounds) == 141
+            large = [number for number in splits if sum(rounds[:number]) < 36]
+            assert large == [0] * len(large), "the size that fitted is remembered"
+            assert len(splits) < 10
+            assert rounds[-2] > 15, "small letters go together again"
 
     async def test_a_topic_that_deduplicates_by_name_takes_all_letters(self, tmp_path: Path) -> None:
         """The record with the higher sequence id dies first, and then it is sent with its name."""
