@@ -14,15 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
-from seqgate.gateway.security.acls.access import (
-    WILDCARD,
-    AclEntry,
-    AclFilter,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from seqgate.gateway.security.acls.access import WILDCARD, AclEntry, AclFilter, PatternType
 
 MOST_COMPARED: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""
@@ -35,13 +27,13 @@ TOO_MANY: Final = ApiError(
 
 def entry_of(record: AccessControlEntryRecord) -> AclEntry:
     return AclEntry(
-        ResourceType(record.resource_type),
+        record.resource_type,
         record.resource_name,
-        PatternType(record.pattern_type),
+        record.pattern_type,
         record.principal,
         record.host,
-        Operation(record.operation),
-        Permission(record.permission_type),
+        record.operation,
+        record.permission_type,
     )
 
 

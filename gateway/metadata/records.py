@@ -15,6 +15,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
+
 _VERSION = 0
 
 
@@ -84,13 +87,13 @@ class AccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"):
     """An access control entry was created."""
 
     id: uuid.UUID
-    resource_type: int
+    resource_type: ResourceType
     resource_name: str
-    pattern_type: int
+    pattern_type: PatternType
     principal: str
     host: str
-    operation: int
-    permission_type: int
+    operation: Operation
+    permission_type: Permission
 
 
 class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"):
@@ -116,7 +119,7 @@ class UserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A user's credential for a SCRAM mechanism was set."""
 
     name: str
-    mechanism: int
+    mechanism: ScramHash
     salt: bytes
     stored_key: bytes
     server_key: bytes
@@ -131,7 +134,7 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel
     """A user's credential for a SCRAM mechanism was deleted."""
 
     name: str
-    mechanism: int
+    mechanism: ScramHash
 
 
 class DelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):

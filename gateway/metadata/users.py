@@ -66,15 +66,14 @@ class StoredUsers:
 
     def replay(self, record: UserScramCredentialRecord | RemoveUserScramCredentialRecord) -> None:
         """Replay one record. The removal of an unknown credential changes nothing."""
-        hashing = ScramHash(record.mechanism)
         if isinstance(record, UserScramCredentialRecord):
-            self.by_name.setdefault(record.name, {})[hashing] = ScramCredential(
+            self.by_name.setdefault(record.name, {})[record.mechanism] = ScramCredential(
                 record.salt, record.stored_key, record.server_key, record.iterations
             )
             return
         credentials = self.by_name.get(record.name)
         if credentials is not None:
-            credentials.pop(hashing, None)
+            credentials.pop(record.mechanism, None)
             if not credentials:
                 del self.by_name[record.name]
 
@@ -162,9 +161,9 @@ def _limit(
 
 
 def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
-    if isinstance(change, Deletion):
-        return RemoveUserScramCredentialRecord(change.name, change.mechanism)
     hashing = ScramHash(change.mechanism)
+    if isinstance(change, Deletion):
+        return RemoveUserScramCredentialRecord(change.name, hashing)
     made = credential_of(hashing, change.salted_password, change.salt, change.iterations)
     return record_of_credential(change.name, hashing, made)
 
@@ -173,7 +172,7 @@ def record_of_credential(
     name: str, hashing: ScramHash, credential: ScramCredential
 ) -> UserScramCredentialRecord:
     keys = (credential.salt, credential.stored_key, credential.server_key)
-    return UserScramCredentialRecord(name, int(hashing), *keys, credential.iterations)
+    return UserScramCredentialRecord(name, hashing, *keys, credential.iterations)
 
 
 def describe_users(

@@ -78,6 +78,8 @@ from seqgate.gateway.metadata.records import (
     decode_record,
     encode_record,
 )
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Run
 
@@ -277,11 +279,20 @@ def every_metadata_record() -> list[Any]:
         ConfigRecord(2, "plain", "retention.ms", None),
         ProducerIdsRecord(1, 0, 1000, 0, "owner", NOW_MS),
         ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
-        UserScramCredentialRecord("ann", 1, b"salt", b"stored", b"server", 4096),
-        RemoveUserScramCredentialRecord("ann", 1),
+        UserScramCredentialRecord("ann", ScramHash.SHA_256, b"salt", b"stored", b"server", 4096),
+        RemoveUserScramCredentialRecord("ann", ScramHash.SHA_256),
         DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
         RemoveDelegationTokenRecord("token"),
-        AccessControlEntryRecord(topic_id, 2, "plain", 3, "User:ann", "*", 3, 3),
+        AccessControlEntryRecord(
+            topic_id,
+            ResourceType.TOPIC,
+            "plain",
+            PatternType.LITERAL,
+            "User:ann",
+            "*",
+            Operation.READ,
+            Permission.ALLOW,
+        ),
         RemoveAccessControlEntryRecord(topic_id),
         RegisterBrokerRecord(1, topic_id, 5, (endpoint,), "rack", True, False, 2, 3000),
         BrokerRegistrationChangeRecord(1, 5, -1, 1),

@@ -29,6 +29,7 @@ from seqgate.gateway.metadata.records import (
     decode_record,
     encode_record,
 )
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from tests.gateway.metadata.clusters import broker
 from tests.gateway.metadata.test_replay_properties import STEPS, contents, decide
 
@@ -85,7 +86,16 @@ def _fenced(record: RegisterBrokerRecord, fenced: bool) -> RegisterBrokerRecord:
 
 
 def _entry(number: int) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(uuid.UUID(int=number), 2, "a", 3, "User:a", "*", 3, 3)
+    return AccessControlEntryRecord(
+        uuid.UUID(int=number),
+        ResourceType.TOPIC,
+        "a",
+        PatternType.LITERAL,
+        "User:a",
+        "*",
+        Operation.READ,
+        Permission.ALLOW,
+    )
 
 
 def everything(image: MetadataImage) -> Any:

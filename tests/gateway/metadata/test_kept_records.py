@@ -19,12 +19,23 @@ from seqgate.gateway.metadata.records import (
     decode_record,
     encode_record,
 )
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 
 ENTRY_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
 KEPT: dict[bytes, MetadataRecord] = {
     b'{"type":"ACCESS_CONTROL_ENTRY_RECORD","version":0,"data":{"id":"8ZxzGdxARK6htrKytYQUGg","resourceType":2,'
     b'"resourceName":"orders","patternType":3,"principal":"User:ann","host":"*","operation":3,"permissionType":3}}': (
-        AccessControlEntryRecord(ENTRY_ID, 2, "orders", 3, "User:ann", "*", 3, 3)
+        AccessControlEntryRecord(
+            ENTRY_ID,
+            ResourceType.TOPIC,
+            "orders",
+            PatternType.LITERAL,
+            "User:ann",
+            "*",
+            Operation.READ,
+            Permission.ALLOW,
+        )
     ),
     b'{"type":"REMOVE_ACCESS_CONTROL_ENTRY_RECORD","version":0,"data":{"id":"8ZxzGdxARK6htrKytYQUGg"}}': (
         RemoveAccessControlEntryRecord(ENTRY_ID)
@@ -40,10 +51,10 @@ KEPT: dict[bytes, MetadataRecord] = {
     ),
     b'{"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"ann","mechanism":1,"salt":"c2FsdA==",'
     b'"storedKey":"c3RvcmVk","serverKey":"c2VydmVy","iterations":4096}}': (
-        UserScramCredentialRecord("ann", 1, b"salt", b"stored", b"server", 4096)
+        UserScramCredentialRecord("ann", ScramHash.SHA_256, b"salt", b"stored", b"server", 4096)
     ),
     b'{"type":"REMOVE_USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"ann","mechanism":2}}': (
-        RemoveUserScramCredentialRecord("ann", 2)
+        RemoveUserScramCredentialRecord("ann", ScramHash.SHA_512)
     ),
     b'{"type":"DELEGATION_TOKEN_RECORD","version":0,"data":{"owner":"User:ann","requester":"User:bob",'
     b'"renewers":["User:carl"],"issueTimestamp":1700000000000,"maxTimestamp":1700000003000,'

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from seqgate.gateway.metadata.records import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
@@ -28,6 +29,8 @@ from seqgate.gateway.metadata.records import (
     topic_id_from_text,
     topic_id_text,
 )
+from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 
 TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
 
@@ -59,8 +62,8 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
         ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
         ClientQuotaRecord((("ip", "192.0.2.1"),), "connection_creation_rate", remove=True),
         ClientQuotaRecord((("user", "ann"),), "request_percentage", float("inf")),
-        UserScramCredentialRecord("ann", 1, b"\x00salt", b"stored", b"", 4096),
-        RemoveUserScramCredentialRecord("ann", 2),
+        UserScramCredentialRecord("ann", ScramHash.SHA_256, b"\x00salt", b"stored", b"", 4096),
+        RemoveUserScramCredentialRecord("ann", ScramHash.SHA_512),
         DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
         RemoveDelegationTokenRecord("token"),
         RegisterBrokerRecord(2, TOPIC_ID, 17, (BrokerEndpoint("TLS", "host", 9093, 1),), "a", fenced=True),
@@ -95,7 +98,7 @@ def test_a_quota_has_the_fields_of_kafkas_tools() -> None:
 
 
 def test_a_credential_has_the_fields_of_kafkas_tools() -> None:
-    record = UserScramCredentialRecord("ann", 2, b"salt", b"stored", b"server", 8192)
+    record = UserScramCredentialRecord("ann", ScramHash.SHA_512, b"salt", b"stored", b"server", 8192)
     assert json.loads(encode_record(record)) == {
         "type": "USER_SCRAM_CREDENTIAL_RECORD",
         "version": 0,
@@ -126,7 +129,7 @@ def test_a_broker_has_the_fields_of_kafkas_tools() -> None:
 
 
 def test_the_text_of_a_credential_has_no_key() -> None:
-    record = UserScramCredentialRecord("ann", 2, b"salt", b"stored", b"server", 8192)
+    record = UserScramCredentialRecord("ann", ScramHash.SHA_512, b"salt", b"stored", b"server", 8192)
     for text in (repr(record), str(record), repr([record]), f"{record}"):
         assert "ann" in text
         assert "stored" not in text
@@ -164,3 +167,36 @@ def test_a_topic_id_is_printed_as_kafka_prints_it() -> None:
 def test_unknown_records_are_refused(value: bytes) -> None:
     with pytest.raises(UnknownRecordError):
         decode_record(value)
+
+
+@pytest.mark.parametrize("number", ["resourceType", "patternType", "operation", "permissionType"])
+def test_an_access_control_entry_of_a_later_release_is_refused(number: str) -> None:
+    entry = AccessControlEntryRecord(
+        TOPIC_ID,
+        ResourceType.TOPIC,
+        "a",
+        PatternType.LITERAL,
+        "User:a",
+        "*",
+        Operation.READ,
+        Permission.ALLOW,
+    )
+    envelope = json.loads(encode_record(entry))
+    assert decode_record(json.dumps(envelope).encode()) == entry
+    envelope["data"][number] = 99
+    with pytest.raises(UnknownRecordError):
+        decode_record(json.dumps(envelope).encode())
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        UserScramCredentialRecord("ann", ScramHash.SHA_256, b"salt", b"stored", b"", 4096),
+        RemoveUserScramCredentialRecord("ann", ScramHash.SHA_512),
+    ],
+)
+def test_a_credential_of_an_unknown_mechanism_is_refused(record: MetadataRecord) -> None:
+    envelope = json.loads(encode_record(record))
+    envelope["data"]["mechanism"] = 3
+    with pytest.raises(UnknownRecordError):
+        decode_record(json.dumps(envelope).encode())

@@ -147,7 +147,7 @@ async def add_user(gateway: Gateway, mechanism: str) -> None:
     hashing = next(each for each in ScramHash if each.mechanism == mechanism)
     made = credential(hashing, PASSWORD)
     record = UserScramCredentialRecord(
-        "gateway", int(hashing), made.salt, made.stored_key, made.server_key, made.iterations
+        "gateway", hashing, made.salt, made.stored_key, made.server_key, made.iterations
     )
     await gateway.services.topics.metadata_log.commit(lambda _: Decision((record,), None))
 
