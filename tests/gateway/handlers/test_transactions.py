@@ -1,4 +1,4 @@
-"""The transaction APIs in every version, with the error codes of Apache Kafka 4.3.1."""
+"""The transaction APIs in every version, with the error codes of Apache Kafka 4.4.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of a request in each state of a transactional id. The error codes are those of Kafka 4.3.1."""
+"""The outcome of a request in each state of a transactional id. The error codes are those of Kafka 4.4.0."""
 
 from __future__ import annotations
 
