@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,8 +32,9 @@ from pathlib import Path
 from tests.suites.library import COPIES, FIRST, KAFKA, LIBRARIES, PORTS, REPORT, SEEDS, Library
 from tests.suites.outcomes import Outcomes, summary, worse
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.kafka_tools import TOOL_CLASSES, java_command
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Versitygw
-from tests.support.setup_peers import KAFKA_VERSION
+from tests.support.setup_peers import kafka_libs
 from tests.support.wire import Wire
 
 SOURCES = REPOSITORY / ".cache" / "suites"
@@ -114,6 +116,17 @@ def prepared(library: Library) -> Path:
     return place / library.directory
 
 
+def distribution(folder: Path) -> Path:
+    """Write a folder that has Apache Kafka's jars and the scripts of its tools; return it."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "libs").symlink_to(kafka_libs())
+    for name, class_name in TOOL_CLASSES.items():
+        script = folder / "bin" / f"{name}.sh"
+        script.write_text(f'#!/bin/sh\nexec {shlex.join(java_command(class_name))} "$@"\n')
+        script.chmod(0o755)
+    return folder
+
+
 def run(
     library: Library, ports: Sequence[int], store: str, only: str | None, logs: Path, limit_s: float
 ) -> Outcomes:
@@ -124,11 +137,13 @@ def run(
         report = root / "report"
         words = {REPORT: str(report), SEEDS: ",".join(f"127.0.0.1:{port}" for port in ports)}
         words[FIRST] = f"kafka://127.0.0.1:{ports[0]}"
-        words |= {COPIES: str(count), KAFKA: str(REPOSITORY / ".cache" / f"kafka-{KAFKA_VERSION}")}
+        words |= {COPIES: str(count), KAFKA: str(distribution(root / "kafka"))}
         command = [words.get(word, word) for word in library.command]
-        if only is not None:
-            command += ["-run" if command[0] == "go" else "-k" if "pytest" in command else "-t", only]
         environment = {key: words.get(value, value) for key, value in library.environment.items()}
+        if only is not None and command[0] == "sh":
+            environment["TESTS"] = only
+        elif only is not None:
+            command += ["-run" if command[0] == "go" else "-k" if "pytest" in command else "-t", only]
         logs.mkdir(parents=True, exist_ok=True)
         log = logs / f"{library.name}-{count}.log"
         with gateways(root, ports, store, library), log.open("wb") as output:

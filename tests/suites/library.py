@@ -20,7 +20,7 @@ FIRST: Final = "{first}"
 COPIES: Final = "{copies}"
 KAFKA: Final = "{kafka}"
 """Stand in an environment for the addresses of the gateways, the first of them as a URI, their number, and
-the folder of Apache Kafka.
+a folder with the jars and the tools of Apache Kafka.
 """
 
 
@@ -72,7 +72,7 @@ LIBRARIES: Final = {
             ),
             of_pytest,
             environment={
-                "KAFKA_VERSION": "4.3.0",
+                "KAFKA_VERSION": "4.4.0",
                 "KAFKA_URI": FIRST,
                 "KAFKA_ROOT": KAFKA,
                 "PYTHONPATH": ".",
@@ -95,6 +95,8 @@ LIBRARIES: Final = {
                 ),
             ),
             of_go,
+            # Go refuses the line `go 1.23` of its go.mod.
+            prepare=("go", "mod", "edit", "-go=1.23.0"),
             environment={"KAFKA_VERSION": "3.7.0"},
         ),
         Library(
@@ -121,7 +123,9 @@ LIBRARIES: Final = {
             ),
             environment={
                 "SEEDS": SEEDS,
-                "TEST_KAFKA_VERSION": "4.0.0",
+                "BROKERS": SEEDS,
+                "KAFKA_PATH": KAFKA,
+                "TEST_KAFKA_VERSION": "4.4.0",
                 "LD_LIBRARY_PATH": "../src:../src-cpp",
             },
             settings={"num.partitions": "4"},
