@@ -477,7 +477,7 @@ def _final_refusal(
         partition.index,
         verdict.outcome,
         row.error_message,
-        "" if owner in {None, client} else f"; the producer is {owner}'s now",
+        "" if owner in {None, client} else f"; the producer belongs to {owner} now",
     )
     return row
 

@@ -42,7 +42,7 @@ def test_shows_producers_and_why_batches_were_not_stored(
     text = text_of(page)
     assert title_of(page) == "Producers"
     assert f"/producers/one?topic={topic}&amp;partition=0&amp;id={producer_id}" in page
-    assert re.search(rf"{producer_id} 1 1 4 \S+ s 1 none", text), text
+    assert re.search(rf"{producer_id} 1 1 4 \S+ s 1 none wire \(127\.0\.0\.1\)", text), text
     assert (
         text.index("INVALID_PRODUCER_EPOCH")
         < text.index("OUT_OF_ORDER_SEQUENCE_NUMBER")

@@ -447,6 +447,6 @@ async def test_verdicts_tell_who_sent_the_batch(node: Node, caplog: pytest.LogCa
         ("INVALID_PRODUCER_EPOCH", before.identity),
     ]
     assert caplog.messages[-1].startswith(f"refused a batch of {before.identity} for orders-0 with INVALID")
-    assert caplog.messages[-1].endswith(f"; the producer is {after.identity}'s now")
+    assert caplog.messages[-1].endswith(f"; the producer belongs to {after.identity} now")
     rows = (await answer(node, ListProducersRequest())).producers
     assert [(row.producer_epoch, row.client) for row in rows] == [(1, after.identity)]
