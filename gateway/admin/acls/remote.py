@@ -49,7 +49,7 @@ def create(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | None]:
         for entry in entries
     )
     answer = ask_broker(cluster.reached, CreateAclsRequest(creations=creations), CreateAclsResponse)
-    return [refusal(result.error_code.value, result.error_message) for result in answer.results]
+    return [refusal(result.error_code, result.error_message) for result in answer.results]
 
 
 def delete(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:

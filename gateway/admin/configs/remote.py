@@ -229,4 +229,4 @@ def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Seq
         IncrementalAlterConfigsResponse,
     )
     (outcome,) = answer.responses
-    return refusal(outcome.error_code.value, outcome.error_message)
+    return refusal(outcome.error_code, outcome.error_message)

@@ -116,10 +116,10 @@ def drain(cluster: Cluster, request: DrainRequest) -> Drained:
     _check_drains(cluster)
     while True:
         answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
-        if answer.error_code is not ErrorCode.none:
+        if answer.error_code:
             raise ControlError(
                 _NOT_DRAINED.get(answer.error_code, f"node {node_id} can't be drained: {{reason}}").format(
-                    node_id=node_id, reason=refusal(answer.error_code.value)
+                    node_id=node_id, reason=refusal(answer.error_code)
                 )
             )
         if answer.should_shut_down or time.monotonic() >= deadline_s:
@@ -167,9 +167,9 @@ def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...])
             _check(partition.error_code, partition.error_message, what)
 
 
-def _check(code: ErrorCode, message: Any, what: str) -> None:
-    if code is not ErrorCode.none:
-        raise ControlError(f"{what}: {message or refusal(code.value)}")
+def _check(code: int, message: Any, what: str) -> None:
+    if code:
+        raise ControlError(f"{what}: {message or refusal(code)}")
 
 
 OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {

@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
-from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
-from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
-from kio.schema.describe_groups.v5.response import DescribeGroupsResponse
-from kio.schema.describe_share_group_offsets.v1.request import (
-    DescribeShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequestGroup,
-)
-from kio.schema.describe_share_group_offsets.v1.response import DescribeShareGroupOffsetsResponse
-from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
-from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
-from kio.schema.streams_group_describe.v0 import response as described
-from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
-from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListGroupsResponse
+from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
+from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId
 
 from seqgate.gateway.admin.groups import answers, command
@@ -43,6 +33,7 @@ from seqgate.gateway.admin.groups.answers import (
 )
 from seqgate.gateway.admin.remote.cluster import (
     EARLIEST,
+    GROUP,
     LATEST,
     Cluster,
     api_versions,
@@ -54,17 +45,29 @@ from seqgate.gateway.admin.remote.cluster import (
     topic_partition,
 )
 from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.protocol.messages import request_type, response_type
+from seqgate.gateway.protocol.messages import request_module, request_type, response_type
+
+if TYPE_CHECKING:
+    from kio.schema.streams_group_describe.v0 import response as described
 
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
 NO_OFFSET: Final = -1
+_SHARE_OFFSETS: Final = (90, 1)
+"""The API DescribeShareGroupOffsets, and its version."""
 
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """Return the answers of ListGroups about each group, by group id."""
-    return {row["group_id"]: row for row in cluster.admin.list_groups()}
+    told = cluster.ask_all(ListGroupsRequest(states_filter=(), types_filter=()), ListGroupsResponse)
+    if told is None:
+        return {row["group_id"]: row for row in cluster.admin.list_groups()}
+    fields = "protocol_type", "group_state", "group_type"
+    return {
+        str(row.group_id): {name: getattr(row, name) for name in fields} for one in told for row in one.groups
+    }
 
 
 def group_state(row: Mapping[str, Any]) -> str:
@@ -81,6 +84,20 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
     """Return the committed offsets of each group, by partition."""
     if not names:
         return {}
+    told = cluster.ask_coordinators(GROUP, names, offsets_question, OffsetFetchResponse)
+    groups: list[Any] = [group for answer in told or () for group in answer.groups]
+    places = [
+        (str(group.group_id), (str(topic.name), int(row.partition_index)), row)
+        for group in groups
+        for topic in group.topics
+        for row in topic.partitions
+    ]
+    if told is not None and not any(part.error_code for part in (*groups, *(row for *_, row in places))):
+        committed: dict[str, dict[TopicPartition, Committed]] = {name: {} for name in names}
+        for name, place, row in places:
+            if row.committed_offset >= 0:
+                committed[name][place] = Committed(row.committed_offset, row.metadata)
+        return committed
     found = cluster.admin.list_group_offsets(dict.fromkeys(names))
     return {
         name: {
@@ -92,12 +109,19 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
     }
 
 
+def offsets_question(groups: Iterable[str]) -> OffsetFetchRequest:
+    """Return the question for all committed offsets of groups."""
+    wanted = tuple(OffsetFetchRequestGroup(group_id=GroupId(group), topics=None) for group in groups)
+    return OffsetFetchRequest(groups=wanted)
+
+
 def share_offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
     """Return the question how far share groups have read, and the type of its answer."""
+    module = request_module(*_SHARE_OFFSETS)
     wanted = tuple(
-        DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None) for group in groups
+        module.DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None) for group in groups
     )
-    return DescribeShareGroupOffsetsRequest(groups=wanted), DescribeShareGroupOffsetsResponse
+    return module.DescribeShareGroupOffsetsRequest(groups=wanted), response_type(*_SHARE_OFFSETS)
 
 
 def share_progress(found: Any) -> GroupProgress:
@@ -106,7 +130,7 @@ def share_progress(found: Any) -> GroupProgress:
         (str(topic.topic_name), int(row.partition_index)): row
         for topic in found.topics
         for row in topic.partitions
-        if not row.error_code.value and row.start_offset != NO_OFFSET
+        if not row.error_code and row.start_offset != NO_OFFSET
     }
     return GroupProgress(
         delivered={
@@ -171,8 +195,8 @@ class ClusterGroups:
         }
         classic = [name for name, row in rows.items() if group_type(row) == CLASSIC]
         if classic:
-            found = self._cluster.admin.describe_groups(classic)
-            counts |= {name: len(row["members"]) for name, row in found.items() if row["error"] is None}
+            found = _classic_groups(self._cluster, classic)
+            counts |= {name: len(told.members) for name, told in found.items() if told.error is None}
         return counts
 
     async def totals(self, rows: Sequence[command.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
@@ -295,19 +319,20 @@ class GroupMembers(NamedTuple):
     topology: Sequence[command.TopologyNode] = ()
 
 
-_DESCRIBE: Final[Mapping[str, tuple[Any, type[Any]]]] = {
-    CLASSIC: (DescribeGroupsRequest, DescribeGroupsResponse),
-    CONSUMER: (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
-    SHARE: (ShareGroupDescribeRequest, ShareGroupDescribeResponse),
-    STREAMS: (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+_DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
+    CLASSIC: (15, 5),
+    CONSUMER: (69, 1),
+    SHARE: (77, 1),
+    STREAMS: (89, 0),
 }
+"""The API and the version that describe groups of a type."""
 
 
 def describing(kind: str, groups: Iterable[str]) -> tuple[Any, type[Any]]:
     """Return the question that describes groups of a type, and the type of its answer."""
-    request_type, response_type = _DESCRIBE[kind]
     named = {"groups" if kind == CLASSIC else "group_ids": tuple(map(GroupId, groups))}
-    return request_type(**named, include_authorized_operations=False), response_type
+    request = request_type(*_DESCRIBE[kind])(**named, include_authorized_operations=False)
+    return request, response_type(*_DESCRIBE[kind])
 
 
 def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
@@ -332,14 +357,14 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
     return GroupMembers(members, found.group_epoch, found.assignor_name or None)
 
 
-_STREAMS_GROUP_DESCRIBE: Final = 89
 _FIRST_WITH_TOPOLOGY: Final = 1
+"""The first version of StreamsGroupDescribe that has the description of the topology."""
 
 
 def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
     """Return the question for a streams group with its topology; None where brokers are older than that."""
     for row in api_versions(cluster.reached).api_keys:
-        if row.api_key == _STREAMS_GROUP_DESCRIBE and row.max_version >= _FIRST_WITH_TOPOLOGY:
+        if row.api_key == _DESCRIBE[STREAMS][0] and row.max_version >= _FIRST_WITH_TOPOLOGY:
             key = row.api_key, _FIRST_WITH_TOPOLOGY
             asked = request_type(*key)(
                 group_ids=(GroupId(group),),
@@ -376,15 +401,53 @@ def _member(
     )
 
 
+class _Classic(NamedTuple):
+    """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
+
+    members: list[command.GroupMember]
+    protocol: str
+    error: str | None
+
+
 def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
-    found = cluster.admin.describe_groups([group])[group]
-    if found["error"] is not None:
-        raise ControlError(refusal_of_text(found["error"]) or found["error"])
-    members = [
-        _member(SimpleNamespace(**member), member["group_instance_id"], _decoded(member["member_assignment"]))
-        for member in found["members"]
-    ]
-    return GroupMembers(members, None, found["protocol_data"] or None)
+    found = _classic_groups(cluster, [group])[group]
+    if found.error is not None:
+        raise ControlError(found.error)
+    return GroupMembers(found.members, None, found.protocol or None)
+
+
+def _classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
+    told = cluster.ask_coordinators(
+        GROUP, groups, lambda some: describing(CLASSIC, some)[0], response_type(*_DESCRIBE[CLASSIC])
+    )
+    rows = [group for answer in told or () for group in answer.groups]
+    if told is not None and not any(group.error_code for group in rows):
+        return {
+            str(group.group_id): _classic(group.members, group.protocol_data, _assigned) for group in rows
+        }
+    return {
+        name: _classic(
+            [SimpleNamespace(**member) for member in row["members"]],
+            row["protocol_data"],
+            _decoded,
+            None if row["error"] is None else refusal_of_text(row["error"]) or row["error"],
+        )
+        for name, row in cluster.admin.describe_groups(groups).items()
+    }
+
+
+def _classic(
+    members: Iterable[Any],
+    protocol: str,
+    decoded: Callable[[Any], dict[str, list[int]] | None],
+    error: str | None = None,
+) -> _Classic:
+    found = [_member(each, each.group_instance_id, decoded(each.member_assignment)) for each in members]
+    return _Classic(found, protocol, error)
+
+
+def _assigned(assignment: bytes) -> dict[str, list[int]] | None:
+    return assigned_partitions(assignment) if assignment else {}
 
 
 def _decoded(assignment: Any) -> dict[str, list[int]] | None:

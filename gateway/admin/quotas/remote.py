@@ -67,4 +67,4 @@ def change(
         validate_only=False,
     )
     (result,) = ask_broker(cluster.reached, request, AlterClientQuotasResponse).entries
-    return refusal(result.error_code.value, result.error_message)
+    return refusal(result.error_code, result.error_message)

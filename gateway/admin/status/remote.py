@@ -96,7 +96,7 @@ def _log_dirs(address: BrokerAddress) -> list[LogDir]:
     return [
         LogDir(
             path=found.log_dir,
-            error=refusal(found.error_code.value),
+            error=refusal(found.error_code),
             used_bytes=sum(row.partition_size for topic in found.topics for row in topic.partitions),
             total_bytes=_known(found.total_bytes),
             free_bytes=_known(found.usable_bytes),

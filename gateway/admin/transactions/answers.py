@@ -164,7 +164,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
     longer_than_ms = NO_DURATION if request.longer_than_ms is None else request.longer_than_ms
     try:
         passes = transaction_filter(
-            [_state(name) for name in request.states],
+            [state_of(name) for name in request.states],
             request.producer_ids,
             longer_than_ms,
             request.pattern,
@@ -177,8 +177,9 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
     return lambda name, transaction: transaction.state not in IDLE and passes(name, transaction)
 
 
-def _state(name: str) -> str:
-    state = _STATES.get(name.lower())
+def state_of(name: str) -> str:
+    """Return the state with a name, such as `prepare-commit`. Raises ControlError."""
+    state = _STATES.get(name.lower().replace("-", "").replace("_", ""))
     if state is None:
         raise ControlError(f"{name} is not a state of a transactional id; the states are {', '.join(STATES)}")
     return state

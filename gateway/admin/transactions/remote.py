@@ -5,79 +5,135 @@ groups a transaction holds.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kafka import KafkaProducer
-from kafka.admin import AbortTransactionSpec, OffsetSpec
-from kafka.admin import TransactionState as StateName
-from kafka.errors import TransactionalIdNotFoundError
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse
+from kio.schema.types import ProducerId, TransactionalId
+from kio.static.primitive import i64
 
-from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, opened, topic_partition
+from seqgate.gateway.admin.producers.remote import active_producers
+from seqgate.gateway.admin.remote.cluster import (
+    LATEST,
+    TRANSACTION,
+    Cluster,
+    led_partitions,
+    opened,
+    topic_partition,
+)
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.transactions import answers, command
-from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenProducer, row_of
+from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenProducer, row_of, state_of
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.protocol.messages import milliseconds
 
 IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
+_GONE: Final = ErrorCode.transactional_id_not_found
+_NOT_BEGUN: Final = -1
 
 
 def list_transactions(cluster: Cluster, request: command.ListTransactionsRequest) -> command.TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
-    try:
-        states = [StateName.build_from(state).value for state in request.states]
-    except (KeyError, ValueError) as error:
-        raise ControlError(f"there is no state like one of {', '.join(request.states)}") from error
-    listed = cluster.admin.list_transactions(
-        producer_id_filters=request.producer_ids or None,
-        state_filters=states or None,
-        duration_filter_ms=request.longer_than_ms,
-        transactional_id_pattern=request.pattern,
+    states = [state_of(state) for state in request.states]
+    ids = _ids(cluster, request.producer_ids, states, request.longer_than_ms, request.pattern)
+    return command.TransactionPage(rows_of(cluster, ids), True, [])
+
+
+def _ids(
+    cluster: Cluster,
+    producer_ids: Sequence[int],
+    states: Sequence[str] = (),
+    longer_than_ms: int | None = None,
+    pattern: str | None = None,
+) -> list[str]:
+    """Return the transactional ids that pass the filters, in order; an empty filter lets all pass."""
+    asked = ListTransactionsRequest(
+        state_filters=tuple(states),
+        producer_id_filters=tuple(map(ProducerId, producer_ids)),
+        duration_filter=i64(-1 if longer_than_ms is None else longer_than_ms),
+        transactional_id_pattern=pattern,
     )
-    return command.TransactionPage(rows_of(cluster, _ids(listed)), True, [])
-
-
-def _ids(listed: dict[Any, Any]) -> list[str]:
+    told = cluster.ask_all(asked, ListTransactionsResponse)
+    if told is not None:
+        return sorted({str(row.transactional_id) for answer in told for row in answer.transaction_states})
+    listed = cluster.admin.list_transactions(
+        producer_id_filters=producer_ids or None,
+        state_filters=states or None,
+        duration_filter_ms=longer_than_ms,
+        transactional_id_pattern=pattern,
+    )
     return sorted({row.transactional_id for rows in listed.values() for row in rows})
 
 
 def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[command.TransactionRow]:
     """Return these ids with their transactions, without ids that are gone by now."""
-    found: dict[str, Transaction] = {}
-    try:
-        found = _described(cluster, ids)
-    except TransactionalIdNotFoundError:
-        for name in ids:
-            with contextlib.suppress(TransactionalIdNotFoundError):
-                found |= _described(cluster, [name])
+    found = _described(cluster, ids)
     now_ms = _now_ms()
     return [row_of(name, found[name], now_ms) for name in ids if name in found]
 
 
 def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Transaction]:
-    """Return the transactions of ids. Raises TransactionalIdNotFoundError if one is gone."""
+    """Return the transactions of ids, without ids that are gone."""
     found: dict[str, Transaction] = {}
     for first in range(0, len(ids), IDS_AT_ONCE):
-        answer = cluster.admin.describe_transactions(list(ids[first : first + IDS_AT_ONCE]))
-        found |= {name: _transaction(told) for name, told in answer.items()}
+        some = ids[first : first + IDS_AT_ONCE]
+        told = cluster.ask_coordinators(TRANSACTION, some, _question, DescribeTransactionsResponse)
+        rows = [row for answer in told or () for row in answer.transaction_states]
+        if told is None or any(row.error_code not in {0, _GONE} for row in rows):
+            found |= _described_by_kafka_python(cluster, some)
+        else:
+            found |= {str(row.transactional_id): _told(row) for row in rows if not row.error_code}
     return found
 
 
-def _transaction(told: Any) -> Transaction:
+def _question(ids: Sequence[str]) -> DescribeTransactionsRequest:
+    return DescribeTransactionsRequest(transactional_ids=tuple(map(TransactionalId, ids)))
+
+
+def _told(row: Any) -> Transaction:
+    start = row.transaction_start_time
     return Transaction(
-        int(told.producer_id),
-        int(told.producer_epoch),
-        int(told.transaction_timeout_ms),
-        BY_NAME[told.state.value],
-        frozenset((place.topic, place.partition) for place in told.topic_partitions),
+        row.producer_id,
+        row.producer_epoch,
+        milliseconds(row.transaction_timeout),
+        BY_NAME[row.transaction_state],
+        frozenset((topic.topic, partition) for topic in row.topics for partition in topic.partitions),
         NO_TIME,
-        int(told.transaction_start_time_ms),
+        _NOT_BEGUN if start is None else round(start.timestamp() * 1000),
     )
+
+
+def _described_by_kafka_python(cluster: Cluster, ids: Sequence[str]) -> dict[str, Transaction]:
+    from kafka.errors import TransactionalIdNotFoundError  # noqa: PLC0415 - slow to import
+
+    try:
+        answer = cluster.admin.describe_transactions(list(ids))
+    except TransactionalIdNotFoundError:
+        if len(ids) == 1:
+            return {}
+        return {
+            name: told for each in ids for name, told in _described_by_kafka_python(cluster, [each]).items()
+        }
+    return {
+        name: Transaction(
+            int(told.producer_id),
+            int(told.producer_epoch),
+            int(told.transaction_timeout_ms),
+            BY_NAME[told.state.value],
+            frozenset((place.topic, place.partition) for place in told.topic_partitions),
+            NO_TIME,
+            int(told.transaction_start_time_ms),
+        )
+        for name, told in answer.items()
+    }
 
 
 def _now_ms() -> int:
@@ -97,19 +153,19 @@ class ClusterTransactions:
         return _now_ms()
 
     def find(self, transactional_id: str) -> Transaction:
-        try:
-            return _described(self._cluster, [transactional_id])[transactional_id]
-        except TransactionalIdNotFoundError:
-            raise ControlError(f"there is no transactional id {transactional_id}") from None
+        found = _described(self._cluster, [transactional_id]).get(transactional_id)
+        if found is None:
+            raise ControlError(f"there is no transactional id {transactional_id}")
+        return found
 
     def taking_part(
         self, places: Sequence[TopicPartition], producer_id: int
     ) -> list[command.TransactionPartition]:
-        stable = self._cluster.offsets(places, OffsetSpec.LATEST, "read_committed")
-        ends = self._cluster.offsets(places, OffsetSpec.LATEST)
+        stable = self._cluster.offsets(places, LATEST, "read_committed")
+        ends = self._cluster.offsets(places, LATEST)
         first = {
             producer.place: producer.first_offset
-            for producer in self._opened([topic_partition(*place) for place in places])
+            for producer in self._opened(places)
             if producer.producer_id == producer_id
         }
         return [
@@ -121,6 +177,8 @@ class ClusterTransactions:
         """Return None: the Kafka protocol does not report the offsets."""
 
     async def fence(self, transactional_id: str, before: Transaction) -> command.FencedBy:
+        from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
+
         producer = opened(
             KafkaProducer,
             **self._cluster.client_settings(),
@@ -148,34 +206,29 @@ class ClusterTransactions:
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         return self._opened(led_partitions(self._cluster, topic, partition))
 
-    def _opened(self, places: Sequence[Any]) -> list[OpenProducer]:
-        found = self._cluster.admin.describe_producers(places) if places else {}
+    def _opened(self, places: Sequence[TopicPartition]) -> list[OpenProducer]:
         return sorted(
             OpenProducer(
-                place.topic,
-                place.partition,
+                producer.topic,
+                producer.partition,
                 producer.producer_id,
                 producer.producer_epoch,
                 producer.coordinator_epoch,
-                producer.current_transaction_start_offset,
+                producer.current_txn_start_offset,
                 producer.last_timestamp,
                 producer.last_timestamp,
                 broker_id=-1,
             )
-            for place, state in found.items()
-            for producer in state.active_producers
-            if producer.current_transaction_start_offset >= 0
+            for producer in (active_producers(self._cluster, places) if places else ())
+            if producer.current_txn_start_offset >= 0
         )
 
     def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
         wanted = sorted(producer_ids)
         if not wanted:
             return lambda _: None
-        ids = _ids(self._cluster.admin.list_transactions(producer_id_filters=wanted))
-        return {
-            found.producer_id: KnownTransaction(name, found)
-            for name, found in _described(self._cluster, ids).items()
-        }.get
+        found = _described(self._cluster, _ids(self._cluster, wanted))
+        return {each.producer_id: KnownTransaction(name, each) for name, each in found.items()}.get
 
     def is_overdue(self, transaction: Transaction) -> bool:
         """Compare with this machine's clock, which may lag behind the coordinator's."""
@@ -187,6 +240,8 @@ class ClusterTransactions:
         """Return None: the Kafka protocol does not report clients."""
 
     async def abort_in(self, producer: OpenProducer) -> None:
+        from kafka.admin import AbortTransactionSpec  # noqa: PLC0415 - slow to import
+
         self._cluster.admin.abort_transaction(
             AbortTransactionSpec(
                 topic_partition(*producer.place),

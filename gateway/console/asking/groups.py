@@ -16,7 +16,6 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
-from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
@@ -39,6 +38,7 @@ from seqgate.gateway.admin.groups.remote import (
     group_state,
     group_type,
     listed,
+    offsets_question,
     share_offsets,
     share_progress,
 )
@@ -57,8 +57,7 @@ Address = tuple[str, int]
 
 
 def _offsets(groups: Sequence[str]) -> tuple[Any, Any]:
-    wanted = tuple(OffsetFetchRequestGroup(group_id=GroupId(group), topics=None) for group in groups)
-    return OffsetFetchRequest(groups=wanted), OffsetFetchResponse
+    return offsets_question(groups), OffsetFetchResponse
 
 
 def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -80,7 +79,7 @@ def progress_of(
                 (str(topic.name), int(row.partition_index)): Committed(int(row.committed_offset), None)
                 for topic in found.topics
                 for row in topic.partitions
-                if not row.error_code.value and row.committed_offset != NO_OFFSET
+                if not row.error_code and row.committed_offset != NO_OFFSET
             }
         )
         for found in _answers(cluster, groups, _offsets)
@@ -103,7 +102,7 @@ def _answers(
             )
         except ControlError:
             continue
-        yield from (found for found in answer.groups if not found.error_code.value)
+        yield from (found for found in answer.groups if not found.error_code)
 
 
 def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list[str]]:
@@ -111,7 +110,7 @@ def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list
     answer = ask_broker(cluster.reached, asked, FindCoordinatorResponse, timeout_s=TIMEOUT_S)
     found: dict[Address, list[str]] = {}
     for row in answer.coordinators:
-        if not row.error_code.value:
+        if not row.error_code:
             found.setdefault((row.host, int(row.port)), []).append(str(row.key))
     return found
 
@@ -143,7 +142,7 @@ def ends_of(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPar
         (str(topic.name), int(row.partition_index))
         for topic in ask_broker(cluster.reached, asked, MetadataResponse, timeout_s=TIMEOUT_S).topics
         for row in topic.partitions
-        if not row.error_code.value and row.leader_id >= 0
+        if not row.error_code and row.leader_id >= 0
     }
     return cluster.offsets(wanted & led, OffsetSpec.LATEST)
 

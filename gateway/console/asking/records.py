@@ -508,7 +508,7 @@ def fetch(
 
 def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> BatchStretch:
     stretch = BatchStretch(partition, position, next_offset=position, end_offset=position)
-    refused = refusal(row.error_code.value)
+    refused = refusal(row.error_code)
     if refused is not None:
         stretch.problems.append(f"partition {partition} can't be read: {refused}")
         return stretch

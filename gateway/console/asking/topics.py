@@ -76,7 +76,7 @@ def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
     )
     answer = ask_broker(cluster.reached, request, MetadataResponse, timeout_s=TIMEOUT_S)
     (found,) = answer.topics
-    code = found.error_code.value
+    code = found.error_code
     if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
         names = [line.name for line in topic_lines(cluster)]
         raise no_topic(name, names, may_be_hidden=bool(cluster.reached.security.mechanism))
@@ -97,7 +97,7 @@ def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
 def _place(row: Any) -> PartitionPlace:
     return PartitionPlace(
         partition=int(row.partition_index),
-        leader=int(row.leader_id) if row.leader_id >= 0 and not row.error_code.value else None,
+        leader=int(row.leader_id) if row.leader_id >= 0 and not row.error_code else None,
         leader_epoch=int(row.leader_epoch),
         replicas=tuple(int(node_id) for node_id in row.replica_nodes),
         in_sync=tuple(int(node_id) for node_id in row.isr_nodes),

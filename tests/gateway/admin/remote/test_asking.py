@@ -1,4 +1,6 @@
-"""Topics, offsets and configurations are the same, whether a command asks for them itself or by kafka-python."""
+"""Topics, offsets, configurations, groups, producers and transactions are the same, whether a command asks for
+them itself or by kafka-python.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,28 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import kafka
+import msgspec
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.structs import OffsetAndMetadata
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin.groups import remote as groups
+from seqgate.gateway.admin.groups.answers import Committed
+from seqgate.gateway.admin.producers import remote as producers
+from seqgate.gateway.admin.producers.command import ListProducersRequest
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, BrokerAddress, Cluster, connected
 from seqgate.gateway.admin.topics import remote as topics
+from seqgate.gateway.admin.transactions import remote as transactions
+from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
 
 NO_TIME = i32Timedelta.parse(timedelta())
@@ -35,7 +46,20 @@ def broker() -> Iterator[Broker]:
         for partition in (0, 0, 2):
             producer.send("orders", b"x", partition=partition, timestamp_ms=5_000).get(60)
         producer.close()
+        open_one = KafkaProducer(bootstrap_servers=running.bootstrap, transactional_id="open")
+        open_one.init_transactions()
+        open_one.begin_transaction()
+        open_one.send("orders", b"x", partition=1).get(60)
+        idle = KafkaProducer(bootstrap_servers=running.bootstrap, transactional_id="idle")
+        idle.init_transactions()
+        consumer = KafkaConsumer("orders", bootstrap_servers=running.bootstrap, group_id="readers")
+        while not consumer.assignment():
+            consumer.poll(100)
+        place = kafka.TopicPartition("orders", 0)
+        consumer.commit({place: OffsetAndMetadata(1, "here", -1)})
         yield running
+        for client in (consumer, idle, open_one):
+            client.close()
 
 
 def asked(cluster: Cluster) -> list[Any]:
@@ -51,7 +75,22 @@ def asked(cluster: Cluster) -> list[Any]:
         configs.described(cluster, "broker", ["1"]),
         configs.described(cluster, "group", ["g"]),
         configs.described(cluster, "topic", ["missing"]),
+        groups.listed(cluster).keys(),
+        groups.committed_offsets(cluster, ["readers", "nobody"]),
+        groups.members_of(cluster, "readers", "classic"),
+        producers.list_producers(cluster, ListProducersRequest()),
+        [
+            told(row)
+            for row in transactions.list_transactions(cluster, ListTransactionsRequest()).transactions
+        ],
+        transactions.list_transactions(cluster, ListTransactionsRequest(states=["prepare-commit"])),
+        [told(row) for row in transactions.rows_of(cluster, ["idle", "gone", "open"])],
     ]
+
+
+def told(row: TransactionRow) -> TransactionRow:
+    """Return a row of a transaction without what changes meanwhile."""
+    return msgspec.structs.replace(row, age_ms=None)
 
 
 def test_both_give_the_same(broker: Broker) -> None:
@@ -61,7 +100,19 @@ def test_both_give_the_same(broker: Broker) -> None:
         assert "admin" not in vars(by_itself), "it asked kafka-python"
         assert answers == asked(by_kafka_python)
     assert answers[4] == {("orders", 0): 0, ("orders", 1): 0, ("orders", 2): 0, ("none", 0): 0}
-    assert answers[5] == {("orders", 0): 2, ("orders", 1): 0, ("orders", 2): 1, ("none", 0): 0}
+    assert answers[5] == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1, ("none", 0): 0}
+    committed, told_members, page, rows, *_ = answers[-6:]
+    assert committed == {"readers": {("orders", 0): Committed(1, "here")}, "nobody": {}}
+    assert told_members.members[0].assignment == {"orders": [0, 1, 2]}
+    assert [row.partition for row in page.producers if row.current_txn_start_offset >= 0] == [1]
+    assert [row.transactional_id for row in rows] == ["idle", "open"]
+
+
+def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        small = asked(cluster)
+        monkeypatch.setattr(cluster_module, "_LARGE_ANSWER_BYTES", 0)
+        assert asked(cluster)[:-3] == small[:-3]
 
 
 def test_kafka_python_asks_where_there_is_no_leader_or_an_older_version(broker: Broker) -> None:
