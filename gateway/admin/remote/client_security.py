@@ -10,15 +10,15 @@ java.util.Properties.load.
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.config.packages import SECURITY, install
-from seqgate.gateway.config.sasl import parse_jaas
+
+if TYPE_CHECKING:
+    import ssl
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -135,6 +135,8 @@ def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
+    from seqgate.gateway.config.sasl import parse_jaas  # noqa: PLC0415 - most commands do not log in
+
     try:
         module = parse_jaas(line)
     except ValueError as error:
@@ -159,6 +161,8 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
         from seqgate.gateway.security.key_stores import Store  # noqa: PLC0415
         from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
     except ModuleNotFoundError as error:
+        from seqgate.gateway.config.packages import SECURITY, install  # noqa: PLC0415
+
         raise ControlError(install(error.name, "a listener with TLS", SECURITY)) from None
 
     names = given.get("ssl.endpoint.identification.algorithm", "https").lower()

@@ -8,11 +8,9 @@ kafka-python takes longer to import than such a command to run, so it is importe
 from __future__ import annotations
 
 import difflib
-import logging
 import os
 import re
 import socket
-import ssl
 import struct
 import sys
 from collections import defaultdict
@@ -37,6 +35,8 @@ from seqgate.gateway.protocol.messages import encode_request
 from seqgate.gateway.protocol.schema import entity_reader
 
 if TYPE_CHECKING:
+    import ssl
+
     from kafka import KafkaProducer
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
     from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
@@ -62,8 +62,6 @@ NO_ID: Final = UUID(int=0)
 
 C = TypeVar("C")
 R = TypeVar("R")
-
-logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
 
 
 class Cluster:
@@ -452,8 +450,11 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
     a codec. A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this
     closes them.
     """
+    import logging  # noqa: PLC0415 - only for kafka-python
+
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
 
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
     made: list[Any] = []
 
     def network(**given: Any) -> Any:
@@ -679,6 +680,8 @@ def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSL
 @contextmanager
 def _tls_told(address: BrokerAddress) -> Iterator[None]:
     """Raise ControlError in place of an error of TLS."""
+    import ssl  # noqa: PLC0415 - slow to import
+
     try:
         yield
     except ssl.SSLCertVerificationError as error:
