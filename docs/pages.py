@@ -410,6 +410,7 @@ Written by `make docs` from the commands themselves; a test compares the two.
 | `certify` | nobody: each of its runs has a broker of its own ([certify.md](certify.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
 
+`SEQGATE_BOOTSTRAP` names the cluster for all commands that have `--bootstrap`, unless `--data-dir` or `--config` names a gateway.
 A cluster with TLS or logins needs `--command-config FILE` beside `--bootstrap`, a file of Kafka's client properties
 ([security.md](security.md#commands)).
 
@@ -427,6 +428,10 @@ JSON object per record). Errors are one sentence on the standard error.
 | 1 | the command failed, or was refused in part; `status`, `sweep`, `repair`, `cluster verify`, `transactions find-hanging` and `certify`: something is wrong |
 | 2 | the command line is wrong; nothing was asked |
 | 130 | ended by Ctrl-C |
+
+While a command waits, it says on the standard error what is wrong, once: `lost 127.0.0.1:9092 (connection refused); still trying`, a gateway that refuses
+with its reason, one that does not answer; and `127.0.0.1:9092 works again`. `--timeout SECONDS` says when it gives up, and its last sentence has the last error.
+`produce` on a terminal ends with Ctrl-D; Ctrl-C ends it, too, and it says what is stored.
 
 ## Completion
 

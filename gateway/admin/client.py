@@ -51,6 +51,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 DATA_DIRECTORY: Final = "./data"
 """The data directory that no setting names: the default of log.dirs. A test compares the two."""
+BOOTSTRAP_VARIABLE: Final = "SEQGATE_BOOTSTRAP"
+"""The environment variable that takes the place of --bootstrap."""
 WORKERS: Final = "workers"
 """The directory in the data directory that has a directory for each of several workers: the one of
 seqgate.log.sharing, which takes too long to import for a command. A test compares the two."""
@@ -146,10 +148,19 @@ def read_settings(config_file: Path | None, data_dir: Path | None, overrides: Se
 def data_directory(config_file: Path | None, data_dir: Path | None) -> Path:
     """Return the data directory of the options and environment. Raises ControlError for a wrong setting."""
     named = DATA_DIRECTORY if data_dir is None else str(data_dir).strip()
-    has_settings = config_file is not None or any(name.startswith("SEQGATE_") for name in os.environ)
+    has_settings = config_file is not None or any(
+        name.startswith("SEQGATE_") and name != BOOTSTRAP_VARIABLE for name in os.environ
+    )
     if not has_settings and named and "," not in named:
         return Path(named)
     return Path(read_settings(config_file, data_dir).str("log.dirs"))
+
+
+def bootstrap_of(bootstrap: str | None, data_dir: Path | None, config_file: Path | None) -> str | None:
+    """Return the address of `--bootstrap`, or of the environment where no option names a gateway."""
+    if bootstrap is not None or data_dir is not None or config_file is not None:
+        return bootstrap
+    return os.environ.get(BOOTSTRAP_VARIABLE) or None
 
 
 def addresses_of_gateway(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from seqgate.gateway.admin.client import addresses_of_gateway
+from seqgate.gateway.admin.client import addresses_of_gateway, bootstrap_of
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 
 TIMEOUT_S: Final = 1.0
@@ -37,10 +37,9 @@ def configured_names(ctx: Any, incomplete: str) -> list[str]:
 def _offered(ctx: Any, incomplete: str, kind: str) -> list[str]:
     given = ctx.params
     try:
-        if given.get("bootstrap"):
-            addresses = parse_addresses(given["bootstrap"])
-        else:
-            addresses = addresses_of_gateway(given.get("config_file"), given.get("data_dir"), TIMEOUT_S)
+        named = given.get("config_file"), given.get("data_dir")
+        bootstrap = bootstrap_of(given.get("bootstrap"), *reversed(named))
+        addresses = parse_addresses(bootstrap) if bootstrap else addresses_of_gateway(*named, TIMEOUT_S)
         names = _names(kind, addresses, given.get("command_config"))
     except Exception:  # noqa: BLE001 - a shell shows neither errors nor tracebacks in place of names
         return []

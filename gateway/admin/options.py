@@ -15,7 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
-from seqgate.gateway.admin.client import Client, addresses_of_gateway, data_directory, read_settings
+from seqgate.gateway.admin.client import (
+    Client,
+    addresses_of_gateway,
+    bootstrap_of,
+    data_directory,
+    read_settings,
+)
 from seqgate.gateway.admin.commands import option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
@@ -49,7 +55,7 @@ Bootstrap = Annotated[
         "--bootstrap",
         "HOST:PORT",
         "The cluster to ask, Seqgate or Apache Kafka; several addresses are separated by commas. "
-        f"[default: the gateway that runs on --data-dir, or {DEFAULT_ADDRESS}]",
+        f"[default: SEQGATE_BOOTSTRAP, or the gateway that runs on --data-dir, or {DEFAULT_ADDRESS}]",
     ),
 ]
 OtherCluster = Annotated[
@@ -58,7 +64,7 @@ OtherCluster = Annotated[
         "--bootstrap",
         "HOST:PORT",
         "Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
-        "control socket. [default: the gateway that runs on --data-dir]",
+        "control socket. [default: SEQGATE_BOOTSTRAP, or the gateway that runs on --data-dir]",
     ),
 ]
 CommandConfig = Annotated[
@@ -70,6 +76,15 @@ CommandConfig = Annotated[
         "sasl.mechanism, sasl.jaas.config.",
         exists=True,
         dir_okay=False,
+    ),
+]
+Timeout = Annotated[
+    int | None,
+    option(
+        "--timeout",
+        "SECONDS",
+        "Give up after so many seconds without an answer. [default: 30, for a record of `produce` 60]",
+        min=1,
     ),
 ]
 A = TypeVar("A")
@@ -147,6 +162,7 @@ def gateway_or_cluster(
     config_file: ConfigFile = None,
 ) -> Iterator[Asker]:
     """Yield a client of the cluster at `bootstrap`, or else of the gateway on the data directory."""
+    bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
     if bootstrap is None:
         needs_bootstrap(command_config)
         with asking(config_file, data_dir) as client:
@@ -164,13 +180,23 @@ def cluster(
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
 ) -> Iterator[Cluster]:
-    """Yield the cluster that the options name; an error ends the command with its sentence."""
-    addresses = _addresses(bootstrap, config_file, data_dir)
+    """Yield the cluster that the options name; an error ends the command with its sentence. While the command
+    waits, it says on stderr what is wrong.
+    """
+    addresses = _addresses(bootstrap_of(bootstrap, data_dir, config_file), config_file, data_dir)
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.waiting import Watch  # noqa: PLC0415 - for a cluster only
 
-    with reporting_errors(), connected(addresses, read_client_security(command_config)) as reached:
+    with (
+        reporting_errors(),
+        Watch() as watch,
+        connected(
+            addresses, read_client_security(command_config), watch=watch, timeout_s=timeout_s
+        ) as reached,
+    ):
         yield reached
 
 
@@ -178,7 +204,9 @@ def needs_bootstrap(command_config: Path | None) -> None:
     """End with a usage error when `--command-config` meets a command that asks by the control socket."""
     if command_config is not None:
         raise stop(
-            "--command-config needs --bootstrap: the control socket has neither TLS nor logins", code=2
+            "--command-config needs --bootstrap or SEQGATE_BOOTSTRAP: the control socket has neither TLS nor "
+            "logins",
+            code=2,
         )
 
 

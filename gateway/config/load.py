@@ -27,7 +27,7 @@ from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_n
 ENVIRONMENT_PREFIX = "SEQGATE_"
 FILE_VARIABLE = "SEQGATE_CONFIG"
 """The environment variable that names the settings file. A flag takes precedence."""
-OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
+OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_", "SEQGATE_BOOTSTRAP")
 """The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests.
 """
 

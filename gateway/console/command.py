@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import command, flag, option, stop
 from seqgate.gateway.admin.options import CommandConfig
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
@@ -27,12 +28,11 @@ Certificate = Annotated[
 
 @command
 def console(
-    bootstrap: str = option(
+    bootstrap: str | None = option(
         "--bootstrap",
         "HOST:PORT",
-        "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
-        show_default=True,
-        default=DEFAULT_ADDRESS,
+        "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas. "
+        f"[default: SEQGATE_BOOTSTRAP, or {DEFAULT_ADDRESS}]",
     ),
     metrics: str | None = option(
         "--metrics",
@@ -69,7 +69,7 @@ def console(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if (certificate is None) != (key is None):
         raise stop("give --tls-certificate and --tls-key together", code=2)
-    addresses = _addresses(bootstrap, "--bootstrap")
+    addresses = _addresses(bootstrap_of(bootstrap, None, None) or DEFAULT_ADDRESS, "--bootstrap")
     (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
     try:
         from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
+from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.gateways.messages import (
     DrainRequest,
@@ -154,6 +155,8 @@ def status(
 
     With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
     """
+    if address is None and settings is None:
+        bootstrap = bootstrap_of(bootstrap, None, config_file)
     if bootstrap is not None:
         with cluster(bootstrap, command_config, None, config_file) as reached:
             from seqgate.gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import

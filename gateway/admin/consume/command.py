@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from seqgate.gateway.admin.commands import argument, asks, flag, option, stop
-from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.completion import group_names, topic_names
 from seqgate.gateway.admin.options import OpenedCluster, cluster
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
@@ -35,6 +35,13 @@ def consume(
         "From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
         "with Z or +02:00), or milliseconds.",
     ),
+    group: str | None = option(
+        "--group",
+        "GROUP",
+        "Read as a member of this group, from its offsets on (without any: from --from), and commit what is "
+        "printed.",
+        autocompletion=group_names,
+    ),
     partitions: list[int] | None = option(
         "--partition", "N", "Only this partition; may be repeated. [default: all]", min=0
     ),
@@ -54,16 +61,24 @@ def consume(
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.
 
-    The command belongs to no group and commits nothing. Records of one partition come in order. On a
-    terminal, unprintable characters are escaped; elsewhere the bytes of the records are printed as they are.
+    Without --group the command belongs to no group and commits nothing. Records of one partition come in
+    order. On a terminal, unprintable characters are escaped; elsewhere the bytes of the records are printed
+    as they are.
 
     \b
     For example:
       seqgate consume orders --from -10 --show partition,offset,key,value
       seqgate consume orders --since 10m --json
       seqgate consume orders --from end --follow
+      seqgate consume orders --group checks --limit 100
     """  # noqa: D301 - \b keeps the lines of the list apart
     begin = _start(start, since)
+    if group is not None and (partitions or begin not in {FROM_THE_BEGINNING, FROM_THE_END}):
+        raise stop(
+            "--group begins at the offsets of the group; beside it --from may be beginning or end, for a "
+            "group without offsets, and --since and --partition can't be given",
+            code=2,
+        )
     printed = _printer(topic, fields, separator, null, as_json=as_json)
     with opened as reached:
         from seqgate.gateway.admin.consume import remote  # noqa: PLC0415 - slow to import
@@ -73,6 +88,7 @@ def consume(
             topic,
             partitions=sorted(set(partitions or [])),
             start=begin,
+            group=group,
             follow=follow,
             committed=not uncommitted,
             on_pause=sys.stdout.flush,
@@ -139,6 +155,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 FROM_THE_BEGINNING: Final = Start("offset", 0)
+FROM_THE_END: Final = Start("last", 0)
 
 
 def parse_start(text: str) -> Start:
@@ -146,7 +163,7 @@ def parse_start(text: str) -> Start:
     if text == BEGINNING:
         return FROM_THE_BEGINNING
     if text == END:
-        return Start("last", 0)
+        return FROM_THE_END
     if not _NUMBER.fullmatch(text):
         raise ValueError(
             f"{text!r} is not a place to read from; write {BEGINNING}, {END}, an offset, or -N for the last "

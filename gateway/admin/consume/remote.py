@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import KafkaConsumer
 from kafka.admin import OffsetSpec
+from kafka.structs import OffsetAndMetadata
 
-from seqgate.gateway.admin.consume.command import Start, first_offset
+from seqgate.gateway.admin.consume.command import FROM_THE_END, Start, first_offset
 from seqgate.gateway.admin.remote.cluster import Cluster, opened, topic_partition
 from seqgate.gateway.admin.request import ControlError
 
 POLL_MS: Final = 500
+UNASSIGNED_S: Final = 4.0
+"""Time after which a group that gives no partition is reported; a first rebalance takes three seconds."""
 STALL_S: Final = 30.0
-"""Time without a record after which a command that knows of more records gives up."""
+"""Time without a record after which a command that knows of more records gives up, unless `--timeout` says
+another.
+"""
 
 
 def consume(
@@ -24,6 +29,7 @@ def consume(
     *,
     partitions: Sequence[int],
     start: Start,
+    group: str | None = None,
     follow: bool,
     committed: bool,
     on_pause: Callable[[], None],
@@ -31,8 +37,9 @@ def consume(
     """Yield the records from `start` on, to the end that each partition has now, or for ever when the command
     follows.
 
-    `partitions` empty: all. `committed`: leave out records of aborted and open transactions. `on_pause` is
-    called whenever all records that have come are yielded.
+    `partitions` empty: all. `group`: read those that a member of this group gets, from the offsets of the
+    group on, and commit what is yielded. `committed`: leave out records of aborted and open transactions.
+    `on_pause` is called whenever all records that have come are yielded, and before a commit.
     """
     (found,) = cluster.topics([topic])
     count = len(found["partitions"])
@@ -44,18 +51,23 @@ def consume(
     consumer = opened(
         KafkaConsumer,
         **cluster.client_settings(),
-        group_id=None,
+        group_id=group,
         enable_auto_commit=False,
-        auto_offset_reset="earliest",
+        auto_offset_reset="latest" if start == FROM_THE_END else "earliest",
         isolation_level="read_committed" if committed else "read_uncommitted",
         allow_auto_create_topics=False,
     )
     try:
-        wanted = places if follow else [place for place in places if first[place] < ends[place]]
-        consumer.assign(wanted)
-        for place in wanted:
-            consumer.seek(place, first[place])
-        yield from _follow(consumer, on_pause) if follow else _to_the_end(consumer, ends, on_pause)
+        if group is None:
+            wanted = places if follow else [place for place in places if first[place] < ends[place]]
+            consumer.assign(wanted)
+            for place in wanted:
+                consumer.seek(place, first[place])
+            if not wanted:
+                return
+        else:
+            consumer.subscribe([topic])
+        yield from _Reading(cluster, consumer, None if follow else ends, on_pause, group).records()
     finally:
         consumer.close(autocommit=False)
 
@@ -74,26 +86,89 @@ def _span(
     return first, ends
 
 
-def _follow(consumer: Any, on_pause: Callable[[], None]) -> Iterator[Any]:
-    while True:
-        for batch in consumer.poll(timeout_ms=POLL_MS).values():
-            yield from batch
-        on_pause()
+class _Reading:
+    """Reads what is assigned to a consumer, up to `ends`, or for ever without."""
 
+    def __init__(
+        self,
+        cluster: Cluster,
+        consumer: Any,
+        ends: Mapping[Any, int] | None,
+        on_pause: Callable[[], None],
+        group: str | None,
+    ) -> None:
+        self._watch = cluster.watch
+        self._timeout_s = cluster.timeout_s
+        self._consumer = consumer
+        self._ends = ends
+        self._on_pause = on_pause
+        self._group = group
+        self._read: dict[Any, int] = {}
+        self._committed: dict[Any, int] = {}
 
-def _to_the_end(consumer: Any, ends: dict[Any, int], on_pause: Callable[[], None]) -> Iterator[Any]:
-    remaining = set(consumer.assignment())
-    positions: dict[Any, int] = {}
-    last_progress = time.monotonic()
-    while remaining:
-        for place, batch in consumer.poll(timeout_ms=POLL_MS).items():
-            yield from (record for record in batch if record.offset < ends[place])
-        on_pause()
-        now = {place: consumer.position(place) for place in remaining}
-        if now != positions:
-            positions, last_progress = now, time.monotonic()
-        elif time.monotonic() - last_progress > STALL_S:
-            raise ControlError(f"no record came for {STALL_S:g} s, although the partitions have more")
-        done = {place for place, position in now.items() if position >= ends[place]}
-        consumer.pause(*done)
-        remaining -= done
+    def records(self) -> Generator[Any]:
+        """Yield the records, and commit those that were yielded when the reader stops."""
+        try:
+            yield from self._records()
+        except (GeneratorExit, KeyboardInterrupt):
+            self._pause()
+            raise
+
+    def _records(self) -> Generator[Any]:
+        before: dict[Any, int] = {}
+        last_progress = time.monotonic()
+        while True:
+            for place, batch in self._consumer.poll(timeout_ms=POLL_MS).items():
+                for record in batch:
+                    if self._ends is None or record.offset < self._ends[place]:
+                        self._read[place] = record.offset + 1
+                        yield record
+            assigned = self._consumer.assignment()
+            now = {place: self._consumer.position(place, timeout_ms=POLL_MS) for place in assigned}
+            # Control records of transactions are read, too, and not yielded.
+            past = {place: self._clipped(place, at) for place, at in now.items() if at is not None}
+            is_waiting = not assigned and time.monotonic() - last_progress > UNASSIGNED_S
+            self._note_group(is_waiting=is_waiting)
+            if past != before:
+                before, last_progress = past, time.monotonic()
+            self._read = {place: at for place, at in self._read.items() if place in assigned} | past
+            self._pause()
+            self._check_stall(time.monotonic() - last_progress)
+            if self._ends is not None:
+                done = {place for place, at in past.items() if at >= self._ends[place]}
+                self._consumer.pause(*done)
+                if assigned and done >= assigned:
+                    return
+
+    def _clipped(self, place: Any, position: int) -> int:
+        return position if self._ends is None else min(position, self._ends[place])
+
+    def _pause(self) -> None:
+        """Print what was read, then commit it."""
+        self._on_pause()
+        new = {place: at for place, at in self._read.items() if self._committed.get(place) != at}
+        if self._group is not None and new:
+            self._consumer.commit({place: OffsetAndMetadata(at, "", -1) for place, at in new.items()})
+            self._committed |= new
+
+    def _note_group(self, *, is_waiting: bool) -> None:
+        if self._group is not None:
+            name = f"group {self._group}"
+            if is_waiting:
+                self._watch.begins("members", name, f"{name} gives no partition to this member")
+            else:
+                self._watch.ends("members", name)
+
+    def _check_stall(self, stalled_s: float) -> None:
+        """End a command that waits in vain: to the end for records, and otherwise for a lost broker."""
+        if self._ends is None:
+            if self._timeout_s is not None and self._watch.lasts_s > self._timeout_s:
+                raise ControlError(f"gave up after {self._timeout_s:g} s: {self._watch.trouble}")
+            return
+        limit_s = self._timeout_s or STALL_S
+        if stalled_s > limit_s:
+            reason = self._watch.trouble
+            raise ControlError(
+                f"no record came for {limit_s:g} s, although the partitions have more"
+                + (f": {reason}" if reason else "")
+            )

@@ -39,7 +39,7 @@ from seqgate.gateway.admin.dead_letters.command import (
     own_headers,
     replay_plan,
 )
-from seqgate.gateway.admin.produce.remote import DELIVERY_TIMEOUT_MS, LARGEST_REQUEST_BYTES, LINGER_MS
+from seqgate.gateway.admin.produce.remote import DELIVERY_TIMEOUT_S, LARGEST_REQUEST_BYTES, LINGER_MS
 from seqgate.gateway.admin.remote.cluster import (
     EARLIEST,
     LATEST,
@@ -121,7 +121,7 @@ def replay(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None
         enable_idempotence=True,
         linger_ms=LINGER_MS,
         max_request_size=LARGEST_REQUEST_BYTES,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_S * 1000,
         allow_auto_create_topics=False,
     )
     is_done = False
@@ -176,7 +176,7 @@ def _replay_batch(
             key = f"{REPLAYED}:{partition}:{replayed[0]}".encode()
             sent.append(producer.send(topic, note_of(replayed), key, [(REPLAYED, b"")], partition))
         for each in sent:
-            each.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
+            each.get(timeout=DELIVERY_TIMEOUT_S)
         producer.commit_transaction()
     except BrokerResponseError:
         # the cluster answers, so it need not wait for the end of the transaction's time

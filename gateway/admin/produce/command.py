@@ -61,7 +61,7 @@ def produce(
 
     The records of one command are sent in order by an idempotent producer, so each is stored exactly once;
     the command ends when the cluster has acknowledged all of them. It stops at the first record that is
-    refused.
+    refused. On a terminal, Ctrl-D ends the input, and each line is acknowledged before the next one is read.
 
     With --from-json a line has the fields value, key, headers (a list, or an object of names and values),
     timestamp (ms), and partition with --keep-partitions; value_base64 and key_base64 for bytes that are not
@@ -91,13 +91,19 @@ def produce(
 
         if create:
             topics.create_missing(reached, topic)
-        report = remote.produce(
-            reached,
-            topic,
-            _records(lines, parse),
-            compression=None if compression == "none" else compression,
-            at_once=lines.isatty(),
-        )
+        is_typed = lines.isatty()
+        if is_typed:
+            print(f"seqgate: each line is a record of {shown(topic)}; Ctrl-D ends", file=sys.stderr)
+        try:
+            report = remote.produce(
+                reached,
+                topic,
+                _records(lines, parse),
+                compression=None if compression == "none" else compression,
+                at_once=is_typed,
+            )
+        except remote.Interrupted as interrupted:
+            raise stop(_interrupted(interrupted.report, interrupted.unknown), code=130) from None
     return Output(report, [_stored(report)])
 
 
@@ -129,6 +135,11 @@ def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Itera
             yield parse(line.removesuffix(b"\n").removesuffix(b"\r"))
         except ValueError as error:
             raise ControlError(f"line {number}: {error}") from None
+
+
+def _interrupted(report: ProducedReport, unknown: int) -> str:
+    more = f" {counted(unknown, 'record')} may be stored: not acknowledged yet." if unknown else ""
+    return f"interrupted. {_stored(report)}{more}"
 
 
 def _stored(report: ProducedReport) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from seqgate.gateway.admin.produce.command import ProducedPartition, ProducedRecord, ProducedReport
-from seqgate.gateway.admin.remote.cluster import Cluster, give_up, opened, sentence
+from seqgate.gateway.admin.remote.cluster import Cluster, NoTopic, give_up, opened, sentence
 from seqgate.gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20
 """The producer's own limit, high enough that the cluster decides (message.max.bytes)."""
-DELIVERY_TIMEOUT_MS: Final = 60_000
+DELIVERY_TIMEOUT_S: Final = 60
+"""Time until a record that is not acknowledged ends the command, unless `--timeout` says another."""
 RECORDS_IN_FLIGHT: Final = 10_000
 BYTES_IN_FLIGHT: Final = 32 << 20
 """Records, and bytes of them, that wait for acknowledgements; the command reads no input meanwhile."""
@@ -25,22 +27,34 @@ LINGER_MS: Final = 5
 def produce(
     cluster: Cluster, topic: str, records: Iterable[ProducedRecord], *, compression: str | None, at_once: bool
 ) -> ProducedReport:
-    """Send records in order, each stored exactly once, and wait for the answers; `at_once`: no batching."""
-    (found,) = cluster.topics([topic])
+    """Send records in order, each stored exactly once, and wait for the answers; `at_once`: for each answer
+    before the next record is sent. Raises Interrupted on Ctrl-C.
+    """
+    try:
+        (found,) = cluster.topics([topic])
+    except NoTopic as error:
+        raise ControlError(f"{error}; --create creates it") from None
+    settings = cluster.client_settings()
+    timeout_ms = int((cluster.timeout_s or DELIVERY_TIMEOUT_S) * 1000)
+    settings["request_timeout_ms"] = min(settings["request_timeout_ms"], timeout_ms - LINGER_MS)
     producer = opened(
         KafkaProducer,
-        **cluster.client_settings(),
+        **settings,
         acks="all",
         enable_idempotence=True,
         compression_type=compression,
         linger_ms=0 if at_once else LINGER_MS,
         max_request_size=LARGEST_REQUEST_BYTES,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms=timeout_ms,
+        max_block_ms=timeout_ms,
         allow_auto_create_topics=False,
     )
-    sending = _Sending(producer, topic, len(found["partitions"]))
+    sending = _Sending(cluster, producer, topic, len(found["partitions"]), at_once=at_once)
     try:
         _send_all(sending, records)
+    except KeyboardInterrupt:
+        sending.settle(RECORDS_IN_FLIGHT, BYTES_IN_FLIGHT)
+        raise Interrupted(sending.report(), len(sending.waiting)) from None
     finally:
         # After an error nothing more is sent.
         if sending.waiting:
@@ -50,9 +64,19 @@ def produce(
     return sending.report()
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended the command: what is stored, and how many records were sent and not acknowledged."""
+
+    def __init__(self, report: ProducedReport, unknown: int) -> None:
+        super().__init__()
+        self.report = report
+        self.unknown = unknown
+
+
 def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
     given = enumerate(records, start=1)
     while True:
+        sending.is_reading = True
         try:
             number, record = next(given)
         except StopIteration:
@@ -62,14 +86,24 @@ def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
             # The input is wrong here, and the records before are stored all the same.
             sending.settle(0, 0)
             raise
+        finally:
+            sending.is_reading = False
         sending.send(number, record)
 
 
 class _Sending:
-    def __init__(self, producer: Any, topic: str, partitions: int) -> None:
+    def __init__(
+        self, cluster: Cluster, producer: Any, topic: str, partitions: int, *, at_once: bool
+    ) -> None:
+        self._watch = cluster.watch
+        self._timeout_s = cluster.timeout_s or DELIVERY_TIMEOUT_S
         self._producer = producer
         self._topic = topic
         self._partitions = partitions
+        self._at_once = at_once
+        self.is_reading = False
+        """Whether the command waits for its input, and so does not see that a record failed."""
+        self._is_told = False
         self._bytes = 0
         self._stored: dict[int, ProducedPartition] = {}
         self.waiting: deque[tuple[int, int, Any]] = deque()
@@ -79,8 +113,8 @@ class _Sending:
         if record.partition is not None and not 0 <= record.partition < self._partitions:
             self.settle(0, 0)
             raise self._failed(
-                number,
-                f"topic {self._topic} has no partition {record.partition}, only 0 to {self._partitions - 1}",
+                f"record {number} is not stored: topic {self._topic} has no partition {record.partition}, "
+                f"only 0 to {self._partitions - 1}"
             )
         size = len(record.key or b"") + len(record.value or b"")
         self.settle(RECORDS_IN_FLIGHT, BYTES_IN_FLIGHT)
@@ -95,18 +129,25 @@ class _Sending:
             )
         except (KafkaError, ValueError, AssertionError, TypeError) as error:
             self.settle(0, 0)
-            raise self._failed(number, sentence(error)) from error
+            raise self._failed(self._problem(number, error)) from error
+        future.add_errback(partial(self._tell, number))
         self.waiting.append((number, size, future))
         self._bytes += size
+        if self._at_once:
+            self.settle(0, 0)
 
     def settle(self, records: int, size_bytes: int) -> None:
-        """Wait until at most the given numbers of records and bytes are unacknowledged."""
-        while self.waiting and (len(self.waiting) > records or self._bytes > size_bytes):
+        """Take the answers that have come, and wait until at most the given numbers of records and bytes are
+        unacknowledged.
+        """
+        while self.waiting:
             number, size, future = self.waiting[0]
+            if len(self.waiting) <= records and self._bytes <= size_bytes and not future.is_done:
+                return
             try:
-                stored = future.get(timeout=DELIVERY_TIMEOUT_MS / 1000)
+                stored = future.get(timeout=self._timeout_s)
             except KafkaError as error:
-                raise self._failed(number, sentence(error)) from error
+                raise self._failed(self._problem(number, error)) from error
             self.waiting.popleft()
             self._bytes -= size
             self._fold_in(stored.partition, stored.offset)
@@ -116,10 +157,22 @@ class _Sending:
         first, count = (offset, 0) if known is None else (known.first_offset, known.records)
         self._stored[partition] = ProducedPartition(partition, first, offset, count + 1)
 
-    def _failed(self, number: int, reason: str) -> ControlError:
-        before = sum(row.records for row in self._stored.values())
-        stored = f"{before:,} of the records before it {'is' if before == 1 else 'are'}"
-        return ControlError(f"record {number} is not stored: {reason}; {stored}")
+    def _tell(self, number: int, error: Exception) -> None:
+        """Report the first record that fails while the command waits for its input."""
+        if self.is_reading and not self._is_told:
+            self._is_told = True
+            self._watch.say(f"{self._problem(number, error)}; the next line ends the command")
+
+    def _problem(self, number: int, error: Exception) -> str:
+        if isinstance(error, KafkaTimeoutError):
+            reason = self._watch.trouble or sentence(error)
+            return f"record {number} is not acknowledged within {self._timeout_s:g} s: {reason}"
+        return f"record {number} is not stored: {sentence(error)}"
+
+    def _failed(self, problem: str) -> ControlError:
+        stored = sum(row.records for row in self._stored.values())
+        verb = "is" if stored == 1 else "are"
+        return ControlError(f"{problem}; {stored:,} of the records before it {verb} stored")
 
     def report(self) -> ProducedReport:
         """Return how many records are stored, and where."""

@@ -16,7 +16,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
 
@@ -28,6 +28,7 @@ from kio.static.primitive import i8, i32, i64
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
+from seqgate.gateway.admin.remote.waiting import Watch
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.frames import MalformedRequest
@@ -48,6 +49,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 """Time for the first answer over the Kafka protocol."""
 REQUEST_TIMEOUT_MS: Final = 30_000
+RECONNECT_MS: Final = 500
+"""The longest pause between two attempts to connect."""
 
 _ADVICE: Final = {
     True: "; if its listener needs TLS or a login, name a file with client properties by --command-config",
@@ -77,10 +80,15 @@ class Cluster:
         reached: BrokerAddress,
         versions: Mapping[int, int] | None = None,
         connection: socket.socket | None = None,
+        watch: Watch | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """Take the newest version of each API that the broker serves, and the connection that asked for it;
-        without both, kafka-python asks all.
+        without both, kafka-python asks all. `watch` learns what is wrong meanwhile. `timeout_s` is how long a
+        command tries, None: as long as it thinks fit.
         """
+        self.watch = watch or Watch()
+        self.timeout_s = timeout_s
         self.addresses = addresses
         self.reached = reached
         self._versions = versions or {}
@@ -90,7 +98,7 @@ class Cluster:
     def admin(self) -> Any:
         """kafka-python's admin client, opened at its first use in place of all other connections."""
         self._hang_up()
-        return _admin_client(self.reached)
+        return _admin_client(self.reached, self.client_settings())
 
     def close(self) -> None:
         """Close all connections."""
@@ -122,7 +130,8 @@ class Cluster:
             connection = self._connections[address] = known or open_connection(address, CONNECT_TIMEOUT_S)
             # kafka-python, which tries again, soon gets its turn where nobody may be at an advertised address
             connection.settimeout(CONNECT_TIMEOUT_S if known is None else TIMEOUT_S)
-            answer = exchange(connection, request, response_type)
+            with self.watch.asking(address.shown):
+                answer = exchange(connection, request, response_type)
         except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
             return None
         return None if getattr(answer, "error_code", 0) else answer
@@ -316,34 +325,55 @@ class Cluster:
         return sorted(int(broker.broker_id) for broker in answer.brokers)
 
     def client_settings(self) -> dict[str, Any]:
-        """Return the settings that producers and consumers of this cluster share."""
+        """Return the settings that clients of this cluster share."""
+        timeout_ms = sys.maxsize if self.timeout_s is None else int(self.timeout_s * 1000)
         return {
             "bootstrap_servers": list(self.addresses),
             "client_id": CLIENT_ID,
-            "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
-            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "bootstrap_timeout_ms": min(timeout_ms, BOOTSTRAP_TIMEOUT_MS),
+            "request_timeout_ms": min(timeout_ms, REQUEST_TIMEOUT_MS),
+            "reconnect_backoff_max_ms": RECONNECT_MS,
             "metrics_enabled": False,
+            "kafka_client": partial(_client, self.watch),
             **self.reached.security.client_settings(),
         }
 
 
 @contextmanager
 def connected(
-    addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN, *, lasts: bool = False
+    addresses: Sequence[tuple[str, int]],
+    security: ClientSecurity = OPEN,
+    *,
+    lasts: bool = False,
+    watch: Watch | None = None,
+    timeout_s: float | None = None,
 ) -> Iterator[Cluster]:
     """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error.
-    `lasts`: kafka-python, which opens lost connections again, asks all.
+    `lasts`: kafka-python, which opens lost connections again, asks all. `watch` and `timeout_s` are as in
+    Cluster.
     """
+    watch = watch or Watch()
+
+    def greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
+        asked = watch.asks(address.shown)
+        answer = None
+        try:
+            answer = _greet(address, min(timeout_s or CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S))
+            return answer
+        finally:
+            watch.answered(asked, well=answer is not None and answer[1] is not None)
+
     reached, versions, connection = first_that_answers(
-        [BrokerAddress(*address, security) for address in addresses], _greet
+        [BrokerAddress(*address, security) for address in addresses], greet
     )
-    cluster = Cluster(tuple(shown_address(*address) for address in addresses), reached, versions, connection)
+    names = tuple(shown_address(*address) for address in addresses)
+    cluster = Cluster(names, reached, versions, connection, watch, timeout_s)
     try:
         if lasts or versions is None:
             _ = cluster.admin  # tries again where nobody answered
         yield cluster
     except Exception as error:
-        told = _told(reached, error)
+        told = _told(reached, error, watch.trouble)
         if told is None:
             raise
         raise told from error
@@ -351,20 +381,15 @@ def connected(
         cluster.close()
 
 
-def _admin_client(reached: BrokerAddress) -> Any:
+def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any]) -> Any:
     """Return kafka-python's admin client. Raises ControlError."""
     from kafka.admin import KafkaAdminClient  # noqa: PLC0415
     from kafka.errors import KafkaError  # noqa: PLC0415
 
+    given = {**settings, "bootstrap_servers": [reached.shown]}
+    del given["metrics_enabled"]  # of producers and consumers only
     try:
-        return opened(
-            KafkaAdminClient,
-            bootstrap_servers=[reached.shown],
-            client_id=CLIENT_ID,
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
-            request_timeout_ms=REQUEST_TIMEOUT_MS,
-            **reached.security.client_settings(),
-        )
+        return opened(KafkaAdminClient, **given)
     except KafkaError as error:
         raise ControlError(
             f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
@@ -372,12 +397,16 @@ def _admin_client(reached: BrokerAddress) -> Any:
         ) from error
 
 
-def _told(reached: BrokerAddress, error: Exception) -> ControlError | None:
-    """Return the error of a command for an error of kafka-python; None for another."""
+def _told(reached: BrokerAddress, error: Exception, trouble: str | None) -> ControlError | None:
+    """Return the error of a command for an error of kafka-python; None for another. `trouble` is what was
+    wrong last.
+    """
     if "kafka" not in sys.modules:
         return None
     from kafka import errors  # noqa: PLC0415
 
+    if isinstance(error, errors.KafkaTimeoutError | errors.RequestTimedOutError) and trouble is not None:
+        return ControlError(f"gave up: {trouble}")
     if isinstance(error, errors.KafkaConnectionError | errors.NodeNotReadyError):
         return ControlError(
             f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
@@ -456,9 +485,10 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
 
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
     made: list[Any] = []
+    make = settings.pop("kafka_client", KafkaNetClient)
 
     def network(**given: Any) -> Any:
-        made.append(KafkaNetClient(**given))
+        made.append(make(**given))
         return made[-1]
 
     try:
@@ -469,6 +499,68 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
         if isinstance(error, RuntimeError) and "codec not found" in str(error):
             raise ControlError(f"{error}; run: pip install 'seqgate[codecs]'") from None
         raise
+
+
+def _client(watch: Watch, **given: Any) -> Any:
+    """Return the network client of kafka-python, which tries again by itself and tells nobody; `watch` learns
+    of each request, lost connection and refusal.
+    """
+    from kafka import errors  # noqa: PLC0415
+    from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
+    from kafka.net.manager import KafkaConnectionManager  # noqa: PLC0415
+    from kafka.net.selector import NetworkSelector  # noqa: PLC0415
+
+    class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
+        def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
+            node_id = self.least_loaded_node() if node_id is None else node_id
+            broker = None if node_id is None else self.cluster.broker_metadata(node_id)
+            future = super().send(request, node_id, request_timeout_ms)
+            if broker is None or future.is_done:
+                return future
+            address = shown_address(broker.host, broker.port)
+            if request.API_KEY in _OF_MEMBERS:
+                return future
+            asked = watch.asks(address)
+
+            def answered(response: Any) -> None:
+                watch.answered(asked)
+                watch.ends(_CONNECTION, address)
+                for about, refused in _refusals(response):
+                    if refused is None:
+                        watch.ends(about, address)
+                    else:
+                        watch.begins(about, address, f"{address} refuses: {refused}")
+
+            def failed(error: Exception) -> None:
+                watch.answered(asked, well=False)
+                if isinstance(error, errors.KafkaConnectionError | errors.RequestTimedOutError):
+                    watch.begins(_CONNECTION, address, f"lost {address} ({sentence(error)})")
+
+            return future.add_callback(answered).add_errback(failed)
+
+    net = NetworkSelector(**given)
+    return KafkaNetClient(net, Manager(net, **given))
+
+
+_CONNECTION: Final = "connection"
+_OF_MEMBERS: Final = frozenset((11, 12, 13, 14))
+"""JoinGroup, Heartbeat, LeaveGroup and SyncGroup, whose answers wait for other members, or refuse as a matter
+of course.
+"""
+
+
+def _refusals(response: Any) -> Iterator[tuple[str, str | None]]:
+    """Yield a refusal, or None, for the answer to Produce or Fetch and each partition in it."""
+    code = getattr(response, "error_code", None)
+    if code is not None:
+        yield f"API {response.API_KEY}", refusal(code, getattr(response, "error_message", None))
+    for topic in getattr(response, "responses", None) or ():
+        for row in getattr(topic, "partition_responses", None) or getattr(topic, "partitions", None) or ():
+            index = row.index if hasattr(row, "index") else row.partition_index
+            yield (
+                f"{getattr(topic, 'name', None) or getattr(topic, 'topic', '')}-{index}",
+                refusal(row.error_code, getattr(row, "error_message", None)),
+            )
 
 
 def give_up(producer: KafkaProducer) -> None:
@@ -653,12 +745,14 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
     return address
 
 
-def _greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
+def _greet(
+    address: BrokerAddress, timeout_s: float
+) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
     """Connect; return the address, the newest version of each API, or None without an answer, and the
     connection. Raises ControlError for TLS or login, OSError without a connection, or without an answer over
     TLS.
     """
-    connection = open_connection(address, CONNECT_TIMEOUT_S)
+    connection = open_connection(address, timeout_s)
     is_certified = address.security.context is not None and not address.security.mechanism
     try:
         # since TLS 1.3 a listener refuses the certificate of a client after the handshake
@@ -787,8 +881,8 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 _TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
-_SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b", re.ASCII)
-"""The text of kafka-python for a failed system call, such as `111 ECONNREFUSED`."""
+_SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b|\[Errno (\d{1,3})\]", re.ASCII)
+"""The text of kafka-python for a failed system call, `111 ECONNREFUSED`, and Python's, `[Errno 104] …`."""
 _UNKNOWN: Final = "UnrecognizedBrokerError"
 """The class that kafka-python makes for an error code that it does not know."""
 _LONGEST: Final = 500
@@ -839,7 +933,7 @@ def sentence(error: Exception) -> str:
         return f"the cluster does not serve what this command needs: {message}"[:_LONGEST]
     failed = _SYSTEM_ERROR.search(message)
     if failed is not None:
-        return os.strerror(int(failed[1])).lower()
+        return os.strerror(int(failed[1] or failed[2])).lower()
     return (message or type(error).__name__)[:_LONGEST]
 
 
@@ -851,10 +945,14 @@ def _topics_refused(error: Exception) -> str:
     return f"this user lacks a right on {named} (TOPIC_AUTHORIZATION_FAILED); seqgate acls add gives rights"
 
 
-def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> ControlError:
+class NoTopic(ControlError):
+    """There is no such topic."""
+
+
+def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> NoTopic:
     """Return the error for a missing, perhaps hidden topic, with the name of the most similar topic."""
     hidden = ", or this user may not see it" if may_be_hidden else ""
-    return ControlError(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
+    return NoTopic(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
 
 
 def nearest_hint(name: str, names: Iterable[str]) -> str:

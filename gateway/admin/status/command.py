@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from seqgate.gateway.admin.client import summed
+from seqgate.gateway.admin.client import bootstrap_of, summed
 from seqgate.gateway.admin.commands import Output, asks
 from seqgate.gateway.admin.options import (
     CommandConfig,
@@ -56,6 +56,7 @@ def status(
     that is offline, partitions without a leader, and partitions whose replicas are not all in sync. Each
     broker answers within 5 s.
     """
+    bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
     if bootstrap is not None:
         with cluster(bootstrap, command_config, data_dir, config_file) as reached:
             from seqgate.gateway.admin.status import remote  # noqa: PLC0415 - slow to import

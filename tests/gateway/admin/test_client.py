@@ -112,6 +112,19 @@ def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: 
         client.data_directory(None, None)
 
 
+def test_the_environment_names_the_cluster_where_no_option_names_a_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(client.BOOTSTRAP_VARIABLE, raising=False)
+    assert client.bootstrap_of(None, None, None) is None
+    monkeypatch.setenv(client.BOOTSTRAP_VARIABLE, "there:9092")
+    assert client.bootstrap_of(None, None, None) == "there:9092"
+    assert client.bootstrap_of("here:9092", None, None) == "here:9092"
+    assert client.bootstrap_of(None, Path("data"), None) is None
+    assert client.bootstrap_of(None, None, Path("gateway.toml")) is None
+    load_config(environment={client.BOOTSTRAP_VARIABLE: "there:9092"})  # it is no setting
+
+
 @pytest.mark.parametrize("kind", ["one process", "workers", "workers of a bucket"])
 def test_where_no_gateway_runs_the_data_directory_is_named(tmp_path: Path, kind: str) -> None:
     if kind == "workers":

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from seqgate.gateway.admin.produce.command import ProducedRecord
-from seqgate.gateway.admin.produce.remote import produce
+from seqgate.gateway.admin.produce.remote import Interrupted, produce
+from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.testing import Broker
@@ -20,10 +21,10 @@ def whole_then_wrong() -> Iterator[ProducedRecord]:
     raise ControlError(WRONG)
 
 
-def send(broker: Broker, records: Iterator[ProducedRecord]) -> None:
-    broker.create_topic("lines")
-    host, port = broker.bootstrap.split(":")
-    with connected([(host, int(port))]) as cluster:
+def send(broker: Broker, records: Iterable[ProducedRecord], *, timeout_s: float | None = None) -> None:
+    if "lines" not in broker.topics():
+        broker.create_topic("lines")
+    with connected(parse_addresses(broker.bootstrap), timeout_s=timeout_s) as cluster:
         produce(cluster, "lines", records, compression=None, at_once=False)
 
 
@@ -49,6 +50,27 @@ def test_a_producer_that_is_interrupted_ends_and_sends_no_more(broker: Broker) -
         yield WHOLE
         raise KeyboardInterrupt
 
-    with broker.faults.delay(3_600_000, api="Produce"), pytest.raises(KeyboardInterrupt):
+    with broker.faults.delay(3_600_000, api="Produce"), pytest.raises(Interrupted) as ended:
         send(broker, interrupted())
+    assert (ended.value.report.records, ended.value.unknown) == (0, 1)
     assert senders() == []
+
+
+def test_a_record_that_is_refused_for_too_long_is_reported_with_the_reason(broker: Broker) -> None:
+    too_late = (
+        r"^record 1 is not acknowledged within 1 s: 127.0.0.1:\d+ refuses: .*\(KAFKA_STORAGE_ERROR\); 0 of"
+    )
+    with (
+        broker.faults.error("KAFKA_STORAGE_ERROR", api="Produce", times=1_000_000),
+        pytest.raises(ControlError, match=too_late),
+    ):
+        send(broker, [WHOLE], timeout_s=1)
+    assert senders() == []
+
+
+def test_a_missing_topic_names_the_option_that_creates_it(broker: Broker) -> None:
+    with (
+        connected(parse_addresses(broker.bootstrap)) as cluster,
+        pytest.raises(ControlError, match=r"^there is no topic none; --create creates it$"),
+    ):
+        produce(cluster, "none", [WHOLE], compression=None, at_once=False)

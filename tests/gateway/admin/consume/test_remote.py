@@ -1,0 +1,73 @@
+"""A group reads each record once, however often the command ends and begins again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from seqgate.gateway.admin.consume.command import FROM_THE_BEGINNING, FROM_THE_END, Start
+from seqgate.gateway.admin.consume.remote import consume
+from seqgate.gateway.admin.produce.command import ProducedRecord
+from seqgate.gateway.admin.produce.remote import produce
+from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.cluster import Cluster, connected
+from seqgate.gateway.testing import Broker
+
+SENT = [str(number).encode() for number in range(10)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        broker.create_topic("t", 2)
+        with connected(parse_addresses(broker.bootstrap), lasts=True) as cluster:
+            records = (ProducedRecord(value, partition=number % 2) for number, value in enumerate(SENT))
+            produce(cluster, "t", records, compression=None, at_once=False)
+            yield cluster
+
+
+def read(
+    cluster: Cluster, group: str, limit: int | None = None, start: Start = FROM_THE_BEGINNING
+) -> list[bytes]:
+    def nothing() -> None: ...
+
+    records = consume(
+        cluster, "t", partitions=(), start=start, group=group, follow=False, committed=True, on_pause=nothing
+    )
+    with closing(records):
+        return [record.value for record in itertools.islice(records, limit)]
+
+
+def test_a_group_goes_on_behind_what_was_printed(cluster: Cluster) -> None:
+    first, second = read(cluster, "g", 3), read(cluster, "g", 2)
+    assert (len(first), len(second)) == (3, 2)
+    assert sorted(first + second + read(cluster, "g")) == SENT
+    assert read(cluster, "g") == []
+
+
+def test_a_group_without_offsets_may_begin_at_the_end(cluster: Cluster) -> None:
+    assert read(cluster, "late", start=FROM_THE_END) == []
+    assert read(cluster, "late") == []
+
+
+def test_what_the_pipe_did_not_take_is_not_committed(cluster: Cluster) -> None:
+    def broken() -> None:
+        raise BrokenPipeError
+
+    records = consume(
+        cluster,
+        "t",
+        partitions=(),
+        start=FROM_THE_BEGINNING,
+        group="broken",
+        follow=False,
+        committed=True,
+        on_pause=broken,
+    )
+    next(records)
+    with pytest.raises(BrokenPipeError):
+        records.close()
+    assert sorted(read(cluster, "broken")) == SENT
