@@ -6,6 +6,7 @@ Kafka's protocol guide). Fetch returns batches as stored in the log, so this mod
 
 from __future__ import annotations
 
+import difflib
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,10 @@ METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NO_ERROR, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 3
+TOPIC_AUTHORIZATION_FAILED = 29
+_MAY_READ = 1 << 3
+"""The bit of Kafka's `AclOperation.READ` in the operations that a broker reports for a topic (KIP-430)."""
+_OPERATIONS_NOT_REPORTED = -(1 << 31)
 FETCH_MAX_BYTES = 4 << 20
 PATIENCE_S = 30.0
 
@@ -116,6 +121,35 @@ def topic_id(bootstrap: str, topic: str) -> UUID | None:
     (found,) = _metadata(bootstrap, topic).topics
     _check(found.error_code, f"asking for topic {topic}")
     return getattr(found, "topic_id", None)
+
+
+def check_readable(bootstrap: str, topics: Sequence[str]) -> None:
+    """Raise `EndpointError` unless the endpoint has these topics and lets this client read them. A broker
+    that does not report rights (Metadata before v8, KIP-430) is asked for the topics alone.
+    """
+    for topic in topics:
+        (found,) = _metadata(bootstrap, topic).topics
+        if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+            raise MissingTopicError(
+                f"There is no topic {topic} at {bootstrap}{_nearest(bootstrap, topic)}. Create it: "
+                f"seqgate topics create {topic} --bootstrap {bootstrap}"
+            )
+        rights = getattr(found, "topic_authorized_operations", _OPERATIONS_NOT_REPORTED)
+        is_hidden = found.error_code == TOPIC_AUTHORIZATION_FAILED
+        if is_hidden or (rights != _OPERATIONS_NOT_REPORTED and not rights & _MAY_READ):
+            raise EndpointError(
+                f"{bootstrap} does not let this client read the topic {topic} (TOPIC_AUTHORIZATION_FAILED); "
+                "its user needs the right READ on the topic."
+            )
+        if found.error_code != NO_ERROR and not is_retriable(found.error_code):
+            _check(found.error_code, f"asking for topic {topic}")
+
+
+def _nearest(bootstrap: str, topic: str) -> str:
+    """Return the nearest name among the topics that this client may see, as a part of a sentence."""
+    names = [found.name for found in _metadata(bootstrap, None).topics]
+    close = difflib.get_close_matches(topic, names, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchRow]:
@@ -247,15 +281,16 @@ def _leaders(bootstrap: str, topic: str) -> dict[tuple[str, int], list[int]]:
     return leaders
 
 
-def _metadata(bootstrap: str, topic: str) -> Any:
+def _metadata(bootstrap: str, topic: str | None) -> Any:
+    """Ask for one topic, or with None for all."""
     return ask_first(
         bootstrap,
         lambda connection: connection.call(
             METADATA,
-            topics=[{"name": topic, "topic_id": None}],
+            topics=None if topic is None else [{"name": topic, "topic_id": None}],
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=False,
+            include_topic_authorized_operations=True,
         ),
     )
 

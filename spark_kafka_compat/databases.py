@@ -7,7 +7,7 @@ and the placeholder of a parameter. Both databases have `INSERT … ON CONFLICT`
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -48,8 +48,12 @@ class Dialect:
     """The statements that keep other transactions from creating tables."""
     has_table: str
     """The query that returns a row when the table exists."""
+    table_columns: str
+    """The query that returns the names of a table's columns; no row when there is no such table."""
     row_lock: str
     """The end of a SELECT that locks the selected rows against other transactions."""
+    types: Mapping[str, str]
+    """The types of columns by Spark's names of types, where the two differ."""
     connect: Callable[[str], DatabaseConnection]
 
 
@@ -81,7 +85,9 @@ SQLITE = Dialect(
     begin=("BEGIN IMMEDIATE",),
     lock_schema=(),
     has_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?",
+    table_columns="SELECT name FROM pragma_table_info(?)",
     row_lock="",
+    types={"STRING": "TEXT", "BINARY": "BLOB", "LONG": "BIGINT", "INT": "INTEGER"},
     connect=_connect_sqlite,
 )
 POSTGRESQL = Dialect(
@@ -90,7 +96,21 @@ POSTGRESQL = Dialect(
     begin=(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}",),
     lock_schema=("SELECT pg_advisory_xact_lock(5281743601)",),
     has_table="SELECT 1 WHERE to_regclass(%s) IS NOT NULL",
+    table_columns=(
+        "SELECT attname FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+    ),
     row_lock=" FOR UPDATE",
+    types={
+        "STRING": "TEXT",
+        "BINARY": "BYTEA",
+        "LONG": "BIGINT",
+        "INT": "INTEGER",
+        "TINYINT": "SMALLINT",
+        "FLOAT": "REAL",
+        "DOUBLE": "DOUBLE PRECISION",
+        "TIMESTAMP": "TIMESTAMP WITH TIME ZONE",
+    },
     connect=_connect_postgresql,
 )
 _BY_SCHEME = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "postgres": POSTGRESQL}
@@ -190,7 +210,7 @@ def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: 
         )
     names = ", ".join(quoted(column, dialect) for column in columns)
     places = ", ".join(dialect.placeholder for _ in columns)
-    name = ".".join(quoted(part, dialect) for part in table.split("."))
+    name = quoted_table(table, dialect)
     statement = f"INSERT INTO {name} ({names}) VALUES ({places})"  # noqa: S608
     if not key:
         return statement
@@ -202,6 +222,61 @@ def insert_statement(dialect: Dialect, table: str, columns: Sequence[str], key: 
     )
     keys = ", ".join(quoted(column, dialect) for column in key)
     return f"{statement} ON CONFLICT ({keys}) {action}"
+
+
+def check_table(database: Database, table: str, columns: Mapping[str, str], key: Sequence[str] = ()) -> None:
+    """Raise `SparkCompatError`, with the statement that helps, unless rows of `columns` can be inserted into
+    the table. `columns` has the types by Spark's names. The database itself judges the rest, the key and the
+    rights, by the plan of the INSERT, which it raises its own error for. Nothing is locked or changed.
+    """
+    dialect = database.dialect
+    shown = quoted_table(table, dialect)
+    statement = insert_statement(dialect, table, list(columns), key)
+    connection = database.connect()
+    try:
+        cursor = connection.cursor()
+        cursor.execute(dialect.table_columns, (shown if dialect is POSTGRESQL else table.rpartition(".")[2],))
+        found = [name for (name,) in cursor.fetchall()]
+        if not found:
+            raise SparkCompatError(
+                f"There is no table {table} in the database. Create it, with types that suit you:\n"
+                + create_statement(dialect, table, columns, key)
+            )
+        is_same = (lambda name: name) if dialect is POSTGRESQL else str.casefold
+        known = {is_same(name) for name in found}
+        missing = {name: kind for name, kind in columns.items() if is_same(name) not in known}
+        if missing:
+            raise SparkCompatError(
+                f"The table {table} lacks {', '.join(missing)}: it has {', '.join(found)}. Add what is "
+                "missing, or choose other columns with --select:\n"
+                + "\n".join(
+                    f"ALTER TABLE {shown} ADD COLUMN {_column(name, kind, dialect)};"
+                    for name, kind in missing.items()
+                )
+            )
+        cursor.execute(f"EXPLAIN {statement}", [None] * len(columns))
+    finally:
+        connection.close()
+
+
+def create_statement(
+    dialect: Dialect, table: str, columns: Mapping[str, str], key: Sequence[str] = ()
+) -> str:
+    """Return the CREATE TABLE for rows of these columns, with `key` as the primary key."""
+    lines = [_column(name, kind, dialect) for name, kind in columns.items()]
+    if key:
+        lines.append(f"PRIMARY KEY ({', '.join(quoted(column, dialect) for column in key)})")
+    inside = ",\n".join(f"    {line}" for line in lines)
+    return f"CREATE TABLE {quoted_table(table, dialect)} (\n{inside}\n);"
+
+
+def _column(name: str, kind: str, dialect: Dialect) -> str:
+    return f"{quoted(name, dialect)} {dialect.types.get(kind.upper(), kind.upper())}"
+
+
+def quoted_table(table: str, dialect: Dialect) -> str:
+    """Return the name of a table with its schema, both quoted."""
+    return ".".join(quoted(part, dialect) for part in table.split("."))
 
 
 def quoted(name: str, dialect: Dialect) -> str:

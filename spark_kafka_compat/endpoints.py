@@ -61,6 +61,20 @@ def unwatched_source(
     options: Mapping[str, OptionValue] | None,
 ) -> DataFrame:
     """Return the data frame of `source`, for a pipeline that compares topic ids itself."""
+    checked = source_settings(topics, stream=stream, options=options)
+    checked["kafka.bootstrap.servers"] = bootstrap
+    try:
+        if stream:
+            return spark.readStream.format("kafka").options(**checked).load()
+        return spark.read.format("kafka").options(**checked).load()
+    except Exception as error:
+        raise _connector_missing(error) or error from error
+
+
+def source_settings(
+    topics: str | Sequence[str] | None, *, stream: bool, options: Mapping[str, OptionValue] | None
+) -> dict[str, str]:
+    """Return the options of `source` as Spark gets them. Raises as `source`, but needs no session."""
     checked = checked_options(Use.STREAM_READ if stream else Use.BATCH_READ, options or {})
     if topics is not None:
         if "subscribe" in checked:
@@ -76,13 +90,7 @@ def unwatched_source(
         )
     if stream and not any(name.startswith("starting") for name in checked):
         checked["startingOffsets"] = "earliest"
-    checked["kafka.bootstrap.servers"] = bootstrap
-    try:
-        if stream:
-            return spark.readStream.format("kafka").options(**checked).load()
-        return spark.read.format("kafka").options(**checked).load()
-    except Exception as error:
-        raise _connector_missing(error) or error from error
+    return checked
 
 
 @overload

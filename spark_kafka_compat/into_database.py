@@ -143,12 +143,7 @@ def into_database(
     Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`;
     `PositionError`.
     """
-    chosen = _source_options(options)
-    refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
-    if refused:
-        raise SparkCompatError(
-            f"{', '.join(refused)} can't be given: the positions in the database decide where to begin."
-        )
+    chosen = source_options(options)
     may_skip = str(chosen.get("failOnDataLoss")).lower() == "false"
     names = [topics] if isinstance(topics, str) else list(topics)
     # Ask before the transaction: other copies wait for the transaction, and must not wait for an unreachable
@@ -192,11 +187,20 @@ def read_topics(
 ) -> ReadTopics:
     """Return the topics of `into_database`, to check while the query runs. Raises `UnknownOptionError`."""
     names = [topics] if isinstance(topics, str) else list(topics)
-    return ReadTopics(lambda: topic_ids_of(spark, bootstrap, names, _source_options(options)))
+    return ReadTopics(lambda: topic_ids_of(spark, bootstrap, names, source_options(options)))
 
 
-def _source_options(options: Mapping[str, OptionValue] | None) -> dict[str, OptionValue]:
-    return {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
+def source_options(options: Mapping[str, OptionValue] | None) -> dict[str, OptionValue]:
+    """Return the options of the source with `DEFAULTS`. Raises `UnknownOptionError`; `SparkCompatError` for
+    options that the database decides.
+    """
+    chosen: dict[str, OptionValue] = {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
+    refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
+    if refused:
+        raise SparkCompatError(
+            f"{', '.join(refused)} can't be given: the positions in the database decide where to begin."
+        )
+    return chosen
 
 
 def starting_offsets(positions: Positions, places: Mapping[TopicPartition, object]) -> Mapping[str, object]:

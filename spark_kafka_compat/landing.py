@@ -70,11 +70,7 @@ def land(
     Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`;
     `EndpointError`.
     """
-    unknown = [column for column in partition_by if column not in PARTITION_COLUMNS]
-    if unknown:
-        raise SparkCompatError(
-            f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
-        )
+    check_partition_columns(partition_by)
     if kept is None:
         records = source(spark, bootstrap, topics, stream=True, options=options)
         kept = checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
@@ -92,6 +88,15 @@ def land(
     )
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     return trigger.start()
+
+
+def check_partition_columns(columns: Sequence[str]) -> None:
+    """Raise `SparkCompatError` for a column that files can't be partitioned by."""
+    unknown = [column for column in columns if column not in PARTITION_COLUMNS]
+    if unknown:
+        raise SparkCompatError(
+            f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
+        )
 
 
 def checkpoint_topics(

@@ -9,7 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 
 JARS_VARIABLE = "SEQGATE_SPARK_JARS"
+_END_OF_START = b"\0end of start\0"
+_PIPE_BYTES = 65_536
 QUIET_LOGGING = Path(__file__).parent / "log4j2-quiet.properties"
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
@@ -52,8 +56,8 @@ def session(
     the web UI, and with times in UTC. The connector comes from the jars in `jars_dir`, or in the folder of
     the environment variable SEQGATE_SPARK_JARS, or else through Maven (`spark.jars.packages`). `packages`
     adds Maven coordinates, `conf` overrides any setting, and with `quiet` Spark logs errors only, without
-    their stacks. Inside `spark-submit` the class path and the master are those of spark-submit: pass
-    `--packages` there.
+    their stacks, and a start that succeeds prints nothing. Inside `spark-submit` the class path and the
+    master are those of spark-submit: pass `--packages` there.
 
     Raises `SparkCompatError` when pyspark or a suitable Java is missing.
     """
@@ -73,7 +77,47 @@ def session(
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with _silent_start() if quiet else nullcontext():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _silent_start() -> Iterator[None]:
+    """Drop what is written to stderr while Spark starts, or print it if the start fails. Ivy, which resolves
+    the connector, writes some forty lines there, past every setting of logging.
+
+    The JVM keeps its stderr for its life: a pipe, which a thread copies to the stderr of this process. A mark
+    in the pipe parts the start from what follows.
+    """
+    own = os.dup(2)
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    has_started = False
+    is_told = threading.Event()
+
+    def copy() -> None:
+        try:
+            held = b""
+            while _END_OF_START not in held:
+                held += os.read(read_end, _PIPE_BYTES)
+            start, _, rest = held.partition(_END_OF_START)
+            os.write(own, rest if has_started else start + rest)
+        finally:
+            is_told.set()
+        while written := os.read(read_end, _PIPE_BYTES):
+            os.write(own, written)
+        os.close(read_end)
+        os.close(own)
+
+    threading.Thread(target=copy, name="stderr of Spark", daemon=True).start()
+    try:
+        yield
+        has_started = True
+    finally:
+        os.write(2, _END_OF_START)
+        os.dup2(own, 2)
+        is_told.wait()
 
 
 def _standalone_settings(

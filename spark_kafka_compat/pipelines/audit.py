@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seqgate.spark_kafka_compat import source
-from seqgate.spark_kafka_compat.pipelines.streaming import begin, program
+from seqgate.spark_kafka_compat.pipelines.streaming import begin, check_endpoint, program
 from seqgate.spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
     AuditReport,
@@ -24,6 +24,7 @@ from seqgate.spark_kafka_compat.sequence_audit import (
 from seqgate.spark_kafka_compat.session import SparkCompatError
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
+_WIDE = 10_000
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,18 +68,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
-        spark = begin("audit " + ",".join(chosen.topics), chosen.bootstrap, chosen.master)
+        check_endpoint("audit", chosen.bootstrap, {"subscribe": ",".join(chosen.topics)})
+        spark = begin("audit", "audit " + ",".join(chosen.topics), chosen.master)
         if chosen.records:
             frame = source(spark, chosen.bootstrap, chosen.topics, includeHeaders=True)
             verdicts = audit_records(
                 frame, producer=chosen.producer, sequence=chosen.sequence, scope=chosen.scope
             )
-            return _show_records(verdicts, as_json=chosen.json)
+            return _show_records(verdicts, chosen.topics, as_json=chosen.json)
         report = audit_producers(spark, chosen.bootstrap, chosen.topics, compacted=chosen.compacted)
-        return _show_producers(report, as_json=chosen.json, require_idempotence=chosen.require_idempotence)
+        return _show_producers(
+            report, chosen.topics, as_json=chosen.json, require_idempotence=chosen.require_idempotence
+        )
     except SparkCompatError as error:
         print(f"audit: {error}", file=sys.stderr)
         return FAILED
+
+
+def _console() -> Console:
+    """Return the console for tables. Off a terminal nothing is cut: a row is one line, however wide."""
+    return Console() if sys.stdout.isatty() else Console(width=_WIDE, soft_wrap=True)
+
+
+def _conclusion(records: int, producers: int, topics: Sequence[str], *, clean: bool) -> str:
+    """Return the last line: what was audited, and what was found."""
+    of_whom = f"{producers:,} producer" + ("" if producers == 1 else "s")
+    audited = f"audited {records:,} records of {of_whom} in {', '.join(topics)}"
+    return f"{audited}: " + (
+        "no gaps, duplicates or reorderings" if clean else "[bold red]the audit found breaches"
+    )
 
 
 def producers_table(report: AuditReport) -> Table:
@@ -118,7 +136,9 @@ def _counted(breaches: int) -> str:
     return f"[bold red]{breaches:,}" if breaches else "[green]0"
 
 
-def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: bool) -> int:
+def _show_producers(
+    report: AuditReport, topics: Sequence[str], *, as_json: bool, require_idempotence: bool
+) -> int:
     unnumbered = report.records_without_producer_id
     clean = report.is_clean and not (require_idempotence and unnumbered)
     if as_json:
@@ -134,7 +154,7 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
             }
         )
         return CLEAN if clean else BREACHED
-    console = Console()
+    console = _console()
     console.print(producers_table(report))
     for row in report.producers:
         for finding in row.findings:
@@ -152,20 +172,21 @@ def _show_producers(report: AuditReport, *, as_json: bool, require_idempotence: 
             )
     if unnumbered:
         console.print(f"{unnumbered:,} records carry no producer id and can't be audited.")
-    console.print("No gaps, duplicates or reorderings." if clean else "[bold red]The audit found breaches.")
+    producers = len({row.producer_id for row in report.producers} - {NO_PRODUCER_ID})
+    records = sum(row.records for row in report.producers)
+    console.print(_conclusion(records, producers, topics, clean=clean))
     return CLEAN if clean else BREACHED
 
 
-def _show_records(verdicts: Sequence[RecordVerdict], *, as_json: bool) -> int:
+def _show_records(verdicts: Sequence[RecordVerdict], topics: Sequence[str], *, as_json: bool) -> int:
     clean = all(row.is_clean for row in verdicts)
     if as_json:
         _print_json({"clean": clean, "producers": [row._asdict() for row in verdicts]})
     else:
-        console = Console()
+        console = _console()
         console.print(records_table(verdicts))
-        console.print(
-            "No gaps, duplicates or reorderings." if clean else "[bold red]The audit found breaches."
-        )
+        records = sum(row.records for row in verdicts)
+        console.print(_conclusion(records, len({row.producer for row in verdicts}), topics, clean=clean))
     return CLEAN if clean else BREACHED
 
 

@@ -8,11 +8,14 @@ begin, or when one of its topics was recreated.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from seqgate.spark_kafka_compat.databases import Database, is_database_error
+from seqgate.spark_kafka_compat import into_database as pipeline
+from seqgate.spark_kafka_compat.databases import Database, Transaction, check_table, is_database_error
+from seqgate.spark_kafka_compat.endpoints import source_settings
 from seqgate.spark_kafka_compat.into_database import into_database, into_table, read_topics
 from seqgate.spark_kafka_compat.pipelines.streaming import (
     DONE,
@@ -21,17 +24,30 @@ from seqgate.spark_kafka_compat.pipelines.streaming import (
     add_run,
     await_end,
     begin,
+    check_endpoint,
     program,
+    shown_topics,
     source_options,
 )
 from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 __all__ = ["DONE", "NOT_BEGUN", "QUERY_FAILED", "main", "parser"]
 
 RECORD = ("topic", "partition", "offset", "timestamp", "CAST(value AS STRING) AS value")
+_KAFKA_COLUMNS: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestamptype": "INT",
+}
+_NAMED = re.compile(r"(?P<expression>.+?)\s+AS\s+`?(?P<name>\w+)`?\s*", re.IGNORECASE | re.DOTALL)
+_CAST = re.compile(r"CAST\s*\(.+\sAS\s+(?P<kind>\w+(?:\s*\([\d\s,]+\))?)\s*\)", re.IGNORECASE | re.DOTALL)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +62,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="sqlite:///path/to/file.db or postgresql://user@host/name",
     )
-    add("--table", required=True, help="an existing table, with columns of the same names as the rows")
+    add(
+        "--table",
+        required=True,
+        help="an existing table, with columns of the same names as the rows; where there is none, its "
+        "CREATE TABLE is printed",
+    )
     add(
         "--pipeline",
         required=True,
@@ -80,25 +101,54 @@ def parser() -> argparse.ArgumentParser:
     return described
 
 
+def column_types(expressions: Sequence[str]) -> dict[str, str] | None:
+    """Return the names and Spark's types of selected columns; None when only Spark knows their names. An
+    expression whose type only Spark knows counts as a STRING.
+    """
+    columns: dict[str, str] = {}
+    for expression in expressions:
+        named = _NAMED.fullmatch(expression.strip())
+        computed, name = (named["expression"], named["name"]) if named else (expression.strip(),) * 2
+        if not re.fullmatch(r"\w+", name):
+            return None
+        cast = _CAST.fullmatch(computed)
+        columns[name] = cast["kind"] if cast else _KAFKA_COLUMNS.get(computed.lower(), "STRING")
+    return columns
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
     columns = chosen.select or RECORD
+    key = chosen.key.split(",") if chosen.key else ()
+    insert = into_table(chosen.table, key=key)
+    written = 0
 
     def rows(records: DataFrame) -> DataFrame:
         return records.selectExpr(*columns)
 
+    def write(transaction: Transaction, slice_of_rows: Sequence[Row]) -> None:
+        nonlocal written
+        insert(transaction, slice_of_rows)
+        written += len(slice_of_rows)
+
     try:
-        spark = begin("into database", chosen.bootstrap, chosen.master)
         options = source_options(chosen.option)
+        settings = source_settings(chosen.topics, stream=True, options=pipeline.source_options(options))
+        database = Database(chosen.database)
+        check_endpoint("into_database", chosen.bootstrap, settings)
+        types = column_types(columns)
+        if types is not None:
+            check_table(database, chosen.table, types, key)
+        spark = begin("into_database", "into database", chosen.master)
         kept = read_topics(spark, chosen.bootstrap, chosen.topics, options=options)
         query = into_database(
             spark,
             chosen.bootstrap,
             chosen.topics,
-            Database(chosen.database),
+            database,
             pipeline=chosen.pipeline,
-            write=into_table(chosen.table, key=chosen.key.split(",") if chosen.key else ()),
+            write=write,
             rows=rows,
             starting=chosen.starting,
             checkpoint=chosen.checkpoint,
@@ -111,7 +161,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"into_database: {error}", file=sys.stderr)
         return NOT_BEGUN
-    return await_end(query, "into_database", lambda _topics: kept.check(), verbose=chosen.verbose)
+    status = await_end(query, "into_database", lambda _topics: kept.check(), verbose=chosen.verbose)
+    if status == DONE:
+        print(f"wrote {written:,} rows of {shown_topics(settings)} into the table {chosen.table}")
+    return status
 
 
 if __name__ == "__main__":

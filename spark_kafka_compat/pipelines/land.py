@@ -9,15 +9,24 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from seqgate.spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
+from seqgate.spark_kafka_compat.endpoints import source_settings
+from seqgate.spark_kafka_compat.landing import (
+    PARTITION_COLUMNS,
+    check_partition_columns,
+    checkpoint_topics,
+    land,
+)
 from seqgate.spark_kafka_compat.pipelines.streaming import (
     DONE,
     NOT_BEGUN,
     add_run,
     await_end,
     begin,
+    check_endpoint,
     program,
+    shown_topics,
     source_options,
 )
 from seqgate.spark_kafka_compat.session import SparkCompatError
@@ -47,9 +56,18 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Land topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
+    columns = [column for column in chosen.partition_by.split(",") if column]
+    landed: dict[int, int] = {}
+
+    def count(reports: Sequence[Any]) -> None:
+        landed.update({report["batchId"]: int(report["numInputRows"]) for report in reports})
+
     try:
-        spark = begin("land", chosen.bootstrap, chosen.master)
         options = source_options(chosen.option)
+        settings = source_settings(chosen.topics or None, stream=True, options=options)
+        check_partition_columns(columns)
+        check_endpoint("land", chosen.bootstrap, settings)
+        spark = begin("land", "land", chosen.master)
         kept = checkpoint_topics(
             spark, chosen.bootstrap, chosen.path, checkpoint=chosen.checkpoint, options=options
         )
@@ -59,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.topics or None,
             chosen.path,
             checkpoint=chosen.checkpoint,
-            partition_by=[column for column in chosen.partition_by.split(",") if column],
+            partition_by=columns,
             every=chosen.every,
             text=not chosen.binary,
             schema=chosen.schema,
@@ -69,10 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SparkCompatError as error:
         print(f"land: {error}", file=sys.stderr)
         return NOT_BEGUN
-    status = await_end(query, "land", kept.check, verbose=chosen.verbose)
+    status = await_end(query, "land", kept.check, verbose=chosen.verbose, progress=count)
     if status == DONE:
-        landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
-        print(f"landed {landed:,} records")
+        print(f"landed {sum(landed.values()):,} records of {shown_topics(settings)} in {chosen.path}")
     return status
 
 

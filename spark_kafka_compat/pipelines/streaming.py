@@ -7,12 +7,16 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from seqgate.spark_kafka_compat.batch_reader import check_readable
+from seqgate.spark_kafka_compat.checkpoint_topics import subscribed
 from seqgate.spark_kafka_compat.options import OptionValue
 from seqgate.spark_kafka_compat.partitions import topics_in
 from seqgate.spark_kafka_compat.session import (
+    EndpointError,
     RecreatedTopicError,
     SparkCompatError,
     installed_pyspark_version,
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
+SILENCE_S = 2.0
+"""Time (s) without an answer after which a program says what it waits for."""
+_PROTOCOL = "kafka.security.protocol"
+_PLAIN = "PLAINTEXT"
 _OWN_ERROR = re.compile(rf"{SparkCompatError.__module__}\.\w+: (.+)")
 _RECREATED = f"{RecreatedTopicError.__module__}.{RecreatedTopicError.__name__}: "
 _MOVED = re.compile(r"Partition \S+ offset was changed from \d+ to \d+")
@@ -72,10 +80,46 @@ def add_run(described: argparse.ArgumentParser) -> None:
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
 
 
-def begin(app_name: str, bootstrap: str, master: str | None) -> SparkSession:
-    """Return a quiet session once a broker answers: Spark starts for seconds. Raises `SparkCompatError`."""
+def check_endpoint(program: str, bootstrap: str, settings: Mapping[str, OptionValue]) -> None:
+    """Check what a run needs of the endpoint, because Spark starts for seconds: a broker that answers, the
+    topics, the right to read them. `settings` are the options of the source. Raises `SparkCompatError`.
+
+    With TLS or SASL only Spark's own Java can log in, so a connection is all that is checked here.
+    """
     installed_pyspark_version()
-    ask_first(bootstrap, lambda _: None)
+    with _reported_wait(program, bootstrap):
+        ask_first(bootstrap, lambda _: None)
+        if str(settings.get(_PROTOCOL, _PLAIN)).upper() != _PLAIN:
+            return
+        try:
+            check_readable(bootstrap, subscribed(settings) or ())
+        except EndpointError as error:
+            if not error.retriable:
+                raise
+            raise EndpointError(
+                f"{error} A listener with TLS or SASL ends plain connections: land and into_database reach "
+                f"it with --option {_PROTOCOL}=SASL_SSL and the other kafka.* options; audit can't."
+            ) from error
+
+
+@contextmanager
+def _reported_wait(program: str, bootstrap: str) -> Iterator[None]:
+    """Say on stderr what the program waits for, once the wait takes longer than `SILENCE_S`."""
+    notice = threading.Timer(
+        SILENCE_S,
+        lambda: print(f"{program}: waiting for an answer of {bootstrap} ...", file=sys.stderr, flush=True),
+    )
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+    finally:
+        notice.cancel()
+
+
+def begin(program: str, app_name: str, master: str | None) -> SparkSession:
+    """Say on stderr that Spark starts, and return a quiet session. Raises `SparkCompatError`."""
+    print(f"{program}: starting Spark {installed_pyspark_version()} ...", file=sys.stderr, flush=True)
     return session(app_name, master=master, quiet=True)
 
 
@@ -96,8 +140,11 @@ def await_end(
     check: Callable[[Collection[str]], None] | None = None,
     *,
     verbose: bool = False,
+    progress: Callable[[Sequence[Any]], None] | None = None,
 ) -> int:
     """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status.
+
+    `progress` gets Spark's reports of the last hundred micro batches, about once a second and at the end.
 
     `check` is called about once a second, and when the query failed, with the topics that the query has read.
     A `SparkCompatError` of `check` stops the query with the status `NOT_BEGUN`; so does a
@@ -119,6 +166,8 @@ def await_end(
             finally:
                 if check is not None:
                     check(topics_read(query))
+            if progress is not None:
+                progress(query.recentProgress)
     except StreamingQueryException as error:
         if _RECREATED in str(error):
             print(f"{program}: {sentence(error)}", file=sys.stderr)
@@ -134,7 +183,15 @@ def await_end(
             signal.signal(number, handler)
     if query.isActive:
         query.stop()
+        if progress is not None:
+            progress(query.recentProgress)
     return DONE
+
+
+def shown_topics(settings: Mapping[str, OptionValue]) -> str:
+    """Return the topics of a source for a sentence: their names, or the pattern that chooses them."""
+    named = subscribed(settings)
+    return ", ".join(named) if named else f"the topics {settings.get('subscribePattern')}"
 
 
 def topics_read(query: StreamingQuery) -> set[str]:

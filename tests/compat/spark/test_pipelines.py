@@ -319,4 +319,4 @@ def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str)
     environment |= {JARS_VARIABLE: str(jars), "PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=480, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert "landed 100 records" in done.stdout
+    assert done.stdout.endswith(f"landed 100 records of {topic} in {tmp_path / 'out'}\n")
