@@ -1,4 +1,5 @@
-# make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data, with the console on 127.0.0.1:8080
+# make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data, with the console on 127.0.0.1:8080;
+#             LISTEN, DATA and CONSOLE choose others
 # make test  : set up what a user has, Python, Java and Maven, and run the tests of what a user relies on; a quarter of an hour
 # make test-all : the rest that a change can break, with apt's Redis, PostgreSQL, kcat and Chromium; half an hour more
 # make test-nightly : searches, planted faults, pages, examples, other languages, releases; needs Go, Rust, Node and more, hours
@@ -21,6 +22,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
+# The address of the console; without one, 127.0.0.1:8080 or, where that is taken, a port that the system chooses.
+CONSOLE ?=
 # The folders that mirror the packages; tests/README.md says what belongs there.
 MIRROR := tests/test_structure.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
 # Processes that run tests: one more than processors, because tests often wait for brokers. Each may hold an Apache Kafka, a Spark and
@@ -29,6 +32,19 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 IN_PARALLEL := -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Runs the tests of a tier, or what ARGS names, and ends every process that they leave, also after Ctrl-C.
 run_tests = $(BIN)/python -m $(if $(ARGS),tests.support.reaper $(BIN)/python -m pytest -q $(ARGS),tests.tiers $(1) $(IN_PARALLEL))
+
+# Installs the checkout with what $(1) names. A line for each package says what is going on: an installation takes minutes.
+define install
+{ $(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off --editable '.[$(1)]' && echo Done; } | { \
+	status=1; \
+	while read -r word rest; do case "$$word" in \
+		Collecting) echo "  $${rest%%[!a-zA-Z0-9._-]*}" ;; \
+		Installing) case "$$rest" in collected*) echo "Unpacking the packages ..." ;; esac ;; \
+		Done) status=0 ;; \
+	esac; done; \
+	exit $$status; \
+}
+endef
 
 PACKAGES := gateway log pid_allocator seq_validator spark_kafka_compat
 SOURCES = $(shell find $(PACKAGES) src -name '*.py')
@@ -54,7 +70,7 @@ $(VENV)/.compiled: $(SOURCES) | $(BIN)/python
 
 $(VENV)/.ready-run: pyproject.toml | $(BIN)/python
 	@echo "Installing Seqgate and what it needs into $(VENV), once: a minute or two ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[console]'
+	@$(call install,console)
 	@echo "Compiling the packages ..."
 	@$(BIN)/python -m compileall -q -j 0 $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
@@ -63,7 +79,7 @@ $(VENV)/.ready-run: pyproject.toml | $(BIN)/python
 # Compiling all packages takes longer than installing them, and most of their files are never imported.
 $(VENV)/.ready-%: pyproject.toml | $(BIN)/python
 	@echo "Installing Seqgate and what '$*' needs into $(VENV), once: a few minutes ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]'
+	@$(call install,$*)
 	@touch $@ $(addprefix $(VENV)/.ready-,$(HAS_$*))
 
 HAS_check := test
@@ -72,7 +88,7 @@ HAS_test-nightly := $(HAS_test-all) test-all docs
 HAS_dev := $(HAS_test-nightly) test-nightly check
 
 run: $(VENV)/.ready-run $(VENV)/.compiled
-	@exec $(BIN)/seqgate serve --guide --console --listen $(LISTEN) --data-dir $(DATA)
+	@exec $(BIN)/seqgate serve --guide $(if $(CONSOLE),--console-listen $(CONSOLE),--console) --listen $(LISTEN) --data-dir $(DATA)
 
 demo: $(VENV)/.ready-demo
 	@exec $(BIN)/python -m examples.demo $(ARGS)

@@ -31,15 +31,16 @@ def check_installed() -> None:
 class ConsoleProcess:
     """The console of one gateway. The gateway serves on without it when it ends by itself."""
 
-    def __init__(self, bootstrap: str, metrics_url: str) -> None:
-        """Take the addresses of the gateway that the console shows."""
+    def __init__(self, bootstrap: str, metrics_url: str, listen: str | None = None) -> None:
+        """Take the addresses of the gateway that the console shows, and the console's own if it is chosen."""
+        self._listen = listen
         self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url)
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the console, which prints its address when it answers."""
-        listen = LISTEN if await _is_free(LISTEN) else ANY_PORT
+        listen = self._listen or (LISTEN if await _is_free(LISTEN) else ANY_PORT)
         command: Sequence[str] = (
             sys.executable,
             "-P",  # a folder called gateway in the working directory is not the package

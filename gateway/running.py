@@ -39,14 +39,16 @@ GC_THRESHOLD = 50_000
 """Python's collector threshold; the default of 700 would often scan objects that live for ever."""
 
 
-def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
+def run(
+    config: Config, *, guide: bool = False, console: bool = False, console_listen: str | None = None
+) -> None:
     """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when it must not serve on."""
     prepare_process(config)
     for listener in config.listeners:
         check_listener(listener)
     if console:
         check_installed()
-    uvloop.run(_serve(config, guide, console=console))
+    uvloop.run(_serve(config, guide, console=console, console_listen=console_listen))
 
 
 def run_worker(config: Config, worker_start: WorkerStart) -> int:
@@ -115,6 +117,7 @@ async def _serve(
     connection: socket.socket | None = None,
     *,
     console: bool = False,
+    console_listen: str | None = None,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -137,7 +140,7 @@ async def _serve(
             link.send(ready_of(gateway.services))
         else:
             announce(gateway, guide)
-        beside = await console_of(gateway) if console else None
+        beside = await console_of(gateway, console_listen) if console else None
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
         ended = loop.create_task(gateway.backend.ended())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -151,8 +154,8 @@ async def _serve(
         await gateway.stop()
 
 
-async def console_of(gateway: Gateway) -> ConsoleProcess:
-    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}")
+async def console_of(gateway: Gateway, listen: str | None = None) -> ConsoleProcess:
+    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}", listen)
     await console.start()
     return console
 

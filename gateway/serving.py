@@ -54,6 +54,9 @@ def serve(
     with_console: bool = flag(
         "--console", "Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
     ),
+    console_listen: str | None = option(
+        "--console-listen", "HOST:PORT", "Run the console beside the gateway, on this address."
+    ),
     test_control: str | None = option(
         "--test-control",
         "HOST:PORT",
@@ -75,7 +78,8 @@ def serve(
             settings or (),
             config_file,
             guide,
-            with_console,
+            with_console or console_listen is not None,
+            console_listen,
             cluster,
             workers,
             test_control,
@@ -95,6 +99,7 @@ class Options(NamedTuple):
     config_file: Path | None = None
     guide: bool = False
     console: bool = False
+    console_listen: str | None = None
     cluster: str | None = None
     workers: int | None = None
     test_control: str | None = None
@@ -134,7 +139,7 @@ def run_with(options: Options) -> int:
                 exit_with=options.exit_with,
             )
         else:
-            run(config, guide=options.guide, console=options.console)
+            run(config, guide=options.guide, console=options.console, console_listen=options.console_listen)
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1
@@ -154,6 +159,8 @@ def _config(options: Options) -> Config:
         overrides.append(f"seqgate.cluster={_cluster(options.cluster)}")
     if options.workers is not None:
         overrides.append(f"seqgate.workers={options.workers}")
+    if options.console_listen is not None:
+        _check_console_address(options)
     if options.console and options.workers is not None and options.workers > 1:
         raise _Refused(_NO_CONSOLE, USAGE_ERROR)
     if options.listen:
@@ -166,6 +173,18 @@ def _config(options: Options) -> Config:
         # The console reads what only this listener tells, and gets the port that the system chooses.
         config.choose(METRICS_LISTENER, "127.0.0.1:0")
     return config
+
+
+def _check_console_address(options: Options) -> None:
+    """Raise _Refused for an address that the console can't take, before the gateway starts."""
+    host, _, port = str(options.console_listen).rpartition(":")
+    if not host or not port.isdecimal():
+        raise _Refused(
+            f"--console-listen {options.console_listen}: must be HOST:PORT, such as 127.0.0.1:8081",
+            USAGE_ERROR,
+        )
+    if options.test_control is not None:
+        raise _Refused("--console-listen has no effect with --test-control; use --console", USAGE_ERROR)
 
 
 def _under_test(options: Options, address: str) -> Iterator[str]:

@@ -171,14 +171,33 @@ def _run(
     security = DemoSecurity(folder) if secure else None
     started = time.monotonic()
     settings = security.settings_path if security else None
-    with (
-        _spark_started(folder) as spark,
-        DemoGateway(keep or folder / "data", folder / "gateway.log", settings) as gateway,
-    ):
-        how = f", which speaks {PROTOCOL} only" if security else ""
-        console.print(f"gateway on {gateway.bootstrap}{how}, data in {gateway.data_dir}")
-        outcome = _send_and_read(console, gateway, folder, rows, fault_rate, seed, spark, security)
-    return _conclude(console, outcome, started, None if keep is None else f"--data-dir {keep}")
+    stays_open = security is None and is_interactive()
+    log = folder / "gateway.log"
+    with DemoGateway(keep or folder / "data", log, settings, console=stays_open) as gateway:
+        with _spark_started(folder) as spark:
+            how = f", which speaks {PROTOCOL} only" if security else ""
+            console.print(f"gateway on {gateway.bootstrap}{how}, data in {gateway.data_dir}")
+            outcome = _send_and_read(console, gateway, folder, rows, fault_rate, seed, spark, security)
+        status = _conclude(console, outcome, started, None if keep is None else f"--data-dir {keep}")
+        if stays_open:
+            _stay_open(console, gateway)
+    return status
+
+
+def is_interactive() -> bool:
+    """Return True when a person can see the output and answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _stay_open(console: Console, gateway: DemoGateway) -> None:
+    """Say where the records and the duplicates can be looked at, and wait for Enter or Ctrl-C."""
+    seqgate = Path(sys.executable).with_name("seqgate")
+    console.print("\nThe gateway and its console stay open, to look at the records and the duplicates:")
+    if gateway.console_url is not None:
+        console.print(f"  {gateway.console_url}producers")
+    console.print(f"  {seqgate} verdicts --data-dir {gateway.data_dir}", soft_wrap=True)
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        input("Enter or Ctrl-C ends. ")
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import sys
 import threading
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -24,6 +24,7 @@ from examples.demo.security import PROTOCOL
 REPOSITORY = Path(__file__).resolve().parents[2]
 STOP_TIMEOUT_S = 30.0
 _READY = "seqgate ready on "
+_CONSOLE_READY = "seqgate console ready: "
 
 
 class DemoFailedError(Exception):
@@ -34,17 +35,25 @@ class DemoGateway:
     """`seqgate serve` on a free port of the loopback address, as a context manager.
 
     With `settings`, a file of settings, the gateway listens with TLS and logins. With `cluster`, the address
-    of a bucket, its data is a cache.
+    of a bucket, its data is a cache. With `console` the gateway runs its console too.
     """
 
     def __init__(
-        self, data_dir: Path, log_path: Path, settings: Path | None = None, *, cluster: str | None = None
+        self,
+        data_dir: Path,
+        log_path: Path,
+        settings: Path | None = None,
+        *,
+        cluster: str | None = None,
+        console: bool = False,
     ) -> None:
         self.data_dir = data_dir
         self.host, self.port = "127.0.0.1", 0
         self._log_path = log_path
         self._settings = settings
         self._cluster = cluster
+        self._console = console
+        self.console_url: str | None = None
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -61,6 +70,8 @@ class DemoGateway:
             command += ["--config", str(self._settings)]
         if self._cluster is not None:
             command += ["--cluster", self._cluster]
+        if self._console:
+            command += ["--console"]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
@@ -72,6 +83,13 @@ class DemoGateway:
             )
         self.host, _, port = line.removeprefix(_READY).split()[0].rpartition(":")
         self.port = int(port)
+        if self._console:
+            threading.Thread(target=self._note_console, args=(self._process.stdout,), daemon=True).start()
+
+    def _note_console(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            if line.startswith(_CONSOLE_READY):
+                self.console_url = line.removeprefix(_CONSOLE_READY).strip()
 
     def kill(self) -> None:
         """Kill the gateway at once."""

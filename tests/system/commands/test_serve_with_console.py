@@ -19,11 +19,16 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def console_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def serving(tmp_path: Path, console_port: int) -> Iterator[subprocess.Popen[str]]:
     """A gateway with its console."""
-    command = [sys.executable, "-m", "seqgate", "serve", "--console", "--listen", f"127.0.0.1:{free_port()}"]
+    command = [sys.executable, "-m", "seqgate", "serve", "--listen", f"127.0.0.1:{free_port()}"]
     with subprocess.Popen(
-        [*command, "--data-dir", str(tmp_path / "data")],
+        [*command, "--data-dir", str(tmp_path / "data"), "--console-listen", f"127.0.0.1:{console_port}"],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -46,8 +51,11 @@ def console_address(process: subprocess.Popen[str]) -> str:
     raise AssertionError("the console did not start")
 
 
-def test_the_console_shows_the_gateway_and_ends_with_it(serving: subprocess.Popen[str]) -> None:
+def test_the_console_shows_the_gateway_and_ends_with_it(
+    serving: subprocess.Popen[str], console_port: int
+) -> None:
     address = console_address(serving)
+    assert address == f"http://127.0.0.1:{console_port}/"
     with urllib.request.urlopen(f"{address}limits", timeout=TIMEOUT_S) as answer:
         page = answer.read().decode()
     assert "seqgate.max.partitions" in page, "the console reads the gateway's metrics listener"
@@ -69,3 +77,20 @@ def test_several_workers_are_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "seqgate console --bootstrap" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("8081",), "--console-listen 8081: must be HOST:PORT, such as 127.0.0.1:8081"),
+        (("127.0.0.1:1", "--test-control", "127.0.0.1:1"), "no effect with --test-control"),
+    ],
+)
+def test_an_address_that_the_console_cannot_take(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    command = [sys.executable, "-m", "seqgate", "serve", "--console-listen", *options]
+    command += ["--data-dir", str(tmp_path / "data")]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 2
+    assert told in done.stderr

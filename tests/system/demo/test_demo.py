@@ -3,11 +3,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from examples.demo import __main__ as command
+from examples.demo.processes import DemoGateway
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE
 from tests.support.gateway_process import REPOSITORY
 from tests.support.setup_peers import spark_connector_libs
@@ -70,3 +74,27 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     done = demo(f"keep=Path({str(tmp_path)!r})")
     assert done.returncode == 2
     assert "is not empty" in done.stdout
+
+
+def test_at_the_end_the_console_stays_open_until_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages: list[str] = []
+
+    with DemoGateway(tmp_path / "data", tmp_path / "gateway.log", console=True) as gateway:
+        deadline = time.monotonic() + 120
+        while gateway.console_url is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+        def enter(prompt: str) -> str:
+            with urllib.request.urlopen(f"{gateway.console_url}producers", timeout=60) as answer:
+                pages.append(answer.read().decode())
+            return prompt
+
+        monkeypatch.setattr("builtins.input", enter)
+        command._stay_open(Console(width=200), gateway)
+        told = capsys.readouterr().out
+        assert f"{gateway.console_url}producers\n" in told
+        assert f"seqgate verdicts --data-dir {tmp_path / 'data'}" in told
+    (page,) = pages
+    assert "Duplicates answered" in page
