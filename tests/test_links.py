@@ -16,7 +16,7 @@ PAGES = (
     REPOSITORY / "tests" / "README.md",
     REPOSITORY / "examples" / "README.md",
     *sorted((REPOSITORY / "examples").glob("*/README.md")),
-    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
 )
 
 
@@ -53,7 +53,7 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 def test_the_index_names_every_page() -> None:
     named = {link.partition("#")[0] for link in links(INDEX.read_text(encoding="utf-8"))}
-    pages = {page.name for page in INDEX.parent.glob("*.md")} - {INDEX.name}
+    pages = {str(page.relative_to(INDEX.parent)) for page in INDEX.parent.rglob("*.md")} - {INDEX.name}
     assert not pages - named
 
 

@@ -21,7 +21,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
 NAMED_TEST = re.compile(r"(?P<file>tests/[\w/]+\.py)?::(?P<name>[\w:]+)|(?P<alone>tests/[\w/]+\.py)")
 
-
+LONGEST_PAGE_WORDS = 5_000
+MEASURED = re.compile(r"<!-- bench -->.*?<!-- /bench -->", re.DOTALL)
 PAGES = pages()
 
 
@@ -104,7 +105,13 @@ def test_a_handler_module_without_a_description_is_refused() -> None:
         )
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
+def test_a_page_that_is_not_generated_is_read_in_one_sitting(page: Path) -> None:
+    text = MEASURED.sub("", page.read_text(encoding="utf-8"))
+    assert page.name in PAGES or len(text.split()) <= LONGEST_PAGE_WORDS, "split the page by its subjects"
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     for line in page.read_text(encoding="utf-8").splitlines():
         source = ""

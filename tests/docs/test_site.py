@@ -37,7 +37,8 @@ def test_every_page_of_the_repository_is_in_it(built_site: BuiltSite) -> None:
 
 def test_the_navigation_has_every_page_of_the_docs() -> None:
     listed = {page for group in groups(INDEX) for page in group.pages}
-    assert {page.name for page in INDEX.parent.glob("*.md")} - {INDEX.name} <= listed
+    pages = {str(page.relative_to(INDEX.parent)) for page in INDEX.parent.rglob("*.md")}
+    assert pages - {INDEX.name} <= listed
 
 
 def test_every_page_shows_the_whole_navigation(built_site: BuiltSite) -> None:

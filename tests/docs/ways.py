@@ -106,7 +106,7 @@ def plan(block: Block, before: Way | None = None) -> Plan:
 
 def pages() -> list[Path]:
     """Return the pages whose blocks are tested. Pages of examples belong to the tests of the examples."""
-    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
 @functools.cache

@@ -56,7 +56,7 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_page_lists_the_planted_faults() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "contributing" / "reliability-tests.md").read_text()
     table = page.split("<!-- planted in the write-ahead log -->")[1].split("<!-- /planted")[0]
     for name, fault in FAULTS.items():
         assert f"| `{name}` | {fault.plant.__doc__} | {fault.seed} |" in table

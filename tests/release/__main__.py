@@ -2,7 +2,7 @@
 
 It checks the versions and the changelog, builds the sdist and the wheel of the last commit twice, compares
 the builds, writes the bill of materials, and installs and uses the wheel on every Python that is here.
-docs/releasing.md says when to run it.
+docs/contributing/releasing.md says when to run it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Notes every flush on the event loop of a gateway that serves requests.
 
-The lone quick flush of one small ticket, which docs/decisions.md explains, is allowed. Any other flush on the
+The lone quick flush of one small ticket, which docs/contributing/decisions/log.md explains, is allowed. Any other flush on the
 loop is a breach.
 """
 

@@ -74,7 +74,7 @@ class Found:
         return f"{self.fault}: found in {self.seeds} seeds by {found_by}: {first[:200]}\n  {self.replay}"
 
     def row(self) -> str:
-        """Return a row of the table in docs/reliability.md."""
+        """Return a row of the table of all faults (`--table`)."""
         checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
         return f"| `{self.fault}` | {ALL[self.fault].mistake} | {checkers} | {self.seed} |"
 

@@ -12,7 +12,7 @@ from tests.support.gateway_process import REPOSITORY
 from tests.support.missing import missing
 
 PREVIOUS: Final = "7151510a138a8e08c4e0a265b1359df7e235079a"
-"""The commit of the previous release, from which users upgrade to this one; docs/releasing.md says when to
+"""The commit of the previous release, from which users upgrade to this one; docs/contributing/releasing.md says when to
 move it.
 """
 CACHE: Final = REPOSITORY / ".cache" / "installed"

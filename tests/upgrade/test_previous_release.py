@@ -1,5 +1,5 @@
 """Data that the installed wheel of the previous release wrote opens in this one, and the way back is as
-docs/storage-format.md says.
+docs/durability.md says.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ on them.
 
 Offset commits are judged, and folded in by replaying their records. A member's request changes the group
 while it is judged, because later steps of a heartbeat need earlier ones (see `operations` and
-docs/decisions.md). Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
+docs/contributing/decisions/groups.md). Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 
 Logs the events of groups and their members.
 

@@ -11,7 +11,7 @@ is dropped: its state is ahead of its log, so the next operation loads it again.
     fold in   the state replays the records, by the code that also builds it from the log at start
     wait      the batch is written, and no answer is sent before the batch is durable
 
-The metadata waits first and folds in then (`MetadataLog`). docs/decisions.md says why the two ways differ.
+The metadata waits first and folds in then (`MetadataLog`). docs/contributing/decisions/groups.md says why.
 
 **Rounds.** Operations that arrive in one turn of the event loop form a *round*, and so do operations that
 arrive during a flush: one batch, one flush. When more shards wait than a flush persists quickly, those that

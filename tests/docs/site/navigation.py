@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PARTS = ("Tutorial", "How-to guides", "Reference", "Explanation")
-"""The headings under which the index lists pages: what a reader learns, does, looks up, and understands."""
+PARTS = ("Tutorial", "How-to guides", "Reference", "Explanation", "Contributing")
+"""The headings under which the index lists pages: what a reader learns, does, looks up, understands, changes."""
 HEADING = re.compile(r"(#{2,3}) +(.+)")
 ROW = re.compile(r"\| *\[[^\]]*\]\(([^)#]+)[^)]*\) *\|")
 

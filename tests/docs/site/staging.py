@@ -34,7 +34,8 @@ PROMISES = {
     "Tutorial": "Learn Seqgate by running it.",
     "How-to guides": "Reach one goal, step by step.",
     "Reference": "Look up a command, a setting, a metric, an API.",
-    "Explanation": "Understand how it works, what it promises and why.",
+    "Explanation": "Understand how it works and what it promises.",
+    "Contributing": "Change Seqgate: formats, tests, decisions.",
 }
 """What each part gives to a reader, for the first page."""
 
@@ -62,8 +63,9 @@ def site_pages(repository: Path) -> dict[Path, Path]:
         repository / "tests" / "README.md": Path("tests.md"),
         repository / "docs" / "README.md": Path("pages.md"),
     }
-    for page in sorted((repository / "docs").glob("*.md")):
-        placed.setdefault(page, Path(page.name))
+    docs = repository / "docs"
+    for page in sorted(docs.rglob("*.md")):
+        placed.setdefault(page, page.relative_to(docs))
     for folder in FOLDERS_OF_READMES:
         for page in sorted((repository / folder).rglob("README.md")):
             place = page.parent.relative_to(repository)

@@ -1,5 +1,5 @@
 """The differences that random sequences may show: each has its reason in `known_differences` and
-docs/decisions.md.
+docs/differences.md.
 """
 
 from __future__ import annotations
