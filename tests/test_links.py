@@ -57,5 +57,7 @@ def test_the_index_names_every_page() -> None:
     assert not pages - named
 
 
-def test_the_readme_leads_to_the_index() -> None:
-    assert "docs/README.md" in links((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+def test_the_readme_is_one_screen_and_leads_to_the_index() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 60
+    assert "docs/README.md" in links(readme)

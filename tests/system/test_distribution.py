@@ -101,7 +101,7 @@ def test_the_wheel_has_the_packages_and_their_types(built: Built) -> None:
 def test_the_sdist_has_the_docs_the_examples_and_the_files_for_deployment(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    pages = {f"docs/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
+    pages = {str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").rglob("*.md")}
     deployed = {
         str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "deploy").rglob("*") if path.is_file()
     }

@@ -21,7 +21,7 @@ OWN_COMMAND = re.compile(
     r"^ *seqgate ((?:topics create|topics alter|configs set topic|configs unset topic) (?:.*\\\n)*[^#\n]*)",
     re.MULTILINE,
 )
-PAGES = (*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md")
+PAGES = (*sorted(DOCS.rglob("*.md")), DOCS.parent / "README.md")
 TOPIC_RESOURCE = 2
 
 
