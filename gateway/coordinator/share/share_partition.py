@@ -334,7 +334,7 @@ class SharePartition:
         return self._advance_start([run.stored() for run in runs], now_ms)
 
     def _release(self, run: Run, limits: ShareLimits, now_ms: int) -> None:
-        if run.delivery_count >= limits.delivery_count_limit:
+        if run.is_skipped or run.delivery_count >= limits.delivery_count_limit:
             self._bury(run, limits, is_rejected=False)
             return
         delays = limits.retry_backoff_ms
@@ -388,7 +388,8 @@ class SharePartition:
 
     def move_to(self, offset: int) -> list[StateBatch]:
         """Move the start offset forward; return the changes of batches. A record whose dead letter is not
-        written stays, and so do those that members hold behind it: the start offset follows later.
+        written stays, and so do those that members hold behind it: the start offset follows later. What
+        members hold is not delivered again, as in Kafka below its start offset.
         """
         is_archiving = (run.state is DeliveryState.ARCHIVING for run in self.runs)
         if not (self.is_sending or self._has_more_letters) or not any(is_archiving):
@@ -401,6 +402,9 @@ class SharePartition:
             if run.state is DeliveryState.AVAILABLE:
                 _end(run, DeliveryState.ARCHIVED)
                 changed.append(run.stored())
+            elif run.state is DeliveryState.ACQUIRED:
+                run.is_skipped = True
+                changed.append(run.stored())
         moved = self.runs.pop_done()
         if moved is not None:
             self.start_offset = moved
@@ -410,7 +414,7 @@ class SharePartition:
 
     def _bury(self, run: Run, limits: ShareLimits, *, is_rejected: bool) -> None:
         """Archive a record, after its dead letter if the group has a topic for dead letters."""
-        if not limits.has_dead_letters:
+        if run.is_skipped or not limits.has_dead_letters:
             _end(run, DeliveryState.ARCHIVED)
             return
         _end(run, DeliveryState.ARCHIVING)
@@ -541,7 +545,7 @@ class SharePartition:
 
 def _end(run: Run, state: DeliveryState) -> None:
     """Leave the run to no member, at no time."""
-    run.state = state
+    run.state, run.is_skipped = state, False
     run.member_id, run.deadline_ms = "", NEVER
 
 
@@ -725,14 +729,20 @@ class Run(msgspec.Struct):
     """Whether a member rejected the archiving records; else they were delivered too often."""
     is_sending: bool = False
     """Whether the archiving records are in the newest round of dead letters."""
+    is_skipped: bool = False
+    """Whether the group has moved on over the acquired records: nobody gets them again."""
 
     def __len__(self) -> int:
         return self.last_offset - self.first_offset + 1
 
     def stored(self) -> StateBatch:
         """Return the run as the log stores it. An acquired run is stored as available, because after a crash
-        no member has acquired it.
+        no member has acquired it; one that was skipped is stored as archived.
         """
+        if self.is_skipped:
+            return StateBatch(
+                self.first_offset, self.last_offset, DeliveryState.ARCHIVED, self.delivery_count
+            )
         if self.state is DeliveryState.ACQUIRED:
             available = DeliveryState.AVAILABLE
             return StateBatch(self.first_offset, self.last_offset, available, self.delivery_count - 1)
@@ -769,6 +779,7 @@ class Run(msgspec.Struct):
             and self.deadline_ms == other.deadline_ms
             and self.is_rejected is other.is_rejected
             and self.is_sending is other.is_sending
+            and self.is_skipped is other.is_skipped
         )
 
 

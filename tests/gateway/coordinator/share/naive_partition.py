@@ -27,11 +27,16 @@ class Offset:
     deadline_ms: int = NEVER
     reason: str = ""
     round: int = 0
+    is_skipped: bool = False
 
     def end(self, state: DeliveryState) -> None:
         self.state, self.member_id, self.deadline_ms = state, "", NEVER
+        self.is_skipped = False
 
     def release(self, limits: ShareLimits, now_ms: int) -> None:
+        if self.is_skipped:
+            self.end(DeliveryState.ARCHIVED)
+            return
         if self.delivery_count >= limits.delivery_count_limit:
             self.bury(limits, "delivered too often")
             return
@@ -47,6 +52,9 @@ class Offset:
         return self.state is DeliveryState.AVAILABLE and self.deadline_ms == NEVER
 
     def bury(self, limits: ShareLimits, reason: str) -> None:
+        if self.is_skipped:
+            self.end(DeliveryState.ARCHIVED)
+            return
         self.end(DeliveryState.ARCHIVING if limits.has_dead_letters else DeliveryState.ARCHIVED)
         self.reason = reason if limits.has_dead_letters else ""
 
@@ -228,6 +236,9 @@ class NaivePartition:
                 if known.state is DeliveryState.AVAILABLE:
                     known.end(DeliveryState.ARCHIVED)
                     changed.append(offset)
+                elif known.state is DeliveryState.ACQUIRED:
+                    known.is_skipped = True
+                    changed.append(offset)
             self._settle(changed)
             return
         self.offsets = {offset: known for offset, known in self.offsets.items() if offset >= log_start_offset}
@@ -252,6 +263,8 @@ class NaivePartition:
         self.stored[offset] = known.state, known.delivery_count, known.reason, known.round, known.deadline_ms
         if known.state is DeliveryState.ACQUIRED:
             self.stored[offset] = DeliveryState.AVAILABLE, known.delivery_count - 1, "", 0, NEVER
+            if known.is_skipped:
+                self.stored[offset] = DeliveryState.ARCHIVED, known.delivery_count, "", 0, NEVER
 
     def store_all(self) -> None:
         """Store the whole state, as a snapshot does."""

@@ -61,7 +61,7 @@ class SharedReading(RuleBasedStateMachine):
         self.log: list[tuple[int, int]] = []
         self.log_end_offset = 0
         self.done: set[int] = set()
-        """The offsets that are durably accepted, rejected or archived: no member may get them again."""
+        """The offsets that are durably accepted, rejected, archived or skipped: no member may get them again."""
 
     def _store(self, changed: Sequence[StateBatch], start_before: int) -> None:
         if changed or self.real.start_offset != start_before:
@@ -82,6 +82,7 @@ class SharedReading(RuleBasedStateMachine):
         before = self.real.start_offset
         self._store(self.real.move_to(offset), before)
         self.naive.log_starts_at(offset)
+        self.done.update(range(before, offset))
 
     # --- members
 

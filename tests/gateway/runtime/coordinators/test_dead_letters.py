@@ -463,6 +463,35 @@ class TestDeletion:
             assert places(letters(node)) == ["0", "1"]
 
 
+class TestSkipping:
+    @pytest.mark.parametrize("is_killed", [False, True])
+    async def test_what_a_member_holds_does_not_come_again(self, tmp_path: Path, is_killed: bool) -> None:
+        """The group moves on to offset 3 while a letter waits, so that its start offset stays."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin_with_letters(node, ENABLED)
+            await write(node, b"a", b"b", b"c", b"d")
+            await fetch(node, topic_id)
+            letters_of, source = (node.services.partitions.registry.get(name, 0) for name in (LETTERS, TOPIC))
+            assert letters_of is not None
+            assert source is not None
+            letters_of.is_handed_over = True
+            await acknowledge(node, topic_id, 0, 0, REJECT)
+            shares = node.services.coordinators.shares
+            assert await shares.skip_to(key_of(node), source, 3) == 3
+            assert start_offset(node) == 0
+            if not is_killed:
+                shares.release_member(GROUP, "a")
+                letters_of.is_handed_over = False
+                await written(node)
+                assert start_offset(node) == 3
+                assert acquired(await fetch(node, topic_id, "b")) == [(3, 3)]
+            node.services.coordinators.letters.stop()
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await written(node)
+            assert acquired(await fetch(node, topic_id, "b")) == [(3, 3)]
+            assert places(letters(node)) == ["0"]
+
+
 class TestCrashes:
     async def test_a_letter_is_written_once_wherever_the_gateway_was_killed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
