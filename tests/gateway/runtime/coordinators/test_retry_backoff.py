@@ -124,6 +124,26 @@ async def test_a_delay_begins_with_the_release_although_the_disk_is_busy(tmp_pat
         assert acquired(await fetch(node, topic_id, session_epoch=3)) == [(1, 1)]
 
 
+async def test_a_record_that_is_due_comes_although_the_disk_is_busy(tmp_path: Path) -> None:
+    """The state is being flushed for the acknowledgement of another record: the delivery waits for no flush."""
+    disk = HeldDisk()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        topic_id = await begin_with_backoff(node, "1000")
+        await write(node, 2)
+        assert acquired(await fetch(node, topic_id)) == [(0, 1)]
+        await acknowledge(node, topic_id, 0, 0, RELEASE)
+        waiting = await waiting_fetch(node, topic_id, 2)
+        with disk.held("__share_group_state"):
+            accepting = asyncio.create_task(acknowledge(node, topic_id, 1, 1, ACCEPT, session_epoch=3))
+            async with asyncio.timeout(60):
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                node.clock.time_ms += 1_000
+                assert acquired(await waiting) == [(0, 0)]
+            assert not accepting.done()
+        await accepting
+
+
 async def test_a_delay_outlives_a_restart(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         topic_id = await begin_with_backoff(node, "50")
