@@ -659,6 +659,7 @@ _MAY_ALTER_CONFIGS: Final = (
     ),
 )
 
+_TELLS_CLIENTS: Final = Right(AclOperation.DESCRIBE, _CLUSTER, "tells the clients of producers")
 NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "Produce": (
         Right(AclOperation.WRITE, _TOPIC),
@@ -753,13 +754,14 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "DescribeQuorum": (Right(AclOperation.DESCRIBE, _CLUSTER),),
     "UpdateFeatures": (Right(AclOperation.ALTER, _CLUSTER),),
     "DescribeCluster": (Right(AclOperation.DESCRIBE, _CLUSTER, _OPERATIONS_FIELD),),
-    "DescribeProducers": (Right(AclOperation.READ, _TOPIC),),
+    "DescribeProducers": (Right(AclOperation.READ, _TOPIC), _TELLS_CLIENTS),
     "BrokerHeartbeat": (Right(AclOperation.CLUSTER_ACTION, _CLUSTER),),
     "UnregisterBroker": (Right(AclOperation.ALTER, _CLUSTER),),
     "UnregisterController": (Right(AclOperation.ALTER, _CLUSTER),),
     "DescribeTransactions": (
         Right(AclOperation.DESCRIBE, _ID),
         Right(AclOperation.DESCRIBE, _TOPIC, "else the answer leaves out its partitions"),
+        _TELLS_CLIENTS,
     ),
     "ListTransactions": (Right(AclOperation.DESCRIBE, _ID, "shows its transaction"),),
     "ConsumerGroupHeartbeat": _GROUP_AND_ITS_TOPICS,

@@ -1,4 +1,5 @@
-"""The messages of Apache Kafka 4.4 that kio lacks, whose newest release has those of 4.3, and the errors.
+"""The messages of Apache Kafka 4.4 that kio lacks, whose newest release has those of 4.3, and the errors. And
+what Seqgate adds to answers of Kafka: tagged fields, which every other client skips (KIP-482).
 
 A version is described by its changes to the classes of the version before, which are kio's. A field has a
 name and a type in Kafka's notation: `[]int32` is an array, and `?` before a type says that it can be null.
@@ -122,6 +123,17 @@ _NEW: Final[Mapping[tuple[int, int], tuple[_Changes, _Changes]]] = {
 }
 """The changes of requests and answers, by API key and version."""
 
+CLIENT_TAG: Final = 10_000
+"""The tag of a producer's client in the answers to DescribeProducers and DescribeTransactions: JSON with the
+fields of `ClientIdentity`. Kafka numbers its own tags from 0.
+"""
+_CLIENT: Final = (("client", "?string", None),)
+_ADDED: Final[Mapping[tuple[int, int], _Changes]] = {
+    (61, 0): {"ProducerState": _CLIENT},
+    (65, 0): {"TransactionState": _CLIENT},
+}
+"""The tagged fields of answers, by API key and version."""
+
 _FLEXIBLE: Final = 64, 0
 """UnregisterBroker: a message with the headers of the messages that are new."""
 _PYTHON_TYPES: Final[Mapping[str, Any]] = {
@@ -143,18 +155,24 @@ def has_version(api_key: int, version: int) -> bool:
 def payload_module(api_key: int, version: int, kind: PayloadEntityType) -> ModuleType:
     """Return the classes of one message: kio's module, or one of its kind. Raises KioIndexError."""
     changed = _NEW.get((api_key, version))
-    if changed is None:
+    if changed is not None:
+        changes = changed[kind is EntityType.response]
+        base = (api_key, version - 1) if version else _FLEXIBLE
+        tag = None
+    elif kind is EntityType.response and (api_key, version) in _ADDED:
+        changes = _ADDED[api_key, version]
+        base = api_key, version
+        tag = CLIENT_TAG
+    else:
         return load_payload_module(api_key, version, kind)
-    changes = changed[kind is EntityType.response]
-    before = vars(
-        load_payload_module(api_key, version - 1, kind) if version else load_payload_module(*_FLEXIBLE, kind)
-    )
+    before = vars(load_payload_module(*base, kind))
+    is_like = base[0] == api_key
     own = before["__name__"]
-    old = {name: each for name, each in before.items() if getattr(each, "__module__", "") == own and version}
+    old = {name: each for name, each in before.items() if getattr(each, "__module__", "") == own and is_like}
     message = list(old or changes)[-1]
     module = ModuleType(f"{__name__}.{API_NAMES[api_key]}.v{version}.{kind.name}")
     for name in [*(name for name in changes if name not in old), *old]:
-        made = _fields(fields(old[name]) if name in old else (), changes.get(name, ()), vars(module))
+        made = _fields(fields(old[name]) if name in old else (), changes.get(name, ()), vars(module), tag)
         namespace = {
             "__module__": module.__name__,
             "__type__": kind if name == message else EntityType.nested,
@@ -176,9 +194,9 @@ def payload_type(api_key: int, version: int, kind: PayloadEntityType) -> Any:
 
 
 def _fields(
-    kept: Iterable[Field[Any]], changes: Sequence[_Change], classes: Mapping[str, Any]
+    kept: Iterable[Field[Any]], changes: Sequence[_Change], classes: Mapping[str, Any], tag: int | None
 ) -> list[tuple[str, Any, Any]]:
-    """Return the fields of a class as `make_dataclass` takes them."""
+    """Return the fields of a class as `make_dataclass` takes them; `tag` is that of the new fields."""
     made = {}
     for each in kept:
         inner, nullable, is_array = shape(each.type)
@@ -192,7 +210,9 @@ def _fields(
             continue
         kafka_type = text.lstrip("?[]")
         inner = classes.get(kafka_type) or _PYTHON_TYPES.get(kafka_type, int)
-        metadata = {} if kafka_type in classes else {"kafka_type": kafka_type}
+        metadata: dict[str, Any] = {} if kafka_type in classes else {"kafka_type": kafka_type}
+        if tag is not None:
+            metadata["tag"] = tag
         new = field(default=default[0] if default else MISSING, metadata=metadata)
         before = list(made).index(later) if later else len(made)
         rows = list(made.values())

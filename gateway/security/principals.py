@@ -45,3 +45,15 @@ class ClientIdentity(msgspec.Struct, frozen=True):
         principal = None if self.principal == ANONYMOUS else self.principal
         details = ", ".join(filter(None, (self.address, self.library, principal)))
         return f"{self.client_id or 'a client'} ({details})"
+
+    def to_json(self) -> str:
+        """Return the client as an answer carries it in a tagged field (`CLIENT_TAG`)."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes | None) -> ClientIdentity | None:
+        """Return the client that an answer carries; None without one, or where the text is something else."""
+        try:
+            return None if text is None else msgspec.json.decode(text, type=cls)
+        except msgspec.MsgspecError:
+            return None

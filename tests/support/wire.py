@@ -22,6 +22,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Self, get_args, get_origin
 
+from kio.schema.describe_producers.v0.response import DescribeProducersResponse
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
@@ -39,6 +40,8 @@ CLIENT_ID = "wire"
 TIMEOUT_S = 60.0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 _MOST_VERSIONS = 30
+HAVE_OWN_TAGS = {"describe_producers", "describe_transactions"}
+"""The APIs whose answers have tagged fields of Seqgate; they are skipped here, as by Kafka's clients."""
 TIMES_MAY_BE_MISSING = {"create_delegation_token", "renew_delegation_token", "expire_delegation_token"}
 
 
@@ -68,6 +71,8 @@ def entity(api: str, version: int, kind: EntityType) -> type[Any]:
     """Return kio's class for the request or response of one version."""
     if (api, kind) == ("describe_transactions", EntityType.response):
         return DescribeTransactionsResponse
+    if (api, kind) == ("describe_producers", EntityType.response):
+        return DescribeProducersResponse
     found: type[Any] = payload_type(API_KEYS[api], version, kind)  # type: ignore[arg-type]
     if kind is EntityType.response and api in TIMES_MAY_BE_MISSING:
         return with_times_as_numbers(found)
@@ -222,7 +227,8 @@ def decode(api: str, version: int, frame: bytes, *, correlation_id: int = 1) -> 
     assert header.correlation_id == correlation_id, (
         f"answer {header.correlation_id} to request {correlation_id}"
     )
-    if response_type.__module__.startswith(kafka_4_4.__name__):  # kio does not know its error codes
+    is_later = response_type.__module__.startswith(kafka_4_4.__name__)  # kio does not know its error codes
+    if is_later or api in HAVE_OWN_TAGS:
         response, end = schema.entity_reader(response_type)(memoryview(frame), size)
         return Answer(plain(response), bytes(frame[end:]))
     response, body_size = entity_reader(response_type)(frame, size)

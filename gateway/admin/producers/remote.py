@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
-from kio.schema.describe_producers.v0.response import DescribeProducersResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
@@ -14,6 +13,11 @@ from seqgate.gateway.admin.producers.command import ListProducersRequest, Produc
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions, topic_partition
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.protocol.messages import response_type
+from seqgate.gateway.security.principals import ClientIdentity
+
+_API: Final = 61, 0
+"""The key and the version of DescribeProducers."""
 
 
 def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
@@ -25,21 +29,26 @@ def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerP
 
 def active_producers(cluster: Cluster, places: Sequence[TopicPartition]) -> list[ProducerRow]:
     """Return the active producers of partitions, in no order."""
-    answers = cluster.ask_leaders(places, _question, DescribeProducersResponse)
+    answers = cluster.ask_leaders(places, _question, response_type(*_API))
     rows = [
         (topic.name, row) for answer in answers or () for topic in answer.topics for row in topic.partitions
     ]
     if answers is not None and not any(row.error_code for _, row in rows):
         return [
-            _row((topic, row.partition_index), producer, producer.current_txn_start_offset)
+            _row(
+                (topic, row.partition_index),
+                producer,
+                producer.current_txn_start_offset,
+                ClientIdentity.from_json(producer.client),
+            )
             for topic, row in rows
             for producer in row.active_producers
         ]
     found = cluster.admin.describe_producers([topic_partition(*place) for place in places])
     return [
-        _row(place, producer, producer.current_transaction_start_offset)
-        for place, state in found.items()
-        for producer in state.active_producers
+        _row(place, producer, producer.current_transaction_start_offset, client)
+        for place, producers in found.items()
+        for producer, client in producers
     ]
 
 
@@ -52,7 +61,9 @@ def _question(topics: Mapping[str, Sequence[int]]) -> DescribeProducersRequest:
     )
 
 
-def _row(place: TopicPartition, producer: Any, first_offset: int) -> ProducerRow:
+def _row(
+    place: TopicPartition, producer: Any, first_offset: int, client: ClientIdentity | None
+) -> ProducerRow:
     return ProducerRow(
         *place,
         producer_id=producer.producer_id,
@@ -64,6 +75,7 @@ def _row(place: TopicPartition, producer: Any, first_offset: int) -> ProducerRow
         current_txn_start_offset=first_offset,
         age_ms=None,
         retained_batches=None,
+        client=client,
     )
 
 

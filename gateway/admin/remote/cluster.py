@@ -383,13 +383,14 @@ def connected(
 
 def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any]) -> Any:
     """Return kafka-python's admin client. Raises ControlError."""
-    from kafka.admin import KafkaAdminClient  # noqa: PLC0415
     from kafka.errors import KafkaError  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.admin_client import AdminClient  # noqa: PLC0415 - slow to import
 
     given = {**settings, "bootstrap_servers": [reached.shown]}
     del given["metrics_enabled"]  # of producers and consumers only
     try:
-        return opened(KafkaAdminClient, **given)
+        return opened(AdminClient, **given)
     except KafkaError as error:
         raise ControlError(
             f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "

@@ -139,25 +139,23 @@ class TransactionSource(Protocol):
         """Write the marker that aborts the producer's transaction in its partition, and persist it."""
 
 
-FindClient = Callable[[int, int], ClientIdentity | None]
-"""Returns the client of a producer id and epoch; None where nobody knows it."""
-
-
-def nobody(_producer_id: int, _producer_epoch: int) -> None:
-    """Return None: the source knows no clients."""
-
-
 def rows_of_ids(
     transactions: Iterable[tuple[str, Transaction]],
     request: ListTransactionsRequest,
     now_ms: int,
-    find_client: FindClient = nobody,
+    client_of: Callable[[int, int], ClientIdentity | None] = lambda _id, _epoch: None,
 ) -> tuple[list[TransactionRow], bool]:
-    """Return a page of the requested rows in order, and whether these are the last ones."""
+    """Return a page of the requested rows in order, and whether these are the last ones. `client_of` returns
+    the client of a producer id and epoch.
+    """
     is_wanted = _filter(request, now_ms)
     found = (item for item in transactions if is_wanted(*item))
     items, complete = page(found, request.after, request.limit, key=lambda item: item[0])
-    return [row_of(*item, now_ms, find_client) for item in items], complete
+    rows = [
+        row_of(name, known, client_of(known.producer_id, known.producer_epoch), now_ms)
+        for name, known in items
+    ]
+    return rows, complete
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
@@ -186,14 +184,14 @@ def state_of(name: str) -> str:
 
 
 def row_of(
-    transactional_id: str, transaction: Transaction, now_ms: int, find_client: FindClient = nobody
+    transactional_id: str, transaction: Transaction, client: ClientIdentity | None, now_ms: int
 ) -> TransactionRow:
     """Return the row of a transactional id."""
-    return TransactionRow(**_fields(transactional_id, transaction, now_ms, find_client))
+    return TransactionRow(**_fields(transactional_id, transaction, client, now_ms))
 
 
 def _fields(
-    transactional_id: str, transaction: Transaction, now_ms: int, find_client: FindClient
+    transactional_id: str, transaction: Transaction, client: ClientIdentity | None, now_ms: int
 ) -> dict[str, Any]:
     is_open = transaction.state not in IDLE and transaction.start_ms != NO_TIME
     updated_ms = transaction.last_update_ms
@@ -207,7 +205,7 @@ def _fields(
         "start_ms": transaction.start_ms if is_open else None,
         "age_ms": max(0, now_ms - transaction.start_ms) if is_open else None,
         "partition_count": len(transaction.partitions),
-        "client": find_client(transaction.producer_id, transaction.producer_epoch),
+        "client": client,
     }
 
 
@@ -225,8 +223,8 @@ async def describe_transaction(
         transaction,
         source.taking_part(places, transaction.producer_id),
         pending,
+        source.client(transaction.producer_id, transaction.producer_epoch),
         source.now_ms,
-        source.client,
         complete=complete,
     )
 
@@ -236,14 +234,14 @@ def described(
     transaction: Transaction,
     partitions: list[TransactionPartition],
     pending: list[PendingOffset] | None,
+    client: ClientIdentity | None,
     now_ms: int,
-    find_client: FindClient = nobody,
     *,
     complete: bool,
 ) -> TransactionDescription:
     """Return an id with a page of its partitions; `pending` are all offsets that its transaction holds."""
     return TransactionDescription(
-        **_fields(transactional_id, transaction, now_ms, find_client),
+        **_fields(transactional_id, transaction, client, now_ms),
         partitions=partitions,
         pending_offsets=(pending or [])[:MAX_TOLD],
         pending_offset_count=None if pending is None else len(pending),

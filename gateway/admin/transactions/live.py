@@ -322,6 +322,7 @@ def describe_transaction_stopped(
         transaction,
         [command.TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],
         _stored_pending(gateway.data_dir, name, transaction.producer_id),
+        None,
         gateway.now_ms,
         complete=True,
     )

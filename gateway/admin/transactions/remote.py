@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
-from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.list_transactions.v2.response import ListTransactionsResponse
@@ -32,10 +31,13 @@ from seqgate.gateway.admin.transactions.answers import KnownTransaction, OpenPro
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, ONGOING, Transaction
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
-from seqgate.gateway.protocol.messages import milliseconds
+from seqgate.gateway.protocol.messages import milliseconds, response_type
+from seqgate.gateway.security.principals import ClientIdentity
 
 IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
+_API: Final = 65, 0
+"""The key and the version of DescribeTransactions."""
 _GONE: Final = ErrorCode.transactional_id_not_found
 _NOT_BEGUN: Final = -1
 
@@ -77,15 +79,22 @@ def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[command.TransactionRow
     """Return these ids with their transactions, without ids that are gone by now."""
     found = _described(cluster, ids)
     now_ms = _now_ms()
-    return [row_of(name, found[name], now_ms) for name in ids if name in found]
+    return [row_of(name, *found[name], now_ms) for name in ids if name in found]
 
 
-def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Transaction]:
+class _Described(NamedTuple):
+    """A transaction, and the client of its producer."""
+
+    transaction: Transaction
+    client: ClientIdentity | None
+
+
+def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, _Described]:
     """Return the transactions of ids, without ids that are gone."""
-    found: dict[str, Transaction] = {}
+    found: dict[str, _Described] = {}
     for first in range(0, len(ids), IDS_AT_ONCE):
         some = ids[first : first + IDS_AT_ONCE]
-        told = cluster.ask_coordinators(TRANSACTION, some, _question, DescribeTransactionsResponse)
+        told = cluster.ask_coordinators(TRANSACTION, some, _question, response_type(*_API))
         rows = [row for answer in told or () for row in answer.transaction_states]
         if told is None or any(row.error_code not in {0, _GONE} for row in rows):
             found |= _described_by_kafka_python(cluster, some)
@@ -98,9 +107,9 @@ def _question(ids: Sequence[str]) -> DescribeTransactionsRequest:
     return DescribeTransactionsRequest(transactional_ids=tuple(map(TransactionalId, ids)))
 
 
-def _told(row: Any) -> Transaction:
+def _told(row: Any) -> _Described:
     start = row.transaction_start_time
-    return Transaction(
+    transaction = Transaction(
         row.producer_id,
         row.producer_epoch,
         milliseconds(row.transaction_timeout),
@@ -109,9 +118,10 @@ def _told(row: Any) -> Transaction:
         NO_TIME,
         _NOT_BEGUN if start is None else round(start.timestamp() * 1000),
     )
+    return _Described(transaction, ClientIdentity.from_json(row.client))
 
 
-def _described_by_kafka_python(cluster: Cluster, ids: Sequence[str]) -> dict[str, Transaction]:
+def _described_by_kafka_python(cluster: Cluster, ids: Sequence[str]) -> dict[str, _Described]:
     from kafka.errors import TransactionalIdNotFoundError  # noqa: PLC0415 - slow to import
 
     try:
@@ -123,16 +133,19 @@ def _described_by_kafka_python(cluster: Cluster, ids: Sequence[str]) -> dict[str
             name: told for each in ids for name, told in _described_by_kafka_python(cluster, [each]).items()
         }
     return {
-        name: Transaction(
-            int(told.producer_id),
-            int(told.producer_epoch),
-            int(told.transaction_timeout_ms),
-            BY_NAME[told.state.value],
-            frozenset((place.topic, place.partition) for place in told.topic_partitions),
-            NO_TIME,
-            int(told.transaction_start_time_ms),
+        name: _Described(
+            Transaction(
+                int(told.producer_id),
+                int(told.producer_epoch),
+                int(told.transaction_timeout_ms),
+                BY_NAME[told.state.value],
+                frozenset((place.topic, place.partition) for place in told.topic_partitions),
+                NO_TIME,
+                int(told.transaction_start_time_ms),
+            ),
+            client,
         )
-        for name, told in answer.items()
+        for name, (told, client) in answer.items()
     }
 
 
@@ -147,6 +160,8 @@ class ClusterTransactions:
         self._cluster = cluster
         self.offline_partitions: list[int] = []
         """Nobody reports them over the Kafka protocol."""
+        self._clients: dict[tuple[int, int], ClientIdentity | None] = {}
+        """The clients of producers, by producer id and epoch."""
 
     @property
     def now_ms(self) -> int:
@@ -156,7 +171,9 @@ class ClusterTransactions:
         found = _described(self._cluster, [transactional_id]).get(transactional_id)
         if found is None:
             raise ControlError(f"there is no transactional id {transactional_id}")
-        return found
+        transaction, client = found
+        self._clients[transaction.producer_id, transaction.producer_epoch] = client
+        return transaction
 
     def taking_part(
         self, places: Sequence[TopicPartition], producer_id: int
@@ -207,6 +224,8 @@ class ClusterTransactions:
         return self._opened(led_partitions(self._cluster, topic, partition))
 
     def _opened(self, places: Sequence[TopicPartition]) -> list[OpenProducer]:
+        active = active_producers(self._cluster, places) if places else []
+        self._clients |= {(row.producer_id, row.producer_epoch): row.client for row in active if row.client}
         return sorted(
             OpenProducer(
                 producer.topic,
@@ -219,7 +238,7 @@ class ClusterTransactions:
                 producer.last_timestamp,
                 broker_id=-1,
             )
-            for producer in (active_producers(self._cluster, places) if places else ())
+            for producer in active
             if producer.current_txn_start_offset >= 0
         )
 
@@ -228,7 +247,7 @@ class ClusterTransactions:
         if not wanted:
             return lambda _: None
         found = _described(self._cluster, _ids(self._cluster, wanted))
-        return {each.producer_id: KnownTransaction(name, each) for name, each in found.items()}.get
+        return {each.producer_id: KnownTransaction(name, each) for name, (each, _) in found.items()}.get
 
     def is_overdue(self, transaction: Transaction) -> bool:
         """Compare with this machine's clock, which may lag behind the coordinator's."""
@@ -236,8 +255,9 @@ class ClusterTransactions:
         is_open = transaction.state is ONGOING and transaction.start_ms >= 0
         return is_open and open_ms > transaction.timeout_ms
 
-    def client(self, producer_id: int, producer_epoch: int) -> None:
-        """Return None: the Kafka protocol does not report clients."""
+    def client(self, producer_id: int, producer_epoch: int) -> ClientIdentity | None:
+        """Return the client as the answers so far told it; Kafka itself tells none."""
+        return self._clients.get((producer_id, producer_epoch))
 
     async def abort_in(self, producer: OpenProducer) -> None:
         from kafka.admin import AbortTransactionSpec  # noqa: PLC0415 - slow to import

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -18,16 +17,13 @@ from seqgate.gateway.admin.transactions.command import (
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FindHangingRequest,
-    ListTransactionsRequest,
     TransactionAbort,
-    TransactionRow,
 )
 from seqgate.gateway.admin.transactions.remote import rows_of
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
-from seqgate.gateway.security.principals import ClientIdentity
 
 _SECOND_MS: Final = 1_000
 _SERIES: Final = (rates.OPEN_TRANSACTIONS, rates.OLDEST_TRANSACTION)
@@ -49,7 +45,6 @@ def transactions(visit: Visit) -> PageAnswer:
         "transactions.html",
         {
             "lines": lines,
-            "clients": _clients(visit, lines),
             "paging": paging,
             "wanted": wanted,
             "older_than_s": older_than_s,
@@ -65,28 +60,16 @@ def transactions(visit: Visit) -> PageAnswer:
     )
 
 
-def _clients(visit: Visit, lines: Sequence[TransactionRow]) -> Mapping[str, ClientIdentity | None]:
-    """Return the clients by transactional id, as far as the gateway with the listener knows them."""
-    wanted = [line.producer_id for line in lines if line.producer_id >= 0]
-    told = visit.told(ListTransactionsRequest(producer_ids=wanted))[0] if wanted else None
-    return {row.transactional_id: row.client for row in (told.transactions if told else ())}
-
-
 def hanging(visit: Visit) -> PageAnswer:
     """Show the open transactions that no coordinator will end."""
     topic, partition = visit.place()
     with visit.cluster() as cluster:
         found = RemoteClient(cluster).ask(FindHangingRequest(topic, partition)).hanging
     rows, paging = page_of(found, visit.number("page", 1, 1))
-    told = visit.told(FindHangingRequest(topic, partition))[0] if rows else None
     return View(
         "transactions_hanging.html",
         {
             "rows": rows,
-            "clients": {
-                (row.topic, row.partition, row.producer_id): row.client
-                for row in (told.hanging if told else ())
-            },
             "paging": paging,
             "topic": topic,
             "partition": partition,
@@ -230,7 +213,6 @@ def one(visit: Visit) -> PageAnswer:
             "is_overdue": found.is_overdue,
             "rows": rows,
             "paging": paging,
-            "client": None if told is None else told.client,
             "pending": None if told is None else told.pending_offsets,
             "pending_count": 0 if told is None else told.pending_offset_count or 0,
             "pending_trouble": trouble,

@@ -1,10 +1,13 @@
 """DescribeProducers (key 61, version 0): list the producers that partitions remember.
 
+Who may DESCRIBE the cluster is told the client of each producer, too, in a tagged field of Seqgate.
+
 Source: KIP-664, Kafka's KafkaApis.handleDescribeProducersRequest, Partition.activeProducerState.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +21,7 @@ from seqgate.gateway.metadata.image import name_complaint
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.security.acls.access import Operation
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.seq_validator import ProducerEntry
 
 
@@ -59,10 +62,12 @@ async def _partition(
     elif error is None and partition is not None and partition.log.offline:
         error = ApiError(ErrorCode.kafka_storage_error)
     producers: list[Any] = []
+    find_client = client_finder(context)
     if error is None and partition is not None:
         try:
             async for entry in limit.each(list(partition.log.producers.entries())):
-                producers.append(_producer(module, entry))  # noqa: PERF401 - requests run between entries
+                client = find_client(entry.producer_id, entry.producer_epoch)
+                producers.append(_producer(module, entry, client))
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
             producers.clear()
@@ -71,7 +76,7 @@ async def _partition(
     )
 
 
-def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
+def _producer(module: ModuleType, entry: ProducerEntry, client: str | None) -> Any:
     return build(
         module.ProducerState,
         producer_id=entry.producer_id,
@@ -80,7 +85,23 @@ def _producer(module: ModuleType, entry: ProducerEntry) -> Any:
         last_timestamp=entry.last_timestamp,
         coordinator_epoch=entry.coordinator_epoch,
         current_txn_start_offset=entry.current_transaction_first_offset,
+        client=client,
     )
+
+
+def client_finder(context: RequestContext[Services]) -> Callable[[int, int], str | None]:
+    """Return the function that finds the client of a producer id and epoch, as JSON for `CLIENT_TAG`; None
+    where nobody knows the client, or the requester may not DESCRIBE the cluster.
+    """
+    if not context.could(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return lambda _id, _epoch: None
+    clients = context.services.partitions.counters.clients
+
+    def find(producer_id: int, producer_epoch: int) -> str | None:
+        client = clients.find(producer_id, producer_epoch)
+        return None if client is None else client.to_json()
+
+    return find
 
 
 API = Api(61, "DescribeProducers", 0, 0, api.everything, handle=handle, is_long=True, may_be_given_up=True)

@@ -1,6 +1,7 @@
 """DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional
 id.
 
+Who may DESCRIBE the cluster is told the client of each producer, too, in a tagged field of Seqgate.
 Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 
 ListTransactions (key 66, versions 0–2): list this node's transactional ids.
@@ -11,6 +12,7 @@ Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -27,23 +29,32 @@ from seqgate.gateway.coordinator.transaction.rules import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
+from seqgate.gateway.handlers.transactions.describe_producers import client_finder
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
 
-async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each transactional id of the request."""
     module = context.response_module
-    states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
+    find_client = client_finder(context)
+    states = await answer_each(
+        request.transactional_ids, lambda name: _state(context, module, name, find_client)
+    )
     return build(module.DescribeTransactionsResponse, transaction_states=states)
 
 
-def _state(context: RequestContext[CoordinatorServices], module: Any, transactional_id: str) -> Any:
+def _state(
+    context: RequestContext[Services],
+    module: Any,
+    transactional_id: str,
+    find_client: Callable[[int, int], str | None],
+) -> Any:
     error = ErrorCode.none
     found = None
     if not context.may_transactional_id(Operation.DESCRIBE, transactional_id):
@@ -52,7 +63,7 @@ def _state(context: RequestContext[CoordinatorServices], module: Any, transactio
         error = ErrorCode.invalid_request
     else:
         try:
-            found = context.services.transactions.find(transactional_id)
+            found = context.services.coordinators.transactions.find(transactional_id)
         except Unavailable as unavailable:
             error = unavailable.error_code
         else:
@@ -67,6 +78,7 @@ def _state(context: RequestContext[CoordinatorServices], module: Any, transactio
         transaction_start_time=_EPOCH + value.start_ms * _MS,
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
+        client=None if found is None else find_client(value.producer_id, value.producer_epoch),
         topics=tuple(
             build(module.TopicData, topic=topic, partitions=tuple(indexes))
             for topic, indexes in by_topic(value.partitions).items()
@@ -130,5 +142,5 @@ LIST_TRANSACTIONS_API = Api(
 
 
 DESCRIBE_TRANSACTIONS_API = Api(
-    65, "DescribeTransactions", 0, 0, api.coordinators, handle=handle_describe, may_be_given_up=True
+    65, "DescribeTransactions", 0, 0, api.everything, handle=handle_describe, may_be_given_up=True
 )

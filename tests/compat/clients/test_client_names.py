@@ -77,6 +77,8 @@ def test_who_retried_a_batch(broker: Broker, name: str, lines: SimpleQueue[loggi
     assert fault.struck == 1
     (verdict,) = asked(broker, "verdicts")["verdicts"]
     (producer,) = asked(broker, "producers")["producers"]
+    over_kafka = seqgate("producers", "--bootstrap", broker.bootstrap, "--json").json
+    assert [row["client"] for row in over_kafka["producers"]] == [producer["client"]]
     assert verdict["outcome"] == "duplicate"
     assert verdict["client"] == producer["client"]
     assert verdict["client"].pop("library").startswith(library)
@@ -95,6 +97,8 @@ def test_who_was_fenced_and_by_whom(broker: Broker, caplog: pytest.LogCaptureFix
     zombie.produce(TOPIC, b"a")
     zombie.flush(LIMIT_S)
     (row,) = asked(broker, "transactions", "list")["transactions"]
+    over_kafka = seqgate("transactions", "list", "--bootstrap", broker.bootstrap, "--json").json
+    assert [other["client"] for other in over_kafka["transactions"]] == [row["client"]]
     assert (row["state"], row["client"]["client_id"]) == ("Ongoing", "pod-1")
     successor.init_transactions(LIMIT_S)
     assert any("fenced pod-1 (127.0.0.1, " in line for line in caplog.messages)

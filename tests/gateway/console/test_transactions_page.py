@@ -72,7 +72,7 @@ def test_one_transaction_with_the_offsets_that_it_holds(
     text = text_of(measured.page(path_of(name)))
     assert f"{topic} -1 0 0 1" in text
     assert "Client rdkafka (127.0.0.1, confluent-kafka-python" in text
-    listed = text_of(measured.page(f"/transactions?pattern={name}"))
+    listed = text_of(unmeasured.page(f"/transactions?pattern={name}"))
     assert re.search(rf"{name} Ongoing .* rdkafka \(127\.0\.0\.1, confluent-kafka-python", listed), listed
     assert f"g<b> {topic}-0 7 waits for the transaction" in text
     assert "--metrics" in text_of(unmeasured.page(path_of(name)))
@@ -134,14 +134,13 @@ def test_a_form_without_the_token_aborts_nothing(
 
 
 def test_hanging_transactions_are_found_and_aborted(
-    measured: ConsoleClient, unmeasured: ConsoleClient, measured_gateway: GatewayProcess, topic: str
+    unmeasured: ConsoleClient, measured_gateway: GatewayProcess, topic: str
 ) -> None:
     producer_id, _ = begun(measured_gateway.bootstrap, None)
     assert send(measured_gateway.bootstrap, topic, producer_id, 0, transactional_id="gone")[0] == 0
     text = text_of(unmeasured.page(f"/transactions/hanging?topic={topic}"))
     assert "No transactional id has this producer id" in text
-    assert "wire (127.0.0.1)" not in text
-    assert "wire (127.0.0.1)" in text_of(measured.page(f"/transactions/hanging?topic={topic}"))
+    assert "wire (127.0.0.1)" in text
     fields = {"topic": topic, "partition": "0", "first_offset": "0"}
     again = unmeasured.send("/transactions/abort-hanging", {**fields, "confirmed": "yes", "typed": topic})
     assert 'name="confirmed"' in again

@@ -6,11 +6,18 @@ import uuid
 from dataclasses import is_dataclass
 
 import pytest
-from kio.index import KioIndexError, load_response_schema
+from kio.index import KioIndexError, load_payload_module, load_request_schema, load_response_schema
 from kio.static.constants import EntityType
 
-from seqgate.gateway.protocol.kafka_4_4 import API_NAMES, has_version, payload_module, payload_type
+from seqgate.gateway.protocol.kafka_4_4 import (
+    API_NAMES,
+    CLIENT_TAG,
+    has_version,
+    payload_module,
+    payload_type,
+)
 from seqgate.gateway.protocol.messages import request_name, request_schema, response_type, written
+from seqgate.gateway.protocol.schema import entity_reader, unsigned_varint
 from tests.support.wire import Plain, build, encode_body, plain
 
 NEW = ((18, 5), (28, 6), (42, 3), (88, 1), (89, 1), (93, 0), (94, 0))
@@ -114,6 +121,27 @@ def test_each_new_version_is_known_with_both_messages(api_key: int, version: int
         assert (found.__api_key__, found.__version__, found.__flexible__) == (api_key, version, True)
         nested = [each.__type__ for each in vars(module).values() if is_dataclass(each) and each is not found]
         assert set(nested) <= {EntityType.nested}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "name", "row_fields"),
+    [
+        (61, "ProducerState", {"producer_id": 1, "producer_epoch": 2, "coordinator_epoch": 3}),
+        (65, "TransactionState", {"transactional_id": "t", "producer_id": 1, "producer_epoch": 2}),
+    ],
+)
+def test_a_client_is_a_tagged_field_that_others_skip(api_key: int, name: str, row_fields: Plain) -> None:
+    named = getattr(payload_module(api_key, 0, EntityType.response), name)
+    body = written(build(named, {**row_fields, "client": "{}"}))
+    without = written(build(named, row_fields))
+    tag = unsigned_varint(CLIENT_TAG)
+    assert body == without[:-1] + b"\x01" + tag + b"\x03" + b"\x03{}"
+    kios = getattr(load_payload_module(api_key, 0, EntityType.response), name)
+    assert written(build(kios, row_fields)) == without
+    read, end = entity_reader(kios)(memoryview(body), 0)
+    assert end == len(body)
+    assert plain(read) == plain(build(kios, row_fields))
+    assert payload_type(api_key, 0, EntityType.request) is load_request_schema(api_key, 0)
 
 
 def test_versions_that_kio_has_are_kios() -> None:

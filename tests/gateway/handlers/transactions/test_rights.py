@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from seqgate.gateway.handlers.transactions import describe_producers
+from seqgate.gateway.handlers.transactions.transactions import DESCRIBE_TRANSACTIONS_API
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.rights import Rights
-from tests.gateway.handlers.support import Node, open_node
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
 NONE, UNKNOWN, INVALID_TOPIC, INVALID_REQUEST, NOT_ATTEMPTED = 0, 3, 17, 42, 55
@@ -224,6 +229,38 @@ async def test_describing_hides_ids_and_topics(client: Asking, node: Node, produ
     assert (await described())[0] == (NONE, "Ongoing", [])
     rights.allow(DESCRIBE, TOPIC, "mine")
     assert (await described())[0] == (NONE, "Ongoing", ["mine"])
+
+
+async def test_clients_are_told_to_whom_may_describe_the_cluster(node: Node, producer: Plain) -> None:
+    """Addresses and principals of others are no business of whoever reads a topic."""
+    data = (
+        replace(Batch(records(1)), base_timestamp=NOW_MS)
+        .of(producer["producer_id"], producer["producer_epoch"], 0)
+        .encode()
+    )
+    partition = node.services.partitions.registry.get("mine", 0)
+    assert partition is not None
+    partition.append(data, node.clock.now_ms())
+    rights = node.services.node.access = Rights((READ, TOPIC, "mine"), (DESCRIBE, ID, "tx"))
+
+    async def clients() -> list[str | None]:
+        producers = await node.ask(
+            describe_producers.API,
+            0,
+            lambda module: {"topics": (module.TopicRequest(name="mine", partition_indexes=(0,)),)},
+        )
+        transactions = await node.ask(
+            DESCRIBE_TRANSACTIONS_API, 0, lambda _: {"transactional_ids": ("tx", "none")}
+        )
+        rows = [*producers.topics[0].partitions[0].active_producers, *transactions.transaction_states]
+        return [row.client for row in rows]
+
+    assert await clients() == [None] * 3
+    rights.allow(DESCRIBE, CLUSTER, THE_CLUSTER)
+    *known, unknown = await clients()
+    told = {"client_id": "wire", "address": "127.0.0.1", "principal": "User:ANONYMOUS", "library": None}
+    assert [json.loads(text or "") for text in known] == [told] * 2
+    assert unknown is None
 
 
 async def test_listing_shows_ids_that_may_be_described(client: Asking, node: Node, producer: Plain) -> None:
