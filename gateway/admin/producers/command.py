@@ -58,6 +58,8 @@ def _text(page: ProducerPage) -> Iterator[Block]:
         "topic partition producer_id producer_epoch last_sequence last_offset age_ms retained_batches client",
     )
     if (counters := page.counters) is not None:
+        if any(row.client is None for row in page.producers):
+            yield "Clients are unknown that have not written since the gateway started."
         yield "Since the gateway started:"
         yield f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original"
         yield f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch"
