@@ -3,16 +3,17 @@
 Python's own allocator gives memory back in blocks of a megabyte, and only blocks without any live object.
 After three thousand topics were created and deleted, a few objects made meanwhile keep a fifth of the memory.
 The C library gives back every free page.
+
+This module imports no `typing`: what is imported before the process is replaced takes its time twice.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Final
 
-VARIABLE: Final = "PYTHONMALLOC"
-CHOSEN: Final = "malloc"
+VARIABLE = "PYTHONMALLOC"
+CHOSEN = "malloc"
 
 
 def use_c_allocator() -> None:

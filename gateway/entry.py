@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -18,6 +19,8 @@ def main() -> None:
     if words[:1] == ["serve"]:
         # at once: what is imported before is imported twice
         use_c_allocator()
+    # Nothing of the imports is garbage, and every 700 objects that they make would start a collection.
+    gc.set_threshold(50_000)
     # kio imports Hypothesis where it is installed, for tests of its own types. That takes a third of a start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from seqgate.gateway.cli import main as run_command  # noqa: PLC0415 - after the choice of the allocator
