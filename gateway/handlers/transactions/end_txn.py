@@ -73,11 +73,6 @@ def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) 
         )
 
 
-FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
-FIRST_OFFSETS_THAT_ADD: Final = 5
-"""First version of TxnOffsetCommit in which the commit adds its partition to the transaction."""
-
-
 def error_code_for(
     error: TransactionRefused | Unavailable, api_version: int, first_with_fenced: int
 ) -> ErrorCode:
@@ -85,18 +80,6 @@ def error_code_for(
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code
-
-
-def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
-    """Return the code for a transaction's offsets: COORDINATOR_NOT_AVAILABLE for NOT_ENOUGH_REPLICAS."""
-    code = error.error_code
-    if code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and api_version < FIRST_OFFSETS_WITH_ABORTABLE:
-        return ErrorCode.invalid_txn_state
-    if code is ErrorCode.concurrent_transactions and api_version < FIRST_OFFSETS_THAT_ADD:
-        return ErrorCode.coordinator_not_available
-    return code
 
 
 API = Api(26, "EndTxn", 0, 5, api.coordinators, handle=handle)

@@ -22,11 +22,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.handlers.transactions.end_txn import (
-    FIRST_OFFSETS_THAT_ADD,
-    offset_commit_error_code,
-    refuse_late,
-)
+from seqgate.gateway.handlers.transactions.end_txn import refuse_late
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
@@ -37,6 +33,9 @@ from seqgate.gateway.security.acls.access import Operation
 FIRST_WITH_LEADER_EPOCH: Final = 2
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_MEMBER: Final = 3
+FIRST_WITH_ABORTABLE: Final = 4
+FIRST_THAT_ADDS: Final = 5
+"""First version in which the commit adds its partition to the transaction."""
 FIRST_WITH_TOPIC_IDS: Final = 6
 
 Errors = dict[tuple[str | uuid.UUID | None, int], ErrorCode]
@@ -131,7 +130,7 @@ async def _commit(
             knows_group_errors=version >= FIRST_WITH_TOPIC_IDS,
         )
     producer = Producer(request.producer_id, request.producer_epoch)
-    client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
+    client_version = VERSION_2 if version >= FIRST_THAT_ADDS else 0
     if client_version < VERSION_2:
         connections = context.services.coordinators.transactions.connections_of_offsets
         refuse_late(connections, context.peer, producer)
@@ -152,7 +151,7 @@ async def _commit(
             committer, producer, records, take_part
         )
     except TransactionRefused as refused:
-        return offset_commit_error_code(refused, version)
+        return _error_code(refused, version)
     except Unavailable as error:
         is_loading = error.error_code is ErrorCode.coordinator_load_in_progress
         if is_loading and version < FIRST_WITH_LOADING:
@@ -202,6 +201,18 @@ def _response(context: RequestContext[Services], request: Any, errors: Errors) -
             if topic.partitions
         ),
     )
+
+
+def _error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
+    """Return the code for a transaction's offsets: COORDINATOR_NOT_AVAILABLE for NOT_ENOUGH_REPLICAS."""
+    code = error.error_code
+    if code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if code is ErrorCode.transaction_abortable and api_version < FIRST_WITH_ABORTABLE:
+        return ErrorCode.invalid_txn_state
+    if code is ErrorCode.concurrent_transactions and api_version < FIRST_THAT_ADDS:
+        return ErrorCode.coordinator_not_available
+    return code
 
 
 API = Api(28, "TxnOffsetCommit", 0, 6, api.everything, handle=handle, is_eager=True)
