@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "faults": ("admin.faults.command", "app"),
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs.command", "logs"),
-    "tasks": ("admin.sweep.command", "tasks"),
+    "tasks": ("admin.tasks.command", "tasks"),
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen.command", "reopen"),
     "repair": ("admin.repair.command", "repair"),

@@ -55,8 +55,9 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.sweep.command import ListTasksRequest, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.sweep.command import SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.tasks.command import ListTasksRequest
 from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
 from seqgate.gateway.admin.transactions.command import (

@@ -1,1 +1,1 @@
-"""Sweeps, which find orphaned files and state, and the list of background tasks."""
+"""Sweeps, which find orphaned files and state."""

@@ -6,15 +6,8 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from seqgate.gateway.admin.request import RUNNING, SOCKET_NAME, ControlError
-from seqgate.gateway.admin.sweep.command import (
-    LeakRow,
-    ListTasksRequest,
-    SweepPage,
-    SweepRequest,
-    SweepResultRequest,
-    TaskPage,
-    TaskRow,
-)
+from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
+from seqgate.gateway.admin.tasks.command import ListTasksRequest, TaskPage, TaskRow
 from seqgate.gateway.runtime.loop.clock import Task
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE

@@ -15,8 +15,8 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.sweep.command import ListTasksRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.tasks.command import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer

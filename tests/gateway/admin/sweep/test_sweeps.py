@@ -12,14 +12,9 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.sweep.command import (
-    LeakRow,
-    ListTasksRequest,
-    SweepPage,
-    SweepRequest,
-    SweepResultRequest,
-)
+from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.tasks.command import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer

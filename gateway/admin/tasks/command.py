@@ -1,0 +1,66 @@
+"""`seqgate tasks`: the background tasks of a gateway."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.options import Opened, gateway
+from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.tables import Column, count, counted, duration, known, shown, table
+
+
+@asks(gateway)
+def tasks(opened: Opened[Client]) -> Output:
+    """Show running and recently finished background tasks.
+
+    Work that an administrative request has begun continues when the client's request times out; `seqgate
+    tasks` shows it to the end.
+    """
+    with opened as client:
+        page = client.ask(ListTasksRequest())
+    waiting = f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted."
+    return Output(page, [table(TaskRow, page.tasks, "number name age_ms done total state"), waiting])
+
+
+# The request for tasks, and what `seqgate tasks --json` prints.
+
+
+def _name(name: str) -> str:
+    return shown(name, 60)
+
+
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task. `total` is None while it is unknown; `age_ms` is the time since the task began, up to its end.
+    `failure` says why the task ended before it was done, None where it did not fail.
+    """
+
+    number: Annotated[int, Column("number", known)]
+    name: Annotated[str, Column("task", _name)]
+    begun_ms: int
+    age_ms: Annotated[int, Column("for", duration)]
+    done: Annotated[int, Column("done", count)]
+    total: Annotated[int | None, Column("of", count, "")]
+    ended: bool
+    failure: str | None
+
+    @property
+    def state(self) -> Annotated[str, Column("state")]:
+        """The state of the task as text."""
+        if self.failure is not None:
+            return f"failed: {self.failure}"
+        return "done" if self.ended else "running"
+
+
+class TaskPage(msgspec.Struct, frozen=True):
+    """All tasks. `files_to_delete` counts files that wait for deletion, a deleted partition as one."""
+
+    tasks: list[TaskRow]
+    files_to_delete: int
+
+
+class ListTasksRequest(Request[TaskPage], tag="tasks"):
+    """The tasks under way, and the last ones that ended."""
