@@ -15,6 +15,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 
@@ -251,11 +252,6 @@ class _Envelope(msgspec.Struct, frozen=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Envelope)
-
-
-def topic_id_text(topic_id: uuid.UUID) -> str:
-    """Return a topic id as Kafka prints it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
 
 
 def topic_id_from_text(text: str) -> uuid.UUID:

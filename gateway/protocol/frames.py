@@ -17,6 +17,8 @@ Source: Kafka's ProduceResponse.json, FetchResponse.json.
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
@@ -232,3 +234,10 @@ def size_complaint(size: int, max_bytes: int) -> str:
     return (
         f"it announces a request of {size} bytes; at most {max_bytes} are allowed (socket.request.max.bytes)"
     )
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """Return a topic id as Kafka prints it: 22 characters of URL-safe base64. Source:
+    org.apache.kafka.common.Uuid.
+    """
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")

@@ -18,7 +18,7 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.metadata.records import topic_id_text
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.server.connection import Connection
 from tests.fuzzing.composed_requests import (
     CLIENT_ID,

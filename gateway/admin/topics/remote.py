@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -23,6 +22,7 @@ from seqgate.gateway.admin.topics.command import (
     TopicOutcome,
     TopicRow,
 )
+from seqgate.gateway.protocol.frames import topic_id_text
 
 BROKERS_CHOICE: Final = -1
 """The number by which the broker chooses: num.partitions or default.replication.factor."""
@@ -45,7 +45,7 @@ def list_topics(cluster: Cluster, *, internal: bool) -> list[TopicRow]:
 
 
 def _topic_id(topic: Mapping[str, Any]) -> str:
-    return urlsafe_b64encode(UUID(str(topic["topic_id"])).bytes).decode().rstrip("=")
+    return topic_id_text(UUID(str(topic["topic_id"])))
 
 
 def describe(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:

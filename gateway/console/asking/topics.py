@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +20,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata, 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.protocol.frames import topic_id_text
 
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
@@ -105,7 +105,7 @@ def _place(row: Any) -> PartitionPlace:
 
 
 def _shown_id(topic_id: UUID | None) -> str:
-    return "" if topic_id is None else urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return "" if topic_id is None else topic_id_text(topic_id)
 
 
 def partition_figures(

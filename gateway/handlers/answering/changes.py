@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.metadata.decision import ApiError
-from seqgate.gateway.metadata.records import topic_id_text
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.topics.metadata_log import Decide, MetadataLog
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S

@@ -38,9 +38,9 @@ from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.share.share_partition import LETTERS_PER_ROUND, Letter
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage, TopicImage
-from seqgate.gateway.metadata.records import topic_id_text
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.protocol.messages import build, request_module, request_type
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.shards import ASK_TIMEOUT_S, Unavailable

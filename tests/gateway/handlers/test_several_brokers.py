@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord, topic_id_text
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from seqgate.gateway.protocol.error_answers import with_throttle_time
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.runtime.topics.brokers import Endpoint
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create

@@ -27,8 +27,8 @@ from seqgate.gateway.metadata.records import (
     decode_record,
     encode_record,
     topic_id_from_text,
-    topic_id_text,
 )
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.security.acls.access import Operation, PatternType, Permission, ResourceType
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 

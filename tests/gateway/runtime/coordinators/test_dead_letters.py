@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.share.share_partition import Acknowledgement, SharePartition, StateBatch
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
-from seqgate.gateway.metadata.records import topic_id_text
+from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators import dead_letters
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
