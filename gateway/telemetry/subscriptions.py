@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
-import re2
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.metrics import (
@@ -153,8 +152,6 @@ def instance_id_text(client_instance_id: uuid.UUID) -> str:
 
 SELECTORS: Final = frozenset(ClientDescription.__struct_fields__)
 MAX_EXPRESSION_CHARACTERS: Final = 1_000
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
 
 Patterns = Mapping[str, Callable[[str], object]]
 """The whole-value matcher of each selector. An empty mapping selects every client."""
@@ -166,6 +163,10 @@ class InvalidMatch(ValueError):
 
 def parse_match(entries: Iterable[str]) -> Patterns:
     """Return the matchers of `match`; as in Kafka, a selector's last entry counts. Raises InvalidMatch."""
+    import re2  # noqa: PLC0415 - slow to import, and few subscriptions have a match
+
+    options = re2.Options()
+    options.log_errors = False
     patterns: dict[str, Callable[[str], object]] = {}
     for entry in entries:
         selector, expression = _parts(entry)
@@ -180,7 +181,7 @@ def parse_match(entries: Iterable[str]) -> Patterns:
                 f"characters; at most {MAX_EXPRESSION_CHARACTERS} are allowed"
             )
         try:
-            patterns[selector] = re2.compile(expression, _OPTIONS).fullmatch
+            patterns[selector] = re2.compile(expression, options).fullmatch
         except re2.error as error:
             raise InvalidMatch(
                 f"Illegal client matching pattern: {entry}: the expression is not a regular expression of "
@@ -189,7 +190,7 @@ def parse_match(entries: Iterable[str]) -> Patterns:
     return patterns
 
 
-def _reason(error: re2.error) -> str:
+def _reason(error: Exception) -> str:
     """Return the text of an error of RE2, which comes as bytes."""
     reason = error.args[0] if error.args else ""
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

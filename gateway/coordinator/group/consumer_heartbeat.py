@@ -24,7 +24,6 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import msgspec
-import re2
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
@@ -471,8 +470,6 @@ MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
 """Longest subscription accepted: a member's record must fit into a batch of the log."""
 MAX_EXPIRED_AT_ONCE: Final = 100
 """Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
-_REGEX_OPTIONS: Final = re2.Options()
-_REGEX_OPTIONS.log_errors = False
 
 
 class MigrationPolicy(enum.Enum):
@@ -607,10 +604,14 @@ def _check_sizes(request: Heartbeat) -> None:
 
 def compiled(pattern: str) -> Any:
     """Return a regular expression that matches in linear time. Raises HeartbeatRefused."""
+    import re2  # noqa: PLC0415 - slow to import, and few members subscribe by a regular expression
+
+    options = re2.Options()
+    options.log_errors = False
     complaint = f"it has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
     if len(pattern) <= MAX_REGEX_CHARACTERS:
         try:
-            return re2.compile(pattern, _REGEX_OPTIONS)
+            return re2.compile(pattern, options)
         except re2.error as error:
             complaint = str(error)
     raise HeartbeatRefused(

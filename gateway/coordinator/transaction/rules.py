@@ -28,7 +28,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import re2
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import TopicPartition
@@ -342,14 +341,24 @@ def _become(current: Transaction, state: TransactionState, **changes: Any) -> Tr
 
 
 NO_DURATION: Final = -1
-_OPTIONS: Final = re2.Options()
-_OPTIONS.log_errors = False
 
 IsWanted = Callable[[str, Transaction], bool]
 
 
 class InvalidPattern(ValueError):
     """The pattern is not a regular expression of RE2."""
+
+
+def _full_match(pattern: str) -> Callable[[str], object]:
+    import re2  # noqa: PLC0415 - slow to import, and seldom needed
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except re2.error as error:
+        raise InvalidPattern(str(error)) from error
+    return matches
 
 
 def transaction_filter(
@@ -367,10 +376,7 @@ def transaction_filter(
     """
     wanted_states = {BY_NAME.get(name) for name in states}
     wanted_producer_ids = set(producer_ids)
-    try:
-        matches = re2.compile(pattern, _OPTIONS).fullmatch if pattern else None
-    except re2.error as error:
-        raise InvalidPattern(str(error)) from error
+    matches = _full_match(pattern) if pattern else None
 
     def is_wanted(name: str, transaction: Transaction) -> bool:
         return (
