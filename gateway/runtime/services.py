@@ -33,7 +33,7 @@ from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.partitions.verdicts import Verdicts
+from seqgate.gateway.runtime.partitions.verdicts import RetriedRefusals, Verdicts
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.brokers import Brokers, Endpoint
@@ -98,6 +98,8 @@ class BatchCounters:
     """Batches refused for their sequence or epoch."""
     verdicts: Verdicts = field(default_factory=Verdicts)
     """The newest batches that were not stored."""
+    retried: RetriedRefusals = field(default_factory=RetriedRefusals)
+    """The log lines about batches that clients send again and again."""
     clients: ProducerClients = field(default_factory=ProducerClients)
     """The clients of producers, as far as they are known."""
 

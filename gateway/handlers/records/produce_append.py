@@ -108,6 +108,8 @@ INVALID_PRODUCER_EPOCH: Final = int(ErrorCode.invalid_producer_epoch)
 """The error is found before the append for transactional batches only
 (UnifiedLog.maybeStartTransactionVerification).
 """
+_RETRIED: Final = {STORAGE_ERROR: logging.WARNING, REFUSED: logging.INFO}
+"""The errors with which the same batch is refused many times a second, and the level of their log lines."""
 _TIMED_OUT: Final = int(ErrorCode.request_timed_out)
 _REFUSALS_BEFORE_THE_APPEND: Final = frozenset(
     int(code)
@@ -467,17 +469,24 @@ def _final_refusal(
         client,
         row.error_message or "",
     )
+    level, left_out = _RETRIED.get(row.error_code), None
+    if level is not None:
+        left_out = services.counters.retried.left_out(row.error_code, services.node.clock.now_ms())
+        if left_out is None:
+            return row
     owner = None
     if row.error_code == INVALID_PRODUCER_EPOCH:
         owner = services.counters.clients.newest(verdict.producer_id)
-    logger.info(
-        "refused a batch of %s for %s-%d with %s: %s%s",
+    logger.log(
+        level or logging.INFO,
+        "refused a batch of %s for %s-%d with %s: %s%s%s",
         client,
         partition.topic,
         partition.index,
         verdict.outcome,
         row.error_message,
         "" if owner in {None, client} else f"; the producer belongs to {owner} now",
+        f"; {left_out} more since the last such line" if left_out else "",
     )
     return row
 

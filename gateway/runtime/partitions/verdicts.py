@@ -14,6 +14,8 @@ from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
 DUPLICATE: Final = "duplicate"
 VERDICTS_KEPT: Final = 10_000
 """Verdicts in memory; a further one replaces the oldest."""
+RETRIED_EVERY_MS: Final = 30_000
+"""Time between two log lines about batches that are refused with the same error, which clients retry."""
 _LONGEST_MESSAGE: Final = 300
 
 
@@ -36,6 +38,25 @@ class UnstoredBatch(NamedTuple):
     outcome: str
     message: str
     client: ClientIdentity
+
+
+class RetriedRefusals:
+    """Decides which refusals are logged of those that clients retry until the cause is gone: of each error
+    the first, and then one in RETRIED_EVERY_MS.
+    """
+
+    def __init__(self) -> None:
+        self._last_ms: dict[int, int] = {}
+        self._left_out: Counter[int] = Counter()
+
+    def left_out(self, code: int, now_ms: int) -> int | None:
+        """Return how many refusals were left out before this one; None: leave this one out, too."""
+        last_ms = self._last_ms.get(code)
+        if last_ms is not None and 0 <= now_ms - last_ms < RETRIED_EVERY_MS:
+            self._left_out[code] += 1
+            return None
+        self._last_ms[code] = now_ms
+        return self._left_out.pop(code, 0)
 
 
 class Verdicts:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.runtime.partitions.partition import Partition
+from seqgate.gateway.runtime.partitions.verdicts import RETRIED_EVERY_MS
 from seqgate.gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
 from seqgate.log import Recovery, Storage, StorageFailed
 from seqgate.log.files.storage import DataFile
@@ -101,6 +102,24 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         room.check_free_space()
         assert await error_of(node, third) == OUT_OF_ORDER, "a batch after a refused one must be refused"
         assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
+
+
+async def test_refusals_for_want_of_room_are_logged_at_once_and_then_at_a_bounded_rate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk()
+    disk.free = MIN_FREE_BYTES - 1
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        await open_topic(node)
+        node.services.upkeep.disk_room.check_free_space()
+        caplog.clear()
+        for _ in range(500):
+            assert await error_of(node, batch(producer_id=7)) == STORAGE_ERROR
+        (line,) = [record for record in caplog.records if "refused a batch" in record.getMessage()]
+        assert line.levelno == logging.WARNING
+        node.clock.time_ms += RETRIED_EVERY_MS
+        assert await error_of(node, batch(producer_id=7)) == STORAGE_ERROR
+        assert caplog.messages[-1].endswith("; 499 more since the last such line")
 
 
 async def test_a_data_directory_that_is_gone_is_reported_once_and_so_is_its_return(
