@@ -429,6 +429,10 @@ JSON object per record). Errors are one sentence on the standard error.
 | 2 | the command line is wrong; nothing was asked |
 | 130 | ended by Ctrl-C |
 
+A command that can't be undone shows what it would do and asks: `topics delete`, `acls remove`, `groups reset` and `delete`, `transactions abort`, `dead-letters`,
+`pids claim` and `move`, `sweep`, `repair`. `--dry-run` only shows it, `--yes` does it without asking; where there is no terminal to answer on, nothing is changed without `--yes`,
+and the command exits with 1. With `--json` it never asks, and only reports without `--yes`. `--execute`, `--remove` and `--apply` are old spellings of `--yes`.
+
 While a command waits, it says on the standard error what is wrong, once: `lost 127.0.0.1:9092 (connection refused); still trying`, a gateway that refuses
 with its reason, one that does not answer; and `127.0.0.1:9092 works again`. `--timeout SECONDS` says when it gives up, and its last sentence has the last error.
 `produce` on a terminal ends with Ctrl-D; Ctrl-C ends it, too, and it says what is stored.

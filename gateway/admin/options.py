@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,14 @@ from seqgate.gateway.admin.client import (
     data_directory,
     read_settings,
 )
-from seqgate.gateway.admin.commands import option, stop
+from seqgate.gateway.admin.commands import flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.admin.tables import Block
 
 
 OnlyTopic = Annotated[
@@ -87,6 +88,8 @@ Timeout = Annotated[
         min=1,
     ),
 ]
+Yes = Annotated[bool, flag("--yes", "Do not ask.")]
+DryRun = Annotated[bool, flag("--dry-run", "Only show what would be done.")]
 A = TypeVar("A")
 C = TypeVar("C")
 Opened: TypeAlias = AbstractContextManager[C]
@@ -252,6 +255,34 @@ def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
             raise stop(f"{option}: {text!r} must have the form NAME=VALUE", code=2)
         settings[name.strip()] = value
     return settings
+
+
+def carried_out(
+    do: Callable[[bool], A],
+    text: Callable[[A], Iterable[Block]],
+    question: str,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+    is_needed: Callable[[A], object] = lambda _: True,
+) -> A:
+    """Return the outcome of a command that can't be undone: `do(True)`, once a person has agreed on the
+    terminal to the `text` of what `do(False)` plans, or with `yes`. Return the plan itself with `dry_run`,
+    with `as_json` and without `yes`, and where nothing `is_needed`. Without an agreement the command
+    ends with 1.
+    """
+    if dry_run or not yes:
+        planned = do(False)
+        if dry_run or as_json or not is_needed(planned):
+            return planned
+        from seqgate.gateway.admin.printing import print_blocks, print_lines  # noqa: PLC0415 - to ask only
+
+        print_blocks(text(planned))
+        if not is_confirmed(question):
+            print_lines("Nothing is changed. --yes does it without asking.")
+            raise SystemExit(1)
+    return do(True)
 
 
 def is_confirmed(question: str) -> bool:

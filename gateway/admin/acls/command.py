@@ -11,11 +11,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, asks, flag, option, stop
+from seqgate.gateway.admin.commands import AsJson, Commands, OptionsOf, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, is_confirmed, parsed
+from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, carried_out, parsed
 from seqgate.gateway.admin.options import cluster as any_cluster
-from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
@@ -300,9 +299,12 @@ def remove(
     pattern: FoundPattern = "literal",
     allowed_hosts: AllowedHosts = None,
     denied_hosts: DeniedHosts = None,
-    yes: bool = flag("--yes", "Remove without asking."),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
     """Remove the entries that `add` makes of the same options, or else all of resources or of a principal.
+    Shows the entries first, and asks. With --json the command never asks: without --yes it only reports.
 
     \b
     For example:
@@ -322,15 +324,19 @@ def remove(
     with opened as reached:
         from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
 
-        if not yes:
-            found = remote.find(reached, wanted)
-            print_blocks([_found([row_of(entry) for entry in found])])
-            if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
-                print_lines("Nothing is removed. --yes removes without asking.")
-                raise SystemExit(1)
-        removed = remote.delete(reached, wanted)
-    text = f"{counted(len(removed), 'entry', 'entries')} removed."
-    return Output({"acls": [row_of(entry) for entry in removed]}, [text])
+        is_planned = dry_run or (as_json and not yes)
+        removed = carried_out(
+            lambda execute: (remote.delete if execute else remote.find)(reached, wanted),
+            lambda found: [_found([row_of(entry) for entry in found])],
+            "Remove them?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            is_needed=bool,
+        )
+    rows = [row_of(entry) for entry in removed]
+    outcome = f"{counted(len(rows), 'entry', 'entries')} {'would be removed' if is_planned else 'removed'}."
+    return Output({"acls": rows}, [*([_found(rows)] if is_planned or not rows else []), outcome])
 
 
 def _entries(

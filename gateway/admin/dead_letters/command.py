@@ -21,7 +21,7 @@ from seqgate.gateway.admin.commands import (
     stop,
 )
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.options import OpenedCluster, cluster, is_confirmed, parsed
+from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, cluster, is_confirmed, parsed
 from seqgate.gateway.admin.printing import print_blocks, print_lines
 from seqgate.gateway.admin.tables import (
     Block,
@@ -51,8 +51,6 @@ DeadLetterTopic = Annotated[
     str, argument("TOPIC", "The dead-letter topic of the groups.", autocompletion=topic_names)
 ]
 Limit = Annotated[int | None, option("--limit", "N", "Only the N oldest of them.", min=1)]
-DryRun = Annotated[bool, flag("--dry-run", "Only show what would be done.")]
-Yes = Annotated[bool, flag("--yes", "Do not ask.")]
 LONGEST_KEY: Final = 40
 """The characters of a key that tables show."""
 

@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 
-from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
 from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import (
     NONE,
@@ -48,9 +48,7 @@ The commands ask the gateway that runs on --data-dir, or the cluster at --bootst
 """)
 
 Group = Annotated[str, argument("GROUP", "The group.id of the consumers.", autocompletion=group_names)]
-Execute = Annotated[
-    bool, flag("--execute", "Carry it out. Without this option, only show what would be done.")
-]
+Yes = Annotated[bool, flag("--yes --execute", "Do not ask; --execute is the old spelling.")]
 
 
 @app.command("list")
@@ -161,22 +159,24 @@ def reset(
         "--shift-by", "N", "By N offsets from the committed one: forward, or back with -N."
     ),
     offset: int | None = option("--to-offset", "N", "To this offset."),
-    execute: Execute = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
     """Reset a group's offsets.
 
-    Dry run by default: shows the new offset of each partition. --execute commits all of them, or none. The
-    group must have no members, so stop its consumers first. An offset outside of the log is clamped to the
-    log start or end, and marked. A group that does not exist yet is created with these offsets, before its
-    consumers start.
+    Shows the new offset of each partition, and asks; then commits all of them, or none. With --json the
+    command never asks: without --yes it only reports. The group must have no members, so stop its consumers
+    first. An offset outside of the log is clamped to the log start or end, and marked. A group that does not
+    exist yet is created with these offsets, before its consumers start.
 
     Not for share groups: kafka-share-groups.sh --reset-offsets sets where they continue.
 
     \b
     For example:
       seqgate groups reset billing --all-topics --to-earliest
-      seqgate groups reset billing --topic orders:0,3 --shift-by -100 --execute
-      seqgate groups reset billing --topic orders --to-timestamp 2026-01-31T13:45:00Z --execute
+      seqgate groups reset billing --topic orders:0,3 --shift-by -100 --dry-run
+      seqgate groups reset billing --topic orders --to-timestamp 2026-01-31T13:45:00Z --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     if bool(topics) == all_topics:
         raise stop("name either topics with --topic, or --all-topics", code=2)
@@ -187,9 +187,20 @@ def reset(
         selections = None if topics is None else topic_selections(topics)
     except ValueError as error:
         raise stop(str(error), code=2) from None
+
+    def text(done: OffsetReset) -> Iterator[Block]:
+        return _reset_text(done, value if target == "timestamp" else None)
+
     with opened as client:
-        done = client.ask(ResetOffsetsRequest(group, target, value, selections, execute))
-    return Output(done, _reset_text(done, value if target == "timestamp" else None))
+        done = carried_out(
+            lambda execute: client.ask(ResetOffsetsRequest(group, target, value, selections, execute)),
+            text,
+            "Commit these offsets?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
+    return Output(done, text(done))
 
 
 @app.command("delete")
@@ -197,18 +208,28 @@ def reset(
 def delete(
     opened: Opened[Asker],
     groups: list[str] = argument("GROUP", "Names of groups to delete.", autocompletion=group_names),
-    execute: Execute = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
     """Delete groups with their offsets, or with what a share group has acknowledged.
 
-    Dry run by default: shows which groups would be deleted. --execute deletes them. A group with members is
-    never deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a
-    group can't be deleted.
+    Shows which groups it would delete, and asks. With --json the command never asks: without --yes it only
+    reports. A group with members is never deleted. Consumers that return to a deleted group begin at
+    auto.offset.reset. Exits with 1 when a group can't be deleted.
     """
     with opened as client:
-        done = client.ask(DeleteGroupsRequest(groups, execute))
+        done = carried_out(
+            lambda execute: client.ask(DeleteGroupsRequest(groups, execute)),
+            _deletions_text,
+            "Delete them?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            is_needed=lambda planned: any(entry.refusal is None for entry in planned.groups),
+        )
     refusals = [shown(entry.refusal) for entry in done.groups if entry.refusal is not None]
-    return Output(done, _deletions_text(done.groups, executed=execute), refusals=refusals)
+    return Output(done, _deletions_text(done), refusals=refusals)
 
 
 # Parses the options of `seqgate groups reset`. Raises ValueError with a sentence.
@@ -375,13 +396,11 @@ def _reset_text(done: OffsetReset, time_ms: int | None) -> Iterator[Block]:
     if done.executed:
         yield f"The offsets of group {group} in {partitions} are committed."
     else:
-        yield f"Nothing is changed; --execute commits these offsets in {partitions} for group {group}."
+        yield f"Offsets of group {group} to commit: {partitions}."
 
 
-def _deletions_text(deletions: Sequence[GroupDeletion], *, executed: bool) -> Iterator[Block]:
-    yield table(GroupDeletion, deletions)
-    if not executed:
-        yield "Nothing is deleted; --execute does it."
+def _deletions_text(done: GroupDeletions) -> Iterator[Block]:
+    yield table(GroupDeletion, done.groups)
 
 
 # The requests about groups, and what `seqgate groups … --json` prints.

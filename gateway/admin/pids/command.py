@@ -9,8 +9,8 @@ from typing import Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
-from seqgate.gateway.admin.options import ConfigFile, DataDir, Opened, asking
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option
+from seqgate.gateway.admin.options import ConfigFile, DataDir, DryRun, Opened, Yes, asking, carried_out
 from seqgate.gateway.admin.request import POSITION, STOPPED, PagedRequest, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
 
@@ -44,6 +44,8 @@ Prefix = Annotated[
 ]
 ProducerId = Annotated[int, argument("PRODUCER_ID", "A producer id.", min=0)]
 
+NOT_CLAIMED: Final = "would be claimed"
+"""The state of a block in the plan of a claim."""
 BLOCK: Final = "first_producer_id last_producer_id owner claimed_at_ms used left state"
 _FORGOTTEN: Final = (
     (
@@ -118,15 +120,25 @@ def claim(
     owner: str = option(
         "--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True, default="operator"
     ),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
-    """Claim a block for use outside the gateways.
+    """Claim a block for use outside the gateways. Says what it would claim, and asks.
 
     The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
-    be taken back.
+    be taken back. With --json the command never asks: without --yes it only reports.
     """
     with opened as client:
-        _, block = client.ask_or_read(ClaimBlockRequest(size, owner))
-    return Output(block, [f"Claimed {block.range} ({counted(size, 'id')}) for {owner}."])
+
+        def claim_it(execute: bool) -> BlockRow:
+            if execute:
+                return client.ask_or_read(ClaimBlockRequest(size, owner))[1]
+            first = client.ask_or_read(ListBlocksRequest(sys.maxsize))[1].next_producer_id
+            return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
+
+        block = carried_out(claim_it, _claim_text, "Claim them?", yes=yes, dry_run=dry_run, as_json=as_json)
+    return Output(block, _claim_text(block))
 
 
 @app.command("owner")
@@ -148,17 +160,48 @@ def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
 def move_next(
     opened: Opened[Client],
     next_producer_id: int = argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
-    """Move the next id forward.
+    """Move the next id forward. Says which ids of the blocks in use are given up, and asks.
 
     No later block begins below it. The next id never moves back. Needed when a store was lost or restored
     from a backup, and higher ids than the store knows may have been handed out. The running gateway gives up
-    its lower ids at once; other gateways on the same Redis use their blocks up first.
+    its lower ids at once; other gateways on the same Redis use their blocks up first. A move can't be taken
+    back. With --json the command never asks: without --yes it only reports.
     """
     with opened as client:
-        _, moved = client.ask_or_read(MoveNextRequest(next_producer_id))
-    text = f"The next block begins at {moved.current} or later; before, it was {moved.previous}."
-    return Output(moved, [text])
+        page = client.ask_or_read(ListBlocksRequest())[1]
+        lost = sum(_given_up(block, next_producer_id) for block in page.blocks)
+
+        def move(execute: bool) -> MovedNextId:
+            if execute:
+                return client.ask_or_read(MoveNextRequest(next_producer_id))[1]
+            return MovedNextId(page.next_producer_id, max(page.next_producer_id, next_producer_id))
+
+        def text(moved: MovedNextId) -> Iterator[Block]:
+            yield f"The next block begins at {moved.current} or later; before, it was {moved.previous}."
+            if lost:
+                yield f"Given up, and never handed out: {counted(lost, 'id')} of the blocks in use."
+
+        moved = carried_out(move, text, "Move the next id?", yes=yes, dry_run=dry_run, as_json=as_json)
+    return Output(moved, text(moved))
+
+
+def _given_up(block: BlockRow, next_producer_id: int) -> int:
+    """Return how many ids of a block that are not handed out lie below the next id."""
+    if not block.left or block.used is None:
+        return 0
+    return max(0, min(block.last_producer_id + 1, next_producer_id) - (block.first_producer_id + block.used))
+
+
+def _claim_text(block: BlockRow) -> Iterator[Block]:
+    size = block.last_producer_id - block.first_producer_id + 1
+    if block.state == NOT_CLAIMED:
+        yield f"{counted(size, 'id')} from {block.first_producer_id} or later are claimed for {block.owner}."
+    else:
+        yield f"Claimed {block.range} ({counted(size, 'id')}) for {block.owner}."
 
 
 @app.command("check")

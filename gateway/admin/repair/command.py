@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import Output, asks, flag
-from seqgate.gateway.admin.options import Opened, gateway_directory
+from seqgate.gateway.admin.commands import AsJson, Output, asks, flag
+from seqgate.gateway.admin.options import DryRun, Opened, carried_out, gateway_directory
 from seqgate.gateway.admin.repair.damage import DamagedRow, Repair
 from seqgate.gateway.admin.tables import Block, counted, shown, table
 
@@ -15,23 +15,36 @@ from seqgate.gateway.admin.tables import Block, counted, shown, table
 @asks(gateway_directory)
 def repair(
     opened: Opened[Client],
-    apply: bool = flag("--apply", "Remove the damaged batches. Their records are then lost."),
+    dry_run: DryRun = False,
+    yes: bool = flag(
+        "--yes --apply",
+        "Give the damaged batches up without asking: their records are lost. --apply is the old spelling.",
+    ),
+    as_json: AsJson = False,
 ) -> Output:
-    """Check every stored batch of a stopped gateway; with --apply, give up those that are damaged.
+    """Check every stored batch of a stopped gateway, and give up those that are damaged.
 
     A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers,
-    compaction, and deduplication stop there. Without --apply this command only reports what it would give up.
-    With --apply the damaged bytes leave the logs; other batches keep their offsets, consumers pass over the
-    missing ones, and a transaction that was open there ends as the next marker of its producer says. Copy the
-    data directory first if you may still want the bytes.
+    compaction, and deduplication stop there. This command shows what it would give up, and asks. With --json
+    it never asks: without --yes it only reports. The damaged bytes then leave the logs; other batches keep
+    their offsets, consumers pass over the missing ones, and a transaction that was open there ends as the
+    next marker of its producer says. Copy the data directory first if you may still want the bytes.
 
     Exits with 1 when something is damaged and was not given up.
     """
     with opened as client:
         from seqgate.gateway.admin.repair import stopped  # noqa: PLC0415 - slow to import
 
-        found = stopped.repair(
-            client.data_dir, client.read_config(), apply=apply, now_ms=time.time_ns() // 1_000_000
+        found = carried_out(
+            lambda execute: stopped.repair(
+                client.data_dir, client.read_config(), apply=execute, now_ms=time.time_ns() // 1_000_000
+            ),
+            _text,
+            "Give them up?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            is_needed=lambda planned: planned.damaged,
         )
     return Output(found, _text(found), code=1 if found.damaged and not found.given_up else 0)
 
@@ -51,7 +64,4 @@ def _text(found: Repair) -> Iterator[Block]:
     if found.given_up:
         yield f"{lost} given up: at most so many records are lost."
     else:
-        yield (
-            f"--apply would give up {lost}: at most so many records. Nothing was changed. Stop the gateway "
-            "first."
-        )
+        yield f"{lost} would be given up: at most so many records. The gateway must be stopped."

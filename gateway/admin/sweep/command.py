@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import Output, asks, flag, option, stop
-from seqgate.gateway.admin.options import Opened, gateway, parsed
+from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option
+from seqgate.gateway.admin.options import DryRun, Opened, carried_out, gateway, parsed
 from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, NotRunning, PagedRequest, Request
 from seqgate.gateway.admin.tables import Block, Column, count, table
 from seqgate.gateway.admin.tasks.command import TaskRow
@@ -26,8 +26,7 @@ DEFAULT_AGE: Final = "1h"
 @asks(gateway)
 def sweep(
     opened: Opened[Client],
-    remove: bool = flag("--remove", "Remove orphaned files and state."),
-    unknown: bool = flag("--unknown", "With --remove: remove files of no known name as well."),
+    unknown: bool = flag("--unknown", "Remove files of no known name as well."),
     min_age: str = option(
         "--min-age",
         "TIME",
@@ -35,8 +34,13 @@ def sweep(
         show_default=True,
         default=DEFAULT_AGE,
     ),
+    dry_run: DryRun = False,
+    yes: bool = flag("--yes --remove", "Remove without asking; --remove is the old spelling."),
+    as_json: AsJson = False,
 ) -> Output:
-    """Find orphaned files and state.
+    """Find orphaned files and state, and remove them.
+
+    Shows what it finds, and asks. With --json the command never asks: without --yes it only reports.
 
     In a running gateway: files and directories without a topic, a partition or a segment, temporary files
     that were never renamed, state of groups and transactions for topics that are gone, and objects of a
@@ -58,11 +62,18 @@ def sweep(
     Exits with 1 when orphaned files or state remain.
     """  # noqa: D301 - \b keeps the lines of the list apart
     min_age_ms = parsed(duration_ms, min_age, "--min-age")
-    if unknown and not remove:
-        raise stop("--unknown needs --remove", code=2)
-    request = SweepRequest(remove=remove, unknown=unknown, min_age_ms=min_age_ms)
     with opened as client:
-        page = _sweep(client, request)
+        page = carried_out(
+            lambda execute: _sweep(
+                client, SweepRequest(remove=execute, unknown=unknown and execute, min_age_ms=min_age_ms)
+            ),
+            _text,
+            "Remove them?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            is_needed=lambda planned: planned.leaks,
+        )
     return Output(page, _text(page), code=1 if any(not leak.removed for leak in page.leaks) else 0)
 
 

@@ -9,8 +9,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, cluster, is_confirmed, name_values
-from seqgate.gateway.admin.printing import print_blocks, print_lines
+from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, carried_out, cluster, name_values
 from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
 app = Commands("""Create, list, describe, alter and delete topics.
@@ -139,7 +138,7 @@ def alter(
 @app.command("delete")
 @asks(cluster)
 def delete(
-    opened: OpenedCluster, topics: Topics, yes: bool = flag("--yes", "Do not ask."), as_json: AsJson = False
+    opened: OpenedCluster, topics: Topics, dry_run: DryRun = False, yes: Yes = False, as_json: AsJson = False
 ) -> Output:
     """Delete topics with all their records. Shows the topics first, and asks.
 
@@ -150,16 +149,20 @@ def delete(
         from seqgate.gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         found = remote.describe(reached, names)
-        if as_json and not yes:
-            return _outcomes(
-                [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found]
-            )
-        if not yes:
-            print_blocks([table(TopicDescription, found)])
-            if not is_confirmed(f"Delete {'it' if len(found) == 1 else 'them'}?"):
-                print_lines("Nothing is deleted. --yes deletes without asking.")
-                raise SystemExit(1)
-        outcomes = remote.delete(reached, names)
+
+        def delete_them(execute: bool) -> list[TopicOutcome]:
+            if execute:
+                return remote.delete(reached, names)
+            return [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found]
+
+        outcomes = carried_out(
+            delete_them,
+            lambda _: [table(TopicDescription, found)],
+            f"Delete {'it' if len(found) == 1 else 'them'}?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
     return _outcomes(outcomes)
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, is_confirmed, parsed
+from seqgate.gateway.admin.options import Asker, DryRun, Opened, Yes, gateway_or_cluster, is_confirmed, parsed
 from seqgate.gateway.admin.printing import print_blocks, print_json, print_lines
 from seqgate.gateway.admin.request import STOPPED, PagedRequest, Request
 from seqgate.gateway.admin.tables import (
@@ -148,7 +148,8 @@ def abort(
     start_offset: int | None = option(
         "--start-offset", "OFFSET", "The offset at which the transaction begins in this partition.", min=0
     ),
-    yes: bool = flag("--yes", "Do not ask for confirmation."),
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Abort an open transaction. Shows the transaction first, and asks for confirmation.
@@ -166,12 +167,14 @@ def abort(
     request = _abort_request(name, topic, partition, start_offset)
     with opened as client:
         if as_json:
-            print_json(_abort(client, request, execute=yes))
+            print_json(_abort(client, request, execute=yes and not dry_run))
             return
         planned = _abort(client, request, execute=False)
         print_blocks(_abort_text(planned))
+        if dry_run:
+            return
         if not yes and not is_confirmed("Abort it?"):
-            print_lines("Nothing is changed.")
+            print_lines("Nothing is changed. --yes does it without asking.")
             raise SystemExit(1)
         print_lines(_aborted(_abort(client, request, execute=True, planned=planned)))
 

@@ -105,7 +105,7 @@ def test_groups_transactions_and_status_over_tls(secured: Secured) -> None:
     assert "letters" in secured.run("groups", "describe", "readers").stdout
     assert secured.run("transactions", "list").code == 0
     assert secured.run("status").code == 0
-    secured.run("groups", "delete", "readers")
+    secured.run("groups", "delete", "readers", "--dry-run")
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ def test_a_reset_creates_a_group(peer: Peer, topic: str, fresh: Fresh) -> None:
 
 def test_a_deletion(peer: Peer, group: str, fresh: Fresh) -> None:
     missing = fresh("missing")
-    assert "--execute does it" in peer.run("groups", "delete", group).stdout
-    told = peer.run("groups", "delete", group, missing, "--execute", code=1)
+    assert "would be deleted" in peer.run("groups", "delete", group, "--dry-run").stdout
+    told = peer.run("groups", "delete", group, missing, "--yes", code=1)
     assert f"there is no group {missing}" in told.stderr
     wrong = peer.run("groups", "describe", group, code=1).stderr
     assert wrong.startswith(f"seqgate: there is no group {group}")

@@ -89,7 +89,7 @@ def test_a_deletion_is_asked_for(peer: Peer, fresh: Fresh) -> None:
     topic = fresh("kept")
     peer.run("topics", "create", topic, "--partitions", "2")
     unanswered = peer.run("topics", "delete", topic, code=1)
-    assert "Nothing is deleted" in unanswered.stdout
+    assert "Nothing is changed" in unanswered.stdout
     assert peer.json("topics", "delete", topic)["topics"] == [
         {
             "topic": topic,

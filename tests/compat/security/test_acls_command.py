@@ -103,7 +103,7 @@ def test_denials_hosts_and_the_cluster(peer: Peer) -> None:
 def test_nothing_is_removed_without_a_word(peer: Peer) -> None:
     peer.run("acls", "add", "--allow-principal", "User:a", "--operation", "read", "--topic", "kept")
     refused = peer.run("acls", "remove", "--topic", "kept", code=1)
-    assert "Nothing is removed" in refused.stdout
+    assert "Nothing is changed" in refused.stdout
     assert len(listed(peer, "--topic", "kept")) == 1
     peer.run("acls", "remove", "--yes", "--topic", "kept")
 

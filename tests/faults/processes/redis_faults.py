@@ -155,7 +155,7 @@ def _until_mended(scene: Scene, ids: Ids) -> None:
     """
     ids.ask_all(3 * BLOCK_SIZE)
     scene.producers.await_further(100)
-    moved = command(scene.gateway, "pids", "move", str(max(ids.handed_out) + 10 * BLOCK_SIZE))
+    moved = command(scene.gateway, "pids", "move", str(max(ids.handed_out) + 10 * BLOCK_SIZE), "--yes")
     assert "Traceback" not in moved.stderr, moved.stderr
     ids.await_one()
 

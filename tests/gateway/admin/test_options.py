@@ -19,7 +19,7 @@ from seqgate.gateway.admin.commands import (
     option,
     stop,
 )
-from seqgate.gateway.admin.options import Opened
+from seqgate.gateway.admin.options import Opened, carried_out
 
 events: list[str] = []
 
@@ -118,3 +118,27 @@ def test_a_wrong_option_is_reported_before_anybody_is_asked() -> None:
 def test_a_command_that_prints_by_itself_knows_how(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(printing, place="p", name="y", as_json=True) == 0
     assert capsys.readouterr().out == "y p True\n"
+
+
+def agreed(answer: bool, capsys: pytest.CaptureFixture[str], **options: bool) -> tuple[Any, str]:
+    """Return the outcome of a command that can't be undone, or how it ended, and what it printed."""
+    given = {"yes": False, "dry_run": False, "as_json": False, **options}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("seqgate.gateway.admin.options.is_confirmed", lambda _: answer)
+        try:
+            outcome: Any = carried_out(
+                lambda execute: "done" if execute else "planned", lambda plan: [plan], "Sure?", **given
+            )
+        except SystemExit as ended:
+            outcome = ended.code
+    return outcome, capsys.readouterr().out
+
+
+def test_what_can_not_be_undone_asks_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert agreed(True, capsys) == ("done", "planned\n")
+    refused = "planned\nNothing is changed. --yes does it without asking.\n"
+    assert agreed(False, capsys) == (1, refused)
+    assert agreed(False, capsys, yes=True) == ("done", "")
+    assert agreed(False, capsys, as_json=True) == ("planned", "")
+    assert agreed(False, capsys, as_json=True, yes=True) == ("done", "")
+    assert agreed(True, capsys, dry_run=True, yes=True) == ("planned", "")

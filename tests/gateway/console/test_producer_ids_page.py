@@ -17,7 +17,7 @@ from tests.system.commands.conftest import seqgate
 
 def claim(gateway: GatewayProcess, size: int, owner: str) -> Any:
     return seqgate(
-        "pids", "claim", str(size), "--owner", owner, "--json", "--data-dir", gateway.data_dir
+        "pids", "claim", str(size), "--owner", owner, "--yes", "--json", "--data-dir", gateway.data_dir
     ).json
 
 
@@ -27,7 +27,7 @@ def test_shows_blocks_of_two_owners_with_a_gap(
     begun(measured_gateway.bootstrap, None)
     mine = claim(measured_gateway, 30, '<script>"loader"</script>')
     following = mine["last_producer_id"] + 1
-    seqgate("pids", "move", str(following + 70), "--data-dir", measured_gateway.data_dir)
+    seqgate("pids", "move", str(following + 70), "--yes", "--data-dir", measured_gateway.data_dir)
     claim(measured_gateway, 5, "other")
     page = measured.page(f"/producer-ids?id={mine['first_producer_id']}")
     text = text_of(page)

@@ -271,7 +271,8 @@ class TestReset:
         told = groups(gateway, "reset", *asked, "--json").json
         assert (told["executed"], told["state"]) == (False, "Empty")
         assert [(change["new_offset"], change["note"]) for change in told["changes"]] == [first, second]
-        assert "Nothing is changed" in groups(gateway, "reset", *asked).stdout
+        assert "Nothing is changed. --yes does it" in groups(gateway, "reset", *asked, code=1).stdout
+        assert "to commit: 2 partitions." in groups(gateway, "reset", *asked, "--dry-run").stdout
         assert offsets_of(gateway, "billing") == before
         shown = groups(gateway, "reset", *asked, "--execute").stdout
         assert "in 2 partitions are committed" in shown
@@ -306,7 +307,7 @@ class TestReset:
 
     def test_a_group_that_does_not_exist_yet(self, gateway: GatewayProcess) -> None:
         asked = ("new", "--topic", "orders:0", "--to-offset", "6")
-        assert "Group new does not exist yet." in groups(gateway, "reset", *asked).stdout
+        assert "Group new does not exist yet." in groups(gateway, "reset", *asked, "--dry-run").stdout
         assert "there is no group new" in groups(gateway, "describe", "new", code=1).stderr
         assert "Group new did not exist." in groups(gateway, "reset", *asked, "--execute").stdout
         with consuming_from(gateway, "new") as consumer:
@@ -368,9 +369,9 @@ class TestDelete:
     def test_groups_go_with_their_offsets(self, gateway: GatewayProcess) -> None:
         for name in ("a", "b", "c"):
             commit(gateway, name, TopicPartition("orders", 0, 5))
-        shown = groups(gateway, "delete", "a", "b").stdout
+        shown = groups(gateway, "delete", "a", "b", "--dry-run").stdout
         assert shown.count("would be deleted") == 2
-        assert "--execute" in shown
+        assert "Nothing is changed. --yes does it" in groups(gateway, "delete", "a", "b", code=1).stdout
         assert len(groups(gateway, "list", "--json").json["groups"]) == 3
         told = groups(gateway, "delete", "a", "b", "--execute", "--json").json["groups"]
         expected = {"state": "Empty", "committed_partitions": 1, "deleted": True, "refusal": None}

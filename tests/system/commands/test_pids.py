@@ -38,15 +38,15 @@ class TestRunningGateway:
     def test_in_a_process_of_its_own(self, gateway: GatewayProcess) -> None:
         here = ("--data-dir", gateway.data_dir)
         assert seqgate_process("pids", "list", "--json", *here).json["blocks"] == blocks(*here)
-        refused = seqgate_process("pids", "move", "0", *here)
+        refused = seqgate_process("pids", "move", "--yes", "0", *here)
         assert (refused.code, refused.stdout) == (1, "")
         assert (
             refused.stderr
-            == "seqgate: the next producer id must be between 1000 and 9223372036854775807, not 0\n"
+            == "seqgate: the next producer id must be between 1000 and 4611686018427387903, not 0\n"
         )
 
     def test_the_table_has_one_line_per_block(self, gateway: GatewayProcess) -> None:
-        seqgate("pids", "claim", "5", "--owner", "loader", "--data-dir", gateway.data_dir)
+        seqgate("pids", "claim", "--yes", "5", "--owner", "loader", "--data-dir", gateway.data_dir)
         shown = seqgate("pids", "list", "--data-dir", gateway.data_dir).stdout.splitlines()
         assert shown[0].split()[:2] == ["first", "id"]
         assert [line.split()[:3] for line in shown[2:4]] == [
@@ -66,7 +66,9 @@ class TestRunningGateway:
                     producer_id = next_producer_id(gateway.bootstrap)
                     assert producer_id not in taken
                     taken.add(producer_id)
-                claimed = seqgate("pids", "claim", str(size), "--json", "--data-dir", gateway.data_dir).json
+                claimed = seqgate(
+                    "pids", "claim", "--yes", str(size), "--json", "--data-dir", gateway.data_dir
+                ).json
                 ids = set(range(claimed["first_producer_id"], claimed["last_producer_id"] + 1))
                 assert len(ids) == size
                 assert not ids & taken
@@ -84,12 +86,12 @@ class TestRunningGateway:
 
     def test_after_a_move_the_next_id_comes_from_beyond(self, gateway: GatewayProcess) -> None:
         assert next_producer_id(gateway.bootstrap) < 1000
-        moved = seqgate("pids", "move", "50000", "--json", "--data-dir", gateway.data_dir).json
+        moved = seqgate("pids", "move", "--yes", "50000", "--json", "--data-dir", gateway.data_dir).json
         assert moved == {"previous": 1000, "current": 50000}
         assert next_producer_id(gateway.bootstrap) == 50000
         states = [block["state"] for block in blocks("--data-dir", gateway.data_dir)]
         assert states == ["given up", "in use"]
-        back = seqgate("pids", "move", "10", "--data-dir", gateway.data_dir, code=1)
+        back = seqgate("pids", "move", "--yes", "10", "--data-dir", gateway.data_dir, code=1)
         assert "not 10" in back.stderr
         assert next_producer_id(gateway.bootstrap) == 50001
         skipped = seqgate("pids", "owner", "20000", "--data-dir", gateway.data_dir, code=1)
@@ -140,12 +142,12 @@ class TestStoppedGateway:
         assert files() == before
 
     def test_claims_and_moves_hold_when_it_runs_again(self, data_dir: Path) -> None:
-        first = seqgate("pids", "claim", "10", "--json", "--data-dir", data_dir).json
-        second = seqgate("pids", "claim", "10", "--json", "--data-dir", data_dir).json
+        first = seqgate("pids", "claim", "--yes", "10", "--json", "--data-dir", data_dir).json
+        second = seqgate("pids", "claim", "--yes", "10", "--json", "--data-dir", data_dir).json
         assert (first["first_producer_id"], second["first_producer_id"]) == (1000, 1010)
         with GatewayProcess(data_dir) as gateway:
             assert next_producer_id(gateway.bootstrap) == 1020
-        moved = seqgate("pids", "move", "70000", "--json", "--data-dir", data_dir).json
+        moved = seqgate("pids", "move", "--yes", "70000", "--json", "--data-dir", data_dir).json
         assert moved == {"previous": 2020, "current": 70000}
         with GatewayProcess(data_dir) as gateway:
             assert next_producer_id(gateway.bootstrap) == 70000
@@ -155,14 +157,14 @@ class TestStoppedGateway:
 
     def test_a_torn_end_of_the_metadata_is_not_seen(self, data_dir: Path) -> None:
         (segment,) = sorted((data_dir / "__cluster_metadata-0").glob("*.log"))
-        seqgate("pids", "claim", "10", "--data-dir", data_dir)
+        seqgate("pids", "claim", "--yes", "10", "--data-dir", data_dir)
         segment.write_bytes(segment.read_bytes()[:-3])
         assert len(blocks("--data-dir", data_dir)) == 1
 
     def test_a_directory_in_use_without_a_socket_is_not_written(self, data_dir: Path) -> None:
         with GatewayProcess(data_dir) as gateway:
             (data_dir / "control.sock").unlink()
-            refused = seqgate("pids", "claim", "10", "--data-dir", data_dir, code=1)
+            refused = seqgate("pids", "claim", "--yes", "10", "--data-dir", data_dir, code=1)
             assert "is in use by a process that does not answer" in refused.stderr
             assert len(blocks("--data-dir", data_dir)) == 2
             assert next_producer_id(gateway.bootstrap) == 1000
@@ -178,21 +180,21 @@ def test_what_is_no_data_directory_is_not_made_one(tmp_path: Path) -> None:
 class TestRedis:
     def test_without_a_gateway(self, redis_url: str) -> None:
         redis = ("--redis", redis_url)
-        first = seqgate("pids", "claim", "10", "--owner", "loader", "--json", *redis).json
-        second = seqgate("pids", "claim", "10", "--json", *redis).json
+        first = seqgate("pids", "claim", "--yes", "10", "--owner", "loader", "--json", *redis).json
+        second = seqgate("pids", "claim", "--yes", "10", "--json", *redis).json
         assert second["first_producer_id"] > first["last_producer_id"]
         listing = seqgate("pids", "list", "--json", *redis).json
         assert (listing["store"], listing["gateway"]) == ("redis", None)
         assert [block["owner"] for block in listing["blocks"]] == ["loader", "operator"]
         check(*redis)
         target = second["last_producer_id"] + 5000
-        moved = seqgate("pids", "move", str(target), "--json", *redis).json
+        moved = seqgate("pids", "move", "--yes", str(target), "--json", *redis).json
         assert moved == {"previous": second["last_producer_id"] + 1, "current": target}
-        third = seqgate("pids", "claim", "1", "--json", *redis).json
+        third = seqgate("pids", "claim", "--yes", "1", "--json", *redis).json
         assert third["first_producer_id"] >= target
 
     def test_prefixes_keep_stores_apart(self, redis_url: str) -> None:
-        seqgate("pids", "claim", "10", "--redis", redis_url)
+        seqgate("pids", "claim", "--yes", "10", "--redis", redis_url)
         assert len(blocks("--redis", redis_url)) == 1
         assert blocks("--redis", redis_url, "--prefix", "other:") == []
 
@@ -200,7 +202,7 @@ class TestRedis:
         settings = {"seqgate.producer.id.store": "redis", "seqgate.redis.url": redis_url}
         with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
             ids = {next_producer_id(gateway.bootstrap) for _ in range(3)}
-            claimed = seqgate("pids", "claim", "10", "--json", "--data-dir", gateway.data_dir).json
+            claimed = seqgate("pids", "claim", "--yes", "10", "--json", "--data-dir", gateway.data_dir).json
             listing = seqgate("pids", "list", "--json", "--data-dir", gateway.data_dir).json
             assert (listing["store"], listing["gateway"]) == ("redis", "running")
             assert [block["state"] for block in listing["blocks"]] == ["in use", "by hand"]
@@ -209,7 +211,7 @@ class TestRedis:
                 block["first_producer_id"] for block in listing["blocks"]
             ]
             target = claimed["last_producer_id"] + 1_000_000
-            seqgate("pids", "move", str(target), "--data-dir", gateway.data_dir)
+            seqgate("pids", "move", "--yes", str(target), "--data-dir", gateway.data_dir)
             beyond = next_producer_id(gateway.bootstrap)
             assert beyond >= target
             assert beyond not in ids
@@ -232,7 +234,7 @@ class TestRedis:
     def test_the_settings_of_a_stopped_gateway_lead_to_its_redis(
         self, tmp_path: Path, redis_url: str
     ) -> None:
-        seqgate("pids", "claim", "10", "--redis", redis_url)
+        seqgate("pids", "claim", "--yes", "10", "--redis", redis_url)
         config = tmp_path / "seqgate.toml"
         config.write_text(f'"seqgate.producer.id.store" = "redis"\n"seqgate.redis.url" = "{redis_url}"\n')
         listing = seqgate("pids", "list", "--json", "--config", config, "--data-dir", tmp_path / "data").json

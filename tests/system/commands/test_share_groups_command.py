@@ -203,7 +203,7 @@ class TestDelete:
             refused = groups(gateway, "delete", "desk", *more, code=1).stderr
             assert "group desk is in use: 1 member, state Stable" in refused
         reader.heartbeat(-1)
-        shown = groups(gateway, "delete", "desk").stdout
+        shown = groups(gateway, "delete", "desk", "--dry-run").stdout
         assert "would be deleted" in shown
         (row,) = groups(gateway, "list", "--json").json["groups"]
         assert (row["state"], row["members"], row["total_lag"]) == ("Empty", 0, 4)

@@ -136,8 +136,9 @@ async def test_a_running_gateway_is_left_alone(tmp_path: Path) -> None:
 async def test_it_tells_how_many(tmp_path: Path) -> None:
     flip(await written(tmp_path), 2)
     result = CliRunner().invoke(app, ["repair", "--data-dir", str(tmp_path)])
-    assert "--apply would give up 2 offsets: at most so many records." in result.stdout
-    result = CliRunner().invoke(app, ["repair", "--apply", "--data-dir", str(tmp_path)])
+    assert "2 offsets would be given up: at most so many records." in result.stdout
+    assert (result.exit_code, "--yes does it without asking" in result.stdout) == (1, True)
+    result = CliRunner().invoke(app, ["repair", "--yes", "--data-dir", str(tmp_path)])
     assert "2 offsets given up" in result.stdout
     result = CliRunner().invoke(app, ["repair", "--data-dir", str(tmp_path)])
     assert result.stdout == "No stored batch is damaged.\n"
