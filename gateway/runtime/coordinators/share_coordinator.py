@@ -578,25 +578,25 @@ class ShareWaiters:
     """Calls back the fetches that wait for a partition of a share group."""
 
     def __init__(self) -> None:
-        self._waiters: dict[SharePartitionKey, set[Callable[[], None]]] = {}
+        self._waiters: dict[SharePartitionKey, dict[Callable[[], None], None]] = {}
 
     def __len__(self) -> int:
         return len(self._waiters)
 
     def add(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
         """Call `wake` when members may acquire further offsets of the partition."""
-        self._waiters.setdefault(key, set()).add(wake)
+        self._waiters.setdefault(key, {})[wake] = None
 
     def remove(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
         """Cancel this callback for the partition."""
         waiters = self._waiters.get(key)
         if waiters is not None:
-            waiters.discard(wake)
+            waiters.pop(wake, None)
             if not waiters:
                 del self._waiters[key]
 
     def wake(self, key: SharePartitionKey) -> None:
-        """Call back every fetch that waits for a partition."""
+        """Call back every fetch that waits for a partition, the one that waits longest first."""
         for wake in list(self._waiters.get(key, ())):
             wake()
 

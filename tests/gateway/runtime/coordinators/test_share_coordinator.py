@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Hashable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
-from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines, ShareWaiters
 from tests.gateway.handlers.requests import delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, FixedClock, Node, open_node
 from tests.gateway.runtime.share_requests import (
@@ -390,3 +391,13 @@ async def test_the_state_of_a_deleted_topic_is_forgotten(tmp_path: Path) -> None
         assert not node.services.coordinators.shares.known(GROUP)
     async with open_node(tmp_path, *SETTINGS) as node:
         assert not node.services.coordinators.shares.known(GROUP)
+
+
+def test_the_fetch_that_waits_longest_is_woken_first() -> None:
+    waiters, key, woken = ShareWaiters(), SharePartitionKey(GROUP, uuid.UUID(int=1), 0), list[int]()
+    wakes = [partial(woken.append, number) for number in range(50)]
+    for wake in wakes:
+        waiters.add(key, wake)
+    waiters.remove(key, wakes[7])
+    waiters.wake(key)
+    assert woken == [number for number in range(50) if number != 7]
