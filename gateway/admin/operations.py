@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Union
 import msgspec
 
 from seqgate.gateway.admin.backlog import live as backlog
-from seqgate.gateway.admin.backlog.command import BacklogRequest
+from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
@@ -165,6 +165,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(ListVerdictsRequest, list_verdicts, is_partial=True),
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
+    ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
     *pids.OPERATIONS,
     ControlOperation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
     ControlOperation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),

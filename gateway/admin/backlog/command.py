@@ -11,16 +11,23 @@ from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import Opened, gateway
-from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
 
 NO_LIMIT: Final = -1
+OPEN: Final = "open"
 ELSEWHERE: Final = "elsewhere"
 
 
 @asks(gateway)
 def backlog(
-    opened: Opened[Client], topic: str = argument("TOPIC", autocompletion=topic_names, show_default=False)
+    opened: Opened[Client],
+    topic: str | None = argument(
+        "TOPIC",
+        "The topic; without it, all topics with a quota or a TTL.",
+        autocompletion=topic_names,
+        default=None,
+    ),
 ) -> Output:
     """Show each group's unread backlog in a topic, and the effect of quotas.
 
@@ -36,8 +43,39 @@ def backlog(
     docs/backlog.md describes quotas and TTL.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
+        if topic is None:
+            names = client.ask(LimitedTopicsRequest()).topics
+            pages = [client.ask(BacklogRequest(name)) for name in names]
+            return Output({"topics": pages}, _summary(pages))
         page = client.ask(BacklogRequest(topic))
     return Output(page, _text(page))
+
+
+def _summary(pages: Sequence[BacklogPage]) -> Iterator[Block]:
+    """Yield a line for each topic: of its partitions the largest backlog, and the effect on producers."""
+    rows = []
+    for page in pages:
+        largest = max(page.partitions, key=lambda row: row.backlog_bytes)
+        closed = [row for row in page.partitions if row.verdict not in {OPEN, ELSEWHERE}]
+        unread, slowest = count(largest.backlog_bytes), shown(largest.slowest or NONE)
+        limits = ", ".join(_limits(page))
+        rows.append((shown(page.topic), unread, slowest, producers_text(closed), limits))
+    yield Table(_TOPIC_COLUMNS, rows)
+    yield f"{counted(len(pages), 'topic')} with a quota or a TTL. seqgate backlog TOPIC shows each group."
+
+
+def producers_text(closed: Sequence[PartitionBacklog]) -> str:
+    """Return what producers meet: `open`, or in how many partitions they do not."""
+    return f"{closed[0].verdict} in {counted(len(closed), 'partition')}" if closed else OPEN
+
+
+_TOPIC_COLUMNS: Final = (
+    Column("topic"),
+    Column("most unread", count),
+    Column("slowest group"),
+    Column("producers"),
+    Column("limits"),
+)
 
 
 COLUMNS: Final = (
@@ -144,6 +182,16 @@ class BacklogPage(msgspec.Struct, frozen=True):
     waiting_bytes: int
     partitions: list[PartitionBacklog]
     complete: bool
+
+
+class LimitedTopics(msgspec.Struct, frozen=True):
+    """The names of topics, in order."""
+
+    topics: list[str]
+
+
+class LimitedTopicsRequest(Request[LimitedTopics], tag="backlog.topics"):
+    """The topics with a backlog quota or a TTL."""
 
 
 class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):

@@ -5,7 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
+from seqgate.gateway.admin.backlog.command import (
+    ELSEWHERE,
+    NO_LIMIT,
+    OPEN,
+    BacklogPage,
+    BacklogReader,
+    BacklogRequest,
+    LimitedTopics,
+    LimitedTopicsRequest,
+    PartitionBacklog,
+)
 from seqgate.gateway.admin.operation import LiveGateway, find_topic
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.quota.backlog import GroupReader, ProduceGate
@@ -13,10 +23,22 @@ from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogError
 
-OPEN: Final = "open"
 HOLDING: Final = "holding"
 REFUSING: Final = "refusing"
-ELSEWHERE: Final = "elsewhere"
+
+
+def limited_topics(gateway: LiveGateway, _: LimitedTopicsRequest) -> LimitedTopics:
+    """Return the topics with a quota or a TTL."""
+    services = gateway.services
+    rules = services.upkeep.backlog.rules_of
+    limits = {name: rules(name) for name in services.partitions.registry.by_name}
+    return LimitedTopics(
+        sorted(
+            name
+            for name, each in limits.items()
+            if max(each.quota_bytes, each.quota_ms, each.ttl_ms) > NO_LIMIT
+        )
+    )
 
 
 async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPage:

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import REQUIRED, Commands, Output, argument, asks, flag, option
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import Opened, gateway, parsed, reporting_errors
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, size_in_words, table
@@ -26,7 +26,10 @@ in it. It is a directory of plain files.
 """)
 
 Target = Annotated[Path, argument("DIRECTORY", "The directory that has the backups.")]
-Backup = Annotated[Path, argument("BACKUP", "A backup: DIRECTORY/NAME, as `create` prints it.")]
+Backup = Annotated[
+    Path,
+    argument("BACKUP", "A backup: DIRECTORY/NAME, as `create` prints it; of a DIRECTORY the newest one."),
+]
 Rate = Annotated[
     str | None,
     option("--rate", "SIZE", "Read at most so much per second: 512K, 50M, 1G. [default: no limit]"),
@@ -103,7 +106,7 @@ def verify(opened: Opened[None], backup: Backup, rate: Rate = None) -> Output:
     with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
-        verified = work.verify(backup, _paces(bytes_per_s, report, "verified"))
+        verified = work.verify(work.found_backup(backup), _paces(bytes_per_s, report, "verified"))
     row, damaged = verified.backup, verified.damaged
     if not damaged:
         sound = f"{counted(row.files, 'file')}, {size_in_words(row.size_bytes)}"
@@ -117,9 +120,10 @@ def verify(opened: Opened[None], backup: Backup, rate: Rate = None) -> Output:
 def restore(
     opened: Opened[None],
     backup: Backup,
-    data_dir: Path = option(
-        "--data-dir", "DIRECTORY", "The data directory to make: a new or an empty one.", default=REQUIRED
+    target: Path | None = argument(
+        "DATA_DIR", "The data directory to make: a new or an empty one.", default=None
     ),
+    data_dir: Path | None = option("--data-dir", "DIRECTORY", "The same as DATA_DIR."),
     rate: Rate = None,
 ) -> Output:
     """Copy a backup into a new data directory, on which a gateway can start.
@@ -131,10 +135,13 @@ def restore(
     Exits with 1 when nothing was restored.
     """
     bytes_per_s = parsed(size_bytes, rate, "--rate")
+    if (target is None) == (data_dir is None):
+        raise stop("name the data directory to make, once", code=2)
+    made = data_dir or target or Path()
     with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
-        restored = work.restore(backup, data_dir, _paces(bytes_per_s, report, "restored"))
+        restored = work.restore(work.found_backup(backup), made, _paces(bytes_per_s, report, "restored"))
     row = restored.backup
     ids = (
         "Producer ids come from Redis, which must not be older than the backup."

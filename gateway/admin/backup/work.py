@@ -86,6 +86,17 @@ def list_backups(target: Path) -> list[BackupRow]:
     return rows
 
 
+def found_backup(place: Path) -> Path:
+    """Return a backup, or the newest complete one of a directory that has backups."""
+    if (place / restoring.NAME).exists():
+        return place
+    try:
+        names = Repository(Storage(), str(place)).names()
+    except OSError:
+        return place  # its opening says what is wrong
+    return place / names[-1] if names else place
+
+
 def verify(backup: Path, pace: Callable[[int], Pace]) -> Verified:
     """Read a backup whole and compare it with its manifest. Raises ControlError."""
     storage = Storage()

@@ -119,7 +119,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
             "producer ids left",
             f"{count(answer.producer_ids_left)} claimed ({answer.producer_id_store} store)",
         ),
-        ("producers", f"{count(counters.remembered)} active"),
+        ("producers", f"{count(answer.producers)} active"),
         (
             "batches",
             f"{count(counters.duplicates)} duplicates answered, {count(counters.rejections)} refused",
@@ -402,6 +402,7 @@ _WORKERS_SUMMED: Final = (
     "flush_rounds",
     "flush_failures",
     "producer_ids_left",
+    "producers",
     "counters",
     "names",
 )

@@ -62,6 +62,9 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         names=name_counters(services.partitions),
         bucket=bucket_state(services, traffic),
         led_partitions=_led(services),
+        producers=len(
+            {entry.producer_id for each in services.partitions.registry for entry in each.log.producers}
+        ),
     )
 
 

@@ -46,6 +46,7 @@ def test_a_topic_without_limits(gateway: GatewayProcess, topic: str, reader: Rea
     assert first["backlog_bytes"] == first["readers"][0]["backlog_bytes"] > 0
     assert first["age_ms"] >= 0
     assert (second["slowest"], second["readers"], second["backlog_bytes"]) == (None, [], 0)
+    assert topic not in seqgate("backlog", "--data-dir", gateway.data_dir).stdout
     shown = seqgate("backlog", topic, "--data-dir", gateway.data_dir).stdout
     assert "no quota, no TTL" in shown
     assert f"{reader.group}*" in shown
@@ -74,6 +75,11 @@ def test_what_producers_meet_and_groups_skip(gateway: GatewayProcess) -> None:
         shown = seqgate("backlog", topic, "--data-dir", gateway.data_dir).stdout
         assert "message.ttl.ms 1" in shown
         assert "backlog.quota.policy producer_exception" in shown
+        (row,) = seqgate("backlog", "--json", "--data-dir", gateway.data_dir).json["topics"]
+        assert (row["topic"], row["ttl_ms"]) == (topic, 1)
+        line = seqgate("backlog", "--data-dir", gateway.data_dir).stdout.splitlines()[2]
+        assert line.startswith(topic)
+        assert "message.ttl.ms 1" in line
 
 
 def test_a_topic_that_does_not_exist(gateway: GatewayProcess) -> None:

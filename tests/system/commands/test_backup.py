@@ -64,7 +64,11 @@ def test_a_stopped_directory(orders: GatewayProcess, tmp_path: Path) -> None:
     assert seqgate("backup", "verify", full, "--json").json["damaged"] == []
     make(orders, tmp_path / "backups", "--keep", "2")
     assert min(path.name for path in (tmp_path / "backups").glob("2*")) == full.name
-    seqgate("backup", "restore", full, "--data-dir", tmp_path / "restored")
+    verified = seqgate("backup", "verify", tmp_path / "backups", "--json").json["backup"]["path"]
+    assert Path(verified).name == max(path.name for path in (tmp_path / "backups").glob("2*"))
+    for wrong in ((), (tmp_path / "one", "--data-dir", tmp_path / "other")):
+        seqgate("backup", "restore", full, *wrong, code=2)
+    seqgate("backup", "restore", tmp_path / "backups", tmp_path / "restored")
     with GatewayProcess(tmp_path / "restored") as restored:
         assert produce(restored.bootstrap, "orders", 0, 77, 3, 1) == (0, 3)
     orders.start()

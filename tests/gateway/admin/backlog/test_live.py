@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.backlog.command import BacklogRequest
+from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer
@@ -70,6 +70,12 @@ async def test_a_page_ends_with_the_partition_that_fills_it(node: Node) -> None:
     assert [len(row.readers) for row in page.partitions] == [2]
     page = await answer(node, BacklogRequest("orders", after=0, limit=3))
     assert [row.partition for row in page.partitions] == [1, 2]
+
+
+async def test_the_topics_with_a_limit(node: Node) -> None:
+    await create(node, "plain")
+    await create(node, "aging", configs={"message.ttl.ms": "1000"})
+    assert (await answer(node, LimitedTopicsRequest())).topics == ["aging", "orders"]
 
 
 async def test_a_topic_that_is_not_there(node: Node) -> None:

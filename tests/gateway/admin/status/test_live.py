@@ -10,6 +10,7 @@ from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
+from tests.gateway.runtime.backlogs.test_backlog import batch
 
 DAY_MS = 86_400_000
 
@@ -30,6 +31,17 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
         assert status.bound == {"PLAINTEXT": "[::]:9092"}
         (offline,) = status.offline_partitions
         assert (offline.topic, offline.partition, offline.reason) == ("a", 1, "No space left on device")
+
+
+async def test_a_producer_is_counted_once_however_many_partitions_remember_it(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "orders", 3)
+        for partition in node.services.partitions.registry.by_name["orders"].all():
+            for producer_id in (7, 8):
+                partition.append(batch(producer_id=producer_id, sequence=0), NOW_MS)
+        status = await answer(node, StatusRequest())
+        assert (status.producers, status.counters.remembered) == (2, 6)
+        assert ("producers", "2 active") in _rows(status)
 
 
 async def test_the_age_of_certificates(tmp_path: Path) -> None:
