@@ -76,7 +76,7 @@ MOST_MODULES = {
     "groups describe readers --bootstrap GATEWAY": 240,
     "transactions list --bootstrap GATEWAY": 260,
     "transactions find-hanging --bootstrap GATEWAY": 250,
-    "producers --bootstrap GATEWAY": 210,
+    "producers --bootstrap GATEWAY": 220,
 }
 """Modules that each may load, those of Python and of all packages together: what there is today, and little
 more. A start takes its time for its modules, so look for an import that can come later before you raise a
