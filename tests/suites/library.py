@@ -142,6 +142,7 @@ LIBRARIES: Final = {
             of_jest,
             prepare=("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"),
             environment={"KAFKA_VERSION": "2.4", "NODE_ENV": "test"},
+            first_node_id=0,
         ),
     )
 }
