@@ -17,7 +17,9 @@ from __future__ import annotations
 import logging
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from seqgate.log.durability.unflushed import LogStart, LogStartCapture
 from seqgate.log.errors import OffsetOutOfRange
@@ -35,7 +37,7 @@ SEGMENTS_AT_ONCE: Final = 50
 _ALL_BYTES: Final = 1 << 62
 
 
-class SegmentFacts(NamedTuple):
+class SegmentFacts(msgspec.Struct, frozen=True):
     """The facts about one segment that the decision needs; `end_offset` is exclusive. `largest_timestamp` is
     that of the records in ms, or else the file's modification time.
     """
@@ -53,7 +55,7 @@ class DeletionReason(StrEnum):
     RETENTION_MS = "retention.ms"
 
 
-class DeletedSegment(NamedTuple):
+class DeletedSegment(msgspec.Struct, frozen=True):
     """A removed segment, and the rule that removed it. `end_offset` is exclusive."""
 
     base_offset: int
@@ -62,7 +64,7 @@ class DeletedSegment(NamedTuple):
     reason: DeletionReason
 
 
-class RetentionDecision(NamedTuple):
+class RetentionDecision(msgspec.Struct, frozen=True):
     """The oldest segments to remove, each with the rule, and why the next stays although a rule applies.
     `kept_because` is empty when no rule applies to the next segment.
     """
@@ -116,7 +118,7 @@ def segments_to_delete(
     return RetentionDecision(doomed, kept_because)
 
 
-class RemovalTicket(NamedTuple):
+class RemovalTicket(msgspec.Struct, frozen=True):
     """A flush that must succeed before the log may start at `new_start`; it persists the log start last."""
 
     flush: FlushTicket

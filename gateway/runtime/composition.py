@@ -23,7 +23,8 @@ from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from seqgate.gateway.runtime.loop.clock import ClockChanges
+from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.clock import ClockChanges, TaskList
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
@@ -164,10 +165,11 @@ async def compose(
     compaction = Compaction(
         config, machine.clock, partitions, directory, lifecycle, machine.cleaner, cold_reads, around.hold
     )
+    loop = asyncio.get_running_loop()
     node = NodeServices(
         config,
         machine.clock,
-        asyncio.get_running_loop(),
+        loop,
         node_id,
         directory.cluster_id,
         quotas,
@@ -175,7 +177,9 @@ async def compose(
         peers,
         news,
         memory,
-        access=access,
+        TaskList(machine.clock),
+        AuditLog(loop, is_on=access.is_on and config.bool("seqgate.audit.enable")),
+        access,
     )
     backups = BackupStaging(machine.clock, directory, node.tasks, compaction.swapping, (SEEN_FILE,))
     services = Services(

@@ -42,7 +42,7 @@ from seqgate.gateway.runtime.topics.metadata_log import ImageWaiters, MetadataLo
 from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
-from seqgate.gateway.security.acls.access import Access, EverythingAllowed
+from seqgate.gateway.security.acls.access import Access
 from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.log import LogDirectory
 from seqgate.pid_allocator import ProducerIdAllocator
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.upkeep.compaction import Compaction
 
 
-@dataclass(slots=True)
-class NodeServices:
+class NodeServices(msgspec.Struct):
     """The node itself: settings, time, event loop, identity and long tasks. Every handler can use it."""
 
     config: Config
@@ -75,19 +74,14 @@ class NodeServices:
     """Tells the other gateways of changes of the metadata."""
     memory: RequestMemory
     """The memory for requests that arrive in parts, or that wait."""
-    bound: dict[str, Endpoint] = field(default_factory=dict)
-    """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
-    tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
-    access: Access = field(default_factory=EverythingAllowed)
-    """The authorizer: it decides what each principal may do."""
-    tasks: TaskList = field(init=False)
-    audit: AuditLog = field(init=False)
+    tasks: TaskList
+    audit: AuditLog
     """The log of refused requests and administrative changes."""
-
-    def __post_init__(self) -> None:
-        self.tasks = TaskList(self.clock)
-        is_audited = self.access.is_on and self.config.bool("seqgate.audit.enable")
-        self.audit = AuditLog(self.loop, is_on=is_audited)
+    access: Access
+    """The authorizer: it decides what each principal may do."""
+    bound: dict[str, Endpoint] = {}
+    """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
+    tls_listeners: dict[str, RenewableListener] = {}
 
 
 @dataclass(slots=True)
@@ -104,8 +98,7 @@ class BatchCounters:
     """The clients of producers, as far as they are known."""
 
 
-@dataclass(slots=True)
-class PartitionServices:
+class PartitionServices(msgspec.Struct):
     """The partitions that this node serves, and how their records are written and read."""
 
     registry: Partitions
@@ -119,12 +112,12 @@ class PartitionServices:
     """The refused batches that all connections remember."""
     append_times: AppendTimes | None
     """Times appends; None while nobody reads metrics."""
-    replicas: ReadReplicas | None = field(default=None, init=False)
+    replicas: ReadReplicas | None = None
     """Chooses the gateways that consumers read uploaded records from; None where only leaders serve."""
-    bucket_reads: BucketReads | None = field(default=None, init=False)
+    bucket_reads: BucketReads | None = None
     """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
-    counters: BatchCounters = field(default_factory=BatchCounters, init=False)
-    fetch_max_bytes: int = field(default=0, init=False)
+    counters: BatchCounters = msgspec.field(default_factory=BatchCounters)
+    fetch_max_bytes: int = 0
     """The present value of `fetch.max.bytes`."""
 
     def follow(self, config: Config) -> None:

@@ -33,7 +33,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -286,7 +286,7 @@ class SeriesKind(enum.Enum):
     HISTOGRAM = "histogram"
 
 
-class HistogramValue(NamedTuple):
+class HistogramValue(msgspec.Struct, frozen=True):
     """`counts[i]` observations up to `bounds[i]` and above the bound before; the last has no bound."""
 
     bounds: tuple[float, ...]
@@ -307,7 +307,7 @@ class HistogramValue(NamedTuple):
 Value = float | HistogramValue
 
 
-class SeriesKey(NamedTuple):
+class SeriesKey(msgspec.Struct, frozen=True):
     """The identity of a series of one client; `labels` are the measurement's own."""
 
     name: str
@@ -315,7 +315,7 @@ class SeriesKey(NamedTuple):
     labels: Labels
 
 
-class Point(NamedTuple):
+class Point(msgspec.Struct, frozen=True):
     """A measurement. `is_delta`: the value counts only what happened since the measurement before. `time_ns`:
     its end since the Unix epoch, by the client's clock; 0 when unknown.
     """
@@ -328,7 +328,7 @@ class Point(NamedTuple):
     value: Value
 
 
-class Measurements(NamedTuple):
+class Measurements(msgspec.Struct, frozen=True):
     """The measurements of one push, and the number of those that were dropped."""
 
     points: list[Point]
@@ -348,7 +348,7 @@ class PushedSeries(msgspec.Struct, frozen=True):
     value: float | HistogramValue
 
 
-class SeriesLimits(NamedTuple):
+class SeriesLimits(msgspec.Struct, frozen=True):
     """The series that are kept of one client, and of all clients."""
 
     of_client: int

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from seqgate.log.retention import (
     NOT_HELD,
@@ -62,13 +63,13 @@ class TestByTime:
     def test_not_the_active_one_when_it_is_empty(self) -> None:
         segments = [
             *SEGMENTS[:4],
-            SEGMENTS[4]._replace(is_active=False),
+            replace(SEGMENTS[4], is_active=False),
             SegmentFacts(50, 50, 0, -1, is_active=True),
         ]
         assert deleted(segments, now_ms=99 * DAY, retention_ms=DAY) == [0, 10, 20, 30, 40]
 
     def test_a_younger_segment_in_front_protects_the_rest(self) -> None:
-        segments = [SEGMENTS[0]._replace(largest_timestamp=99 * DAY), *SEGMENTS[1:]]
+        segments = [replace(SEGMENTS[0], largest_timestamp=99 * DAY), *SEGMENTS[1:]]
         assert deleted(segments, now_ms=50 * DAY, retention_ms=DAY) == []
 
     def test_only_below_the_high_watermark(self) -> None:

@@ -11,7 +11,7 @@ An operation on one member compares that member only, so that a heartbeat costs 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -27,7 +27,7 @@ LONGEST_REASON: Final = 255
 """Characters of a client's reason that are logged; Kafka's clients send no more."""
 
 
-class Who(NamedTuple):
+class Who(msgspec.Struct, frozen=True):
     """A member with its client: the subject of a log line."""
 
     member_id: str
@@ -49,7 +49,7 @@ def client_says(reason: str | None) -> str:
     return f"; its client says: {safe}"
 
 
-class RebalanceBegan(NamedTuple):
+class RebalanceBegan(msgspec.Struct, frozen=True):
     """A classic group left `state`: all members of the old generation must join again."""
 
     group_id: str
@@ -58,7 +58,7 @@ class RebalanceBegan(NamedTuple):
     reason: str
 
 
-class Stabilized(NamedTuple):
+class Stabilized(msgspec.Struct, frozen=True):
     """The leader of a classic group has assigned: the rebalance is over."""
 
     group_id: str
@@ -66,19 +66,19 @@ class Stabilized(NamedTuple):
     size: int
 
 
-class Emptied(NamedTuple):
+class Emptied(msgspec.Struct, frozen=True):
     """A rebalance of a classic group ended without members."""
 
     group_id: str
     generation_id: int
 
 
-class MemberJoined(NamedTuple):
+class MemberJoined(msgspec.Struct, frozen=True):
     group_id: str
     who: Who
 
 
-class MemberReplaced(NamedTuple):
+class MemberReplaced(msgspec.Struct, frozen=True):
     """A static member returned with a new id; the old id is fenced."""
 
     group_id: str
@@ -86,14 +86,14 @@ class MemberReplaced(NamedTuple):
     who: Who
 
 
-class MemberLeft(NamedTuple):
+class MemberLeft(msgspec.Struct, frozen=True):
     """A member left, or an administrator removed it."""
 
     group_id: str
     who: Who
 
 
-class MemberRemoved(NamedTuple):
+class MemberRemoved(msgspec.Struct, frozen=True):
     """The coordinator removed a member that did not send a heartbeat, join, sync or revoke in time."""
 
     group_id: str
@@ -101,7 +101,7 @@ class MemberRemoved(NamedTuple):
     reason: str
 
 
-class EpochRaised(NamedTuple):
+class EpochRaised(msgspec.Struct, frozen=True):
     """The group epoch rose: members get new assignments with their next heartbeats."""
 
     group_id: str

@@ -62,14 +62,14 @@ class TelemetryCounters(msgspec.Struct):
     """Measurements dropped from accepted pushes: beyond a limit, of kinds not kept, or without a value."""
 
 
-class Push(NamedTuple):
+class Push(msgspec.Struct, frozen=True):
     subscription_id: int
     is_terminating: bool
     compression_type: int
     metrics: bytes
 
 
-class PushOutcome(NamedTuple):
+class PushOutcome(msgspec.Struct, frozen=True):
     """The error code of the answer; `busy_s`: seconds that a thread worked on the push."""
 
     error: ErrorCode
@@ -210,7 +210,7 @@ MAX_WAITING_BYTES: Final = 32 << 20
 """Bytes of the pushes that wait for the thread; a further push gets THROTTLING_QUOTA_EXCEEDED."""
 
 
-class Payload(NamedTuple):
+class Payload(msgspec.Struct, frozen=True):
     """A pushed payload, and the limits on its plain bytes and measurements."""
 
     content: bytes
@@ -226,7 +226,7 @@ class Decoded(NamedTuple):
     busy_s: float
 
 
-class _Job(NamedTuple):
+class _Job(msgspec.Struct, frozen=True):
     payload: Payload
     done: asyncio.Future[Decoded]
 
