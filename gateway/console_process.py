@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +17,6 @@ logger = logging.getLogger(__name__)
 
 LISTEN: Final = "127.0.0.1:8080"
 """The address of the console, unless another program has its port."""
-ANY_PORT: Final = "127.0.0.1:0"
 STOP_TIMEOUT_S: Final = 5.0
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 
@@ -33,14 +33,19 @@ class ConsoleProcess:
 
     def __init__(self, bootstrap: str, metrics_url: str, listen: str | None = None) -> None:
         """Take the addresses of the gateway that the console shows, and the console's own if it is chosen."""
-        self._listen = listen
         self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url)
+        self.listen = listen or LISTEN
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
+    async def choose_address(self) -> None:
+        """Choose another port where somebody listens on the usual one."""
+        if self.listen == LISTEN and not await _is_free(LISTEN):
+            with socket.create_server(("127.0.0.1", 0)) as probe:
+                self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+
     async def start(self) -> None:
         """Start the console, which prints its address when it answers."""
-        listen = self._listen or (LISTEN if await _is_free(LISTEN) else ANY_PORT)
         command: Sequence[str] = (
             sys.executable,
             "-P",  # a folder called gateway in the working directory is not the package
@@ -48,7 +53,7 @@ class ConsoleProcess:
             "seqgate",
             "console",
             "--listen",
-            listen,
+            self.listen,
             *self._options,
         )
         self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
 import shlex
+import shutil
 import socket
 import stat
 import sys
 from collections.abc import Coroutine
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import uvloop
 
 from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.console_process import ConsoleProcess, check_installed
+from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
@@ -35,6 +38,8 @@ SWITCH_INTERVAL_S = 0.0002
 """
 COMMANDS_LOADED_AFTER_S = 1.0
 """Time (s) after the start at which the modules that only commands need are imported."""
+_LISTENS: Final = "0A"
+"""The state of a listening socket in /proc/net/tcp."""
 GC_THRESHOLD = 50_000
 """Python's collector threshold; the default of 700 would often scan objects that live for ever."""
 
@@ -77,6 +82,7 @@ def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, 
 
 
 def prepare_process(config: Config) -> None:
+    check_data_directory(config)
     _begin_logging(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
@@ -89,9 +95,39 @@ def check_listener(listener: Listener) -> None:
     try:
         check_address(listener)
     except OSError as error:
+        pid = _pid_on(listener.port) if error.errno == errno.EADDRINUSE else None
         raise StartFailed(
             f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}"
+            + (f" (pid {pid})" if pid else "")
         ) from error
+
+
+def _pid_on(port: int) -> int | None:
+    """Return the process that listens on a TCP port, as Linux's /proc shows it; None if unknown."""
+    try:
+        tables = (Path("/proc/net", name).read_text(encoding="ascii") for name in ("tcp", "tcp6"))
+        rows = [line.split() for table in tables for line in table.splitlines()]
+        sockets = {
+            f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == _LISTENS
+        }
+    except OSError:
+        return None
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # processes of others, and those that end
+            if str(link.readlink()) in sockets:
+                return int(link.parts[2])
+    return None
+
+
+def check_data_directory(config: Config) -> None:
+    """Check that the data directory can be one, before any file in it is named. Raises StartFailed."""
+    path = Path(config.str("log.dirs"))
+    if path.exists() and not path.is_dir():
+        raise StartFailed(f"the data directory {path} is a file; name a directory with --data-dir")
+    if path.is_dir() and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        raise StartFailed(
+            f"the data directory {path} can't be read and written by this user; run the gateway as its owner"
+        )
 
 
 def _begin_logging(config: Config) -> None:
@@ -134,13 +170,15 @@ async def _serve(
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
+        beside = await console_of(gateway, console_listen) if console else None
         if isinstance(gateway.backend, WorkerBackend):
             gateway.backend.ready(gateway.services)
         elif link is not None:
             link.send(ready_of(gateway.services))
         else:
-            announce(gateway, guide)
-        beside = await console_of(gateway, console_listen) if console else None
+            announce(gateway, guide, beside)
+        if beside is not None:
+            await beside.start()
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
         ended = loop.create_task(gateway.backend.ended())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -155,8 +193,9 @@ async def _serve(
 
 
 async def console_of(gateway: Gateway, listen: str | None = None) -> ConsoleProcess:
+    """Return the console of a gateway, not started yet."""
     console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}", listen)
-    await console.start()
+    await console.choose_address()
     return console
 
 
@@ -178,7 +217,7 @@ def warn_of_readers(directory: str) -> None:
         )
 
 
-def announce(gateway: Gateway, guide: bool) -> None:
+def announce(gateway: Gateway, guide: bool, console: ConsoleProcess | None = None) -> None:
     """Print the line that says that clients can connect, and with `guide` what to try."""
     node = gateway.services.node
     addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
@@ -187,19 +226,33 @@ def announce(gateway: Gateway, guide: bool) -> None:
     data = gateway.config.str("log.dirs")
     print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:
-        print_guide(_first_address(gateway))
+        print_guide(_first_address(gateway), console)
 
 
 def _first_address(gateway: Gateway) -> str:
     return next(endpoint.shown for endpoint in gateway.services.node.brokers.advertised.values())
 
 
-def print_guide(address: str) -> None:
+def print_guide(address: str, console: ConsoleProcess | None = None) -> None:
     print(f"  any Kafka client: bootstrap.servers={address}")
+    if console is not None:
+        taken = "" if console.listen == LISTEN else f" ({LISTEN} is taken)"
+        print(f"  console, once it says that it is ready: http://{console.listen}{taken}")
     print("  try, in another terminal:")
-    print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {address}")
-    print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {address}")
+    command = command_name()
+    print(f"    echo hello | {command} produce greetings --create --bootstrap {address}")
+    print(f"    {command} consume greetings --follow --bootstrap {address}")
     print("  Ctrl-C stops it.", flush=True)
+
+
+def command_name() -> str:
+    """Return how this command was started, as a person in the same directory can type it."""
+    script = Path(sys.argv[0])
+    if script.name != "seqgate":
+        return f"{shlex.quote(sys.executable)} -m seqgate"
+    found = shutil.which("seqgate")
+    is_found = found is not None and script.exists() and script.samefile(found)
+    return "seqgate" if is_found else shlex.quote(str(script))
 
 
 # The start of a gateway, which SIGTERM may come in between.

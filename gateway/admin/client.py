@@ -246,7 +246,8 @@ def _nobody_on(place: Path) -> str:
     data_dir = place.parent.parent if place.parent.name in {WORKERS, CACHES} else place
     if data_dir.is_dir():
         return f"no gateway is running on {data_dir.absolute()}"
-    return f"no gateway is running on {data_dir.absolute()}, which is not a directory"
+    what = "is a file" if data_dir.exists() else "does not exist"
+    return f"no gateway is running on {data_dir.absolute()}, which {what}"
 
 
 def _read_line(connection: socket.socket) -> bytes:

@@ -38,6 +38,8 @@ def _complaint(text: str) -> str:
     address = text.rpartition("://")[2]
     if address and not address.startswith("[") and address.count(":") > 1:
         return f"{text!r}: an IPv6 address stands in brackets, such as [::1]:9092"
+    if address.isascii() and address.isdecimal():
+        return f"{text!r}: the address is missing; did you mean 127.0.0.1:{address}?"
     if address and ":" not in address.rpartition("]")[2]:
         return f"{text!r}: a port is missing, such as {address}:9092"
     return f"{text!r} must have the form HOST:PORT or NAME://HOST:PORT"

@@ -32,6 +32,8 @@ def _complaint(text: str) -> str:
         return f"{text!r} must be HOST:PORT, without {text.partition('://')[0]}://"
     if text.count(":") > 1 and not text.startswith("["):
         return f"{text!r}: an IPv6 address stands in brackets, such as [::1]:9092"
+    if text.isascii() and text.isdecimal():
+        return f"{text!r}: the host is missing; did you mean 127.0.0.1:{text}?"
     if ":" not in text.rpartition("]")[2]:
         return f"{text!r}: a port is missing; write HOST:PORT, such as {DEFAULT_ADDRESS}"
     return f"{text!r} must be HOST:PORT, such as {DEFAULT_ADDRESS}"

@@ -68,8 +68,10 @@ async def _serve(
             warn_of_readers(gateway.config.str("log.dirs"))
             gc.freeze()
             gc.enable()
-            announce(gateway, guide)
             beside = await console_of(gateway) if console else None
+            announce(gateway, guide, beside)
+            if beside is not None:
+                await beside.start()
             await stopping.wait()
             logger.info("stopping")
             if beside is not None:

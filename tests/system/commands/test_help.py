@@ -73,6 +73,11 @@ def test_completion_of_subcommands() -> None:
             ("serve", "--listen", "::1:9092"),
             "--listen ::1:9092: an IPv6 address stands in brackets, such as [::1]:9092",
         ),
+        (
+            ("serve", "--listen", "31093"),
+            "--listen 31093: the address is missing; did you mean 127.0.0.1:31093?",
+        ),
+        (("topics", "list", "--bootstrap", "9094"), "did you mean 127.0.0.1:9094?"),
         (("topics", "list", "--bootstrap", "host"), "--bootstrap: 'host': a port is missing"),
         (
             ("topics", "list", "--bootstrap", "h:1", "--data-dir", "d"),
@@ -123,7 +128,7 @@ def test_nothing_answers(tmp_path: Path) -> None:
     absent = seqgate("topics", "list", "--bootstrap", "127.0.0.1:1", code=1).stderr
     assert absent.startswith("seqgate: nothing answers at 127.0.0.1:1 (")
     missing = tmp_path / "missing"
-    assert f"no gateway is running on {missing}, which is not a directory;" in (
+    assert f"no gateway is running on {missing}, which does not exist;" in (
         seqgate("status", "--data-dir", missing, code=1).stderr
     )
     assert f"no gateway is running on {tmp_path}; start it" in (

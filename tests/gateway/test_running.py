@@ -1,0 +1,62 @@
+"""What a start refuses is named as the user named it, with the process that is in the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.config import Listener, load_config
+from seqgate.gateway.running import check_data_directory, check_listener, command_name
+from seqgate.log import DirectoryLocked, Storage
+
+
+def test_a_port_that_is_taken_names_the_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = f"^can't listen on 127.0.0.1:{port}: Address already in use \\(pid {os.getpid()}\\)$"
+        with pytest.raises(StartFailed, match=refused):
+            check_listener(Listener("PLAINTEXT", "127.0.0.1", port))
+
+
+def test_a_data_directory_that_is_taken_names_the_process(tmp_path: Path) -> None:
+    holder = Storage()
+    holder.lock(str(tmp_path / ".lock"))
+    taken = re.escape(f"{tmp_path} is in use by another process (pid {os.getpid()}); stop that one first")
+    with pytest.raises(DirectoryLocked, match=taken):
+        Storage().lock(str(tmp_path / ".lock"))
+    holder.unlock(str(tmp_path / ".lock"))
+
+
+def test_a_data_directory_that_can_be_none_is_named_before_any_file_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    check_data_directory(load_config(overrides=[f"log.dirs={file}"]))
+    file.touch()
+    with pytest.raises(StartFailed, match=f"^the data directory {file} is a file; "):
+        check_data_directory(load_config(overrides=[f"log.dirs={file}"]))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(
+        StartFailed, match=f"^the data directory {tmp_path} can't be read and written by this"
+    ):
+        check_data_directory(load_config(overrides=[f"log.dirs={tmp_path}"]))
+
+
+def test_the_guide_names_the_command_as_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "my venv" / "seqgate"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(script), "serve"])
+    assert command_name() == f"'{script}'"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert command_name() == "seqgate"
+    monkeypatch.setattr(sys, "argv", ["/somewhere/seqgate/__main__.py"])
+    assert command_name() == f"{sys.executable} -m seqgate"
