@@ -57,6 +57,7 @@ from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep.command import SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks.command import ListTasksRequest
 from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
@@ -330,6 +331,24 @@ def caller_of(connected: socket.socket) -> Caller:
         return Caller(str(uid), pid)
 
 
+def words_of(request: msgspec.Struct) -> str:
+    """Return the fields of a request for a log line. Bytes, which may be secret, are left out."""
+    words = []
+    for name in request.__struct_fields__:
+        label, value = name.replace("_", " "), getattr(request, name)
+        if isinstance(value, bool):
+            words += [label] if value else []
+        elif isinstance(value, str | int | float):
+            words.append(f"{label} {shown(str(value))}")
+        elif isinstance(value, list) and value:
+            items = [
+                f"({words_of(item)})" if isinstance(item, msgspec.Struct) else shown(str(item))
+                for item in value
+            ]
+            words.append(f"{label} {', '.join(items)}")
+    return ", ".join(words)
+
+
 def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
     """Log a change that has ended, unless it failed. The logged text of a request contains no secret."""
     if work.cancelled() or work.exception() is not None:
@@ -338,7 +357,12 @@ def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: as
     requester = Requester(
         f"system user {caller.user}", CONTROL_SOCKET, CONTROL_SOCKET, f"pid {caller.pid}", name
     )
-    audit.changed(requester, f"seqgate {name}", [str(request)])
+    words = words_of(request)
+    audit.changed(requester, f"seqgate {name}", [words])
     logger_caller.info(
-        "seqgate %s: %s, by the system user %s (pid %d)", name, request, caller.user, caller.pid
+        "seqgate %s%s, by the system user %s (pid %d)",
+        name,
+        f": {words}" if words else "",
+        caller.user,
+        caller.pid,
     )

@@ -91,7 +91,9 @@ async def _alter(
 
 
 def _described(alteration: QuotaAlteration) -> str:
-    changes = [f"{key} removed" if value is None else f"{key}={value:g}" for key, value in alteration.changes]
+    changes = [
+        f"{key} removed" if value is None else f"{key}={value:.15g}" for key, value in alteration.changes
+    ]
     return f"{shown(alteration.entity)} ({', '.join(changes)})"
 
 

@@ -84,7 +84,7 @@ class BackupStaging:
             raise
         finally:
             self._is_staging = False
-        logger.info("backup: %d partitions are staged as they were at %d", staged.partitions, staged.taken_ms)
+        logger.info("backup: %d partitions are staged as they are now", staged.partitions)
         task.done = task.total = staged.partitions
         self._watch(task)
         return staged

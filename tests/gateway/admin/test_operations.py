@@ -138,9 +138,7 @@ async def test_a_change_names_the_user_of_the_system(
         await control.stop()
     (audited,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == AUDIT]
     (line,) = [record.getMessage() for record in caplog.records if record.name == UNLIMITED]
-    what = (
-        "AddUserRequest(user='ann', credentials=[NewCredential(mechanism='SCRAM-SHA-256', iterations=4096)])"
-    )
+    what = "user ann, credentials (mechanism SCRAM-SHA-256, iterations 4096)"
     assert audited == {
         "event": "changed",
         "principal": f"system user {getpass.getuser()}",
