@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--bucket", action="store_true", help="run a gateway whose records are durable in a bucket"
     )
     kinds.add_argument("--cluster", action="store_true", help="run several gateways over one bucket")
+    kinds.add_argument("--shares", action="store_true", help="run share groups, on one gateway or several")
     parser.add_argument("--seeds", type=int, help="run this many seeds")
     parser.add_argument("--seconds", type=float, help="begin no further seed after this many seconds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="seeds to run at a time")
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _kind(arguments: argparse.Namespace) -> str:
-    return "bucket" if arguments.bucket else "cluster" if arguments.cluster else ""
+    return next((kind for kind in ("bucket", "cluster", "shares") if getattr(arguments, kind)), "")
 
 
 def _outcome(seed: int, kind: str) -> Outcome:

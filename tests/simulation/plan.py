@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from tests.simulation.profiles import BUCKET_PROFILES, ORDINARY, Profile, bucket_profile_name_of, profile_of
+from tests.simulation.profiles import (
+    BUCKET_PROFILES,
+    ORDINARY,
+    SHARE_PROFILES,
+    Profile,
+    bucket_profile_name_of,
+    profile_of,
+    share_profile_name_of,
+)
 from tests.support.simulated_objects import CALM, Faults
 
 HOST = "gateway"
@@ -101,6 +109,11 @@ def bucket_plan_of(seed: int) -> Plan:
         if chance.random() < 0.5
     }
     return _in_bucket(seed, replace(plan, duration_s=max(plan.duration_s, 10.0)), befalls)
+
+
+def share_plan_of(seed: int) -> Plan:
+    """Draw a plan with share groups, which are ready before the first fault."""
+    return replace(plan_of(seed, SHARE_PROFILES[share_profile_name_of(seed)]), faults_need_topics=True)
 
 
 def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:

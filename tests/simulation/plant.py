@@ -32,7 +32,7 @@ from tests.simulation.worlds import World
 HASH_SEED = "0"
 KEPT_IN = Path(kept_seeds.__file__)
 ALL = {**FAULTS, **SOUGHT}
-LONGEST_S = {World.DISK: 15.0, World.BUCKET: 15.0, World.CLUSTER: 25.0}
+LONGEST_S = {World.DISK: 15.0, World.BUCKET: 15.0, World.CLUSTER: 25.0, World.SHARES: 15.0}
 """The longest runs, in virtual time: many seeds find more than long runs do."""
 SEEDS = 60
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from tests.simulation.clients.population import Population
+from tests.simulation.clients.share_group import LOCK_MS, ShareTraits
 from tests.simulation.clients.traits import Traits
 
 ORDINARY_SHARE: Final = 0.5
@@ -347,6 +348,55 @@ history again and again.
 """
 
 BUCKET_PROFILES: Final = {"takeovers": TAKEOVERS, "zombies": ZOMBIES, "histories": HISTORIES}
+
+_SHARES: Final = Profile(
+    durations_s=(4.0, 8.0),
+    settings={
+        "group.share.min.record.lock.duration.ms": str(LOCK_MS),
+        "group.share.record.lock.duration.ms": str(LOCK_MS),
+        "share.coordinator.state.topic.num.partitions": "3",
+        "share.coordinator.state.topic.segment.bytes": "20000",
+    },
+    is_durable=True,
+    populations=(
+        Population(
+            idempotent_producers=2,
+            traits=Traits(producer_pauses_s=(0.1, 0.3), padding_bytes=(0, 0, 300)),
+            shares=ShareTraits(),
+        ),
+    ),
+    topics=(1, 2),
+    compacted=0.0,
+)
+SHARE_PROFILES: Final[Mapping[str, Profile]] = {
+    "kills": replace(_SHARES, befalls={"kill": 2.0, "kill amid": 3.0, "stop": 4.0}),
+    "power": replace(
+        _SHARES,
+        befalls={**_POWER_CUTS, "cut": 3.0},
+        settings={**_SHARES.settings, **_SLOW_FLUSHES},
+        flush_s=0.2,
+    ),
+    "network": replace(_SHARES, befalls={"cut": 2.0, "part": 3.0, "slow network": 3.0, "slow threads": 3.0}),
+    "calm": replace(
+        _SHARES,
+        befalls={"kill": 6.0},
+        populations=(
+            replace(_SHARES.populations[0], shares=ShareTraits(refusals=0.5, member_deaths=(0.0, 0.01))),
+        ),
+    ),
+}
+"""Runs with share groups on one gateway. No clock jumps: delays are checked to the millisecond."""
+SHARES_IN_CLUSTER: Final = "cluster"
+CLUSTERED_SHARES: Final = 0.25
+"""The share of runs with share groups that have several gateways."""
+
+
+def share_profile_name_of(seed: int) -> str:
+    """Draw the name of the profile of a seed with share groups."""
+    chance = Random(f"share profile {seed}")
+    if chance.random() < CLUSTERED_SHARES:
+        return SHARES_IN_CLUSTER
+    return chance.choice(list(SHARE_PROFILES))
 
 
 def profile_name_of(seed: int) -> str:

@@ -17,6 +17,7 @@ from seqgate.gateway.runtime.loop import slices
 from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
 from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold
+from tests.simulation.events_of_shares import Delivered, FoundNothing, LetterRead, SaidDurably
 from tests.simulation.history import Acknowledged, Fetched, History, Refused, TransactionEnded
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
@@ -125,6 +126,14 @@ def count_events(outcome: Outcome, network: Network, loop: SimulatedLoop) -> Non
     counts["records read elsewhere"] = sum(
         len(event.records) for event in events if isinstance(event, Fetched) and event.elsewhere
     )
+    deliveries = [event for event in events if isinstance(event, Delivered)]
+    counts["records delivered"] = sum(len(event.records) for event in deliveries)
+    counts["records delivered again"] = sum(number > 1 for event in deliveries for _, number in event.records)
+    counts["records said durably"] = sum(
+        len(event.records) for event in events if isinstance(event, SaidDurably)
+    )
+    counts["fetches without a record"] = sum(isinstance(event, FoundNothing) for event in events)
+    counts["letters read"] = sum(isinstance(event, LetterRead) for event in events)
     counts["events"] = len(events)
     for what in ("lost", "doubled"):
         counts[what] = sum(breach.startswith(f"{what}: ") for breach in outcome.breaches)

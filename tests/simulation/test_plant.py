@@ -33,6 +33,7 @@ COMMON = {
         "duplicates_stored_again",
         "flush_without_the_data",
         "last_stable_offset_ignored",
+        "letters_of_a_new_producer",
         "names_not_replayed",
         "old_epochs_accepted",
         "one_duplicate_remembered",

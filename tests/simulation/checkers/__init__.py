@@ -24,6 +24,7 @@ from tests.simulation.checkers.named_state import names_fenced, names_told
 from tests.simulation.checkers.order import order
 from tests.simulation.checkers.producer_ids import fencing, producer_ids
 from tests.simulation.checkers.repeatable import compaction, repeatable, whole_answers
+from tests.simulation.checkers.shares import delivered_too_often, done_again, held_up, letters, retried_early
 from tests.simulation.checkers.stored import acknowledged_offsets, doubled, lost, misplaced
 from tests.simulation.checkers.transactions import aborted_data, ends, half_seen, outside
 from tests.simulation.checkers.watermarks import beyond, log_start, watermarks
@@ -80,6 +81,11 @@ CHECKERS: Final[dict[str, Checker]] = {
         named_aborted,
         names_told,
         names_fenced,
+        done_again,
+        retried_early,
+        delivered_too_often,
+        letters,
+        held_up,
         unexpected,
     )
 }

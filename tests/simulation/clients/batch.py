@@ -123,6 +123,8 @@ class DecodedBatch:
     records: tuple[tuple[int, bytes | None, bytes | None], ...]
     leader_epoch: int = -1
     base_offset: int = -1
+    headers: tuple[tuple[tuple[str, bytes | None], ...], ...] = ()
+    """The headers of each record."""
 
     @property
     def is_abort(self) -> bool:
@@ -159,7 +161,7 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
         raise Corrupt(f"wrong CRC at {view.base_offset}")
     payload = _decompress(view.attributes & CODEC_MASK, view.payload)
     try:
-        records = tuple(_records(payload, view.base_offset, view.record_count))
+        found = list(_records(payload, view.base_offset, view.record_count))
     except (IndexError, struct.error) as error:
         raise Corrupt(f"records of the batch at {view.base_offset}: {error}") from None
     return DecodedBatch(
@@ -168,9 +170,10 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
         view.producer_epoch,
         bool(view.attributes & TRANSACTIONAL),
         bool(view.attributes & CONTROL),
-        records,
+        tuple((offset, key, value) for offset, key, value, _ in found),
         view.partition_leader_epoch,
         view.base_offset,
+        tuple(headers for *_, headers in found),
     )
 
 
@@ -199,9 +202,22 @@ def _sized(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position : position + size], position + size
 
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+def _headers(payload: bytes, position: int) -> Headers:
+    count, position = _varint(payload, position)
+    headers = []
+    for _ in range(count):
+        name, position = _sized(payload, position)
+        value, position = _sized(payload, position)
+        headers.append(((name or b"").decode(), value))
+    return tuple(headers)
+
+
 def _records(
     payload: bytes, base_offset: int, count: int
-) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+) -> Iterator[tuple[int, bytes | None, bytes | None, Headers]]:
     position = 0
     for _ in range(count):
         size, position = _varint(payload, position)
@@ -210,7 +226,7 @@ def _records(
         offset_delta, at = _varint(payload, at)
         key, at = _sized(payload, at)
         value, at = _sized(payload, at)
-        yield base_offset + offset_delta, key, value
+        yield base_offset + offset_delta, key, value, _headers(payload, at)
         position = end
     if position != len(payload):
         raise Corrupt(f"{len(payload) - position} bytes left over in the batch at {base_offset}")

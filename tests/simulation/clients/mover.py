@@ -46,7 +46,7 @@ class Mover:
     async def run(self) -> None:
         while not self._surroundings.ending:
             await self._surroundings.pause(self._random, self._pause_s)
-            place = self._random.choice(self._surroundings.partitions())
+            place = self._random.choice([*self._surroundings.partitions(), *self._surroundings.moved_too])
             try:
                 if self._random.random() < REASSIGNED:
                     await self._reassign(place)

@@ -15,6 +15,7 @@ from tests.simulation.clients.idempotent_producer import Habits, IdempotentProdu
 from tests.simulation.clients.named_application import ApplicationHabits, NamedApplication
 from tests.simulation.clients.named_lines import Source
 from tests.simulation.clients.offsets_watcher import OffsetsWatcher
+from tests.simulation.clients.share_group import ShareTraits
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.traits import ORDINARY, Traits
 from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
@@ -36,6 +37,8 @@ class Population:
     hasty_producers: int = 0
     named_applications: int = 0
     traits: Traits = ORDINARY
+    shares: ShareTraits | None = None
+    """The share groups, if there are any."""
 
     @classmethod
     def of(cls, random: Random) -> Population:

@@ -78,6 +78,10 @@ class Surroundings:
     names: dict[str, list[TopicPartition]] = field(default_factory=dict)
     """The producer names, and the partitions to which each writes."""
     _id_requests: dict[str, IdRequests] = field(default_factory=dict)
+    moved_too: list[TopicPartition] = field(default_factory=list)
+    """Partitions that clients neither read nor write themselves, and that may move between gateways, too."""
+    others_are_done: bool = False
+    """Whether all clients have come to rest but those of share groups, which take care of the last records."""
     cluster: ClusterOfGateways | None = None
     """The cluster, where several gateways serve; otherwise one gateway serves at `host` and `port`."""
     clock_jumps: int = 0

@@ -10,6 +10,7 @@ from random import Random
 from tests.simulation.clients.administrator import COMPRESSION_TYPE, DEDUPLICATE, compression_types
 from tests.simulation.clients.final_read import FinalReader
 from tests.simulation.clients.population import Client, Population, clients_of
+from tests.simulation.clients.share_group import ShareGroup
 from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
@@ -146,6 +147,7 @@ async def run(
         topic.name for topic in workload.topics if COMPRESSION_TYPE in topic.configs
     )
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
+    sharing = await _share_groups(workload, surroundings)
     if on_created is not None:
         surroundings.end_at = loop.time() + duration_s
         on_created()
@@ -156,9 +158,35 @@ async def run(
             *others(surroundings),
         )
     ]
+    lasting = [Process(name).begin(client) for group in sharing for name, client in group.clients()]
     await asyncio.sleep(max(0.0, surroundings.end_at - loop.time()))
     if on_settling is not None:
         await on_settling()
+    await _come_to_rest(tasks, workload, surroundings)
+    surroundings.others_are_done = True
+    await _come_to_rest(lasting, workload, surroundings)
+    await asyncio.sleep(workload.quiet_s)
+    await FinalReader(surroundings, Random(f"final {workload.seed}"), workload.settle_s).run()
+
+
+async def _share_groups(workload: Workload, surroundings: Surroundings) -> list[ShareGroup]:
+    """Return the share groups of the run, which are ready for their members."""
+    traits, random = workload.population.shares, Random(f"shares {workload.seed}")
+    groups = []
+    for number in range(0 if traits is None else random.choice(traits.groups)):
+        assert traits is not None
+        group = ShareGroup(surroundings, f"share-{number}", Random(random.getrandbits(64)), traits)
+        await group.prepare()
+        groups.append(group)
+    return groups
+
+
+async def _come_to_rest(
+    tasks: list[asyncio.Task[None]], workload: Workload, surroundings: Surroundings
+) -> None:
+    """Wait until the clients have finished. Raises the error of a client."""
+    if not tasks:
+        return
     _, unsettled = await asyncio.wait(tasks, timeout=workload.settle_s)
     for task in tasks:
         if task in unsettled:
@@ -166,5 +194,3 @@ async def run(
             task.cancel()
         elif (error := task.exception()) is not None:
             raise error
-    await asyncio.sleep(workload.quiet_s)
-    await FinalReader(surroundings, Random(f"final {workload.seed}"), workload.settle_s).run()

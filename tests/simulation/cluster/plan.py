@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from seqgate.gateway.config.cluster import SPREADING_SELECTOR
-from tests.simulation.cluster.profiles import ClusterProfile, cluster_profile_of
+from tests.simulation.cluster.profiles import SHARES, ClusterProfile, cluster_profile_of
 from tests.simulation.plan import FAULTY_STORES, Plan, plan_of
 from tests.support.simulated_objects import CALM
 
@@ -82,9 +82,14 @@ class ClusterPlan:
         return (*own, f"node.id={number + 1}") if self.node_ids else own
 
 
-def cluster_plan_of(seed: int) -> ClusterPlan:
-    """Draw the plan of a seed."""
-    profile = cluster_profile_of(seed)
+def share_cluster_plan_of(seed: int) -> ClusterPlan:
+    """Draw the plan of a seed with share groups."""
+    return cluster_plan_of(seed, SHARES)
+
+
+def cluster_plan_of(seed: int, profile: ClusterProfile | None = None) -> ClusterPlan:
+    """Draw the plan of a seed, and the profile if none is given."""
+    profile = profile or cluster_profile_of(seed)
     chance = Random(f"cluster plan {seed}")
     gateways = chance.choice(profile.gateways)
     shared = plan_of(seed, profile.profile)

@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.simulation.clients.population import Population
 from tests.simulation.clients.traits import Traits
-from tests.simulation.profiles import ORDINARY, Profile
+from tests.simulation.profiles import ORDINARY, SHARE_PROFILES, Profile
 
 ORDINARY_SHARE: Final = 0.4
 _BUSY: Final = Traits(producer_pauses_s=(0.05, 0.1), transaction_pauses_s=(0.05, 0.2))
@@ -55,6 +55,13 @@ PROFILES: Final[Mapping[str, ClusterProfile]] = {
     "rolling": ClusterProfile({"rolling restart": 8.0, "move": 4.0}, _SHORT, gateways=(3,)),
     "joins": ClusterProfile({"join": 4.0, "leave": 8.0, "kill": 15.0}, _SHORT, gateways=(1, 2), spare=2),
 }
+
+SHARES: Final = ClusterProfile(
+    {"move": 2.0, "kill": 8.0, "stop": 10.0, "apart": 6.0, "pause": 10.0, "cut": 6.0},
+    SHARE_PROFILES["calm"],
+    durations_s=(10.0, 15.0),
+)
+"""Runs with share groups. Clocks neither jump nor drift: delays are checked to the millisecond."""
 
 
 def cluster_profile_name_of(seed: int) -> str:

@@ -17,7 +17,8 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 
-def _never_waiting(topic: str) -> Any:
+def never_waiting(topic: str) -> Any:
+    """Return a `when_persisted` that does not wait for the records of an internal topic."""
     when_persisted = CoordinatorShards.when_persisted
 
     def at_once(self: CoordinatorShards[Any], loaded: Any, last_offset: int, callback: Any) -> bool:
@@ -32,13 +33,13 @@ def _never_waiting(topic: str) -> Any:
 @fault_in("transactions")
 def end_answered_before_the_flush() -> list[Change]:
     """EndTxn is answered and markers are written before the decision is durable"""
-    return [(CoordinatorShards, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
+    return [(CoordinatorShards, "when_persisted", never_waiting(TRANSACTION_STATE_TOPIC))]
 
 
 @fault_in("groups")
 def offsets_committed_before_the_flush() -> list[Change]:
     """OffsetCommit is answered before its record is durable"""
-    return [(CoordinatorShards, "when_persisted", _never_waiting(OFFSETS_TOPIC))]
+    return [(CoordinatorShards, "when_persisted", never_waiting(OFFSETS_TOPIC))]
 
 
 @fault_in("transactions")

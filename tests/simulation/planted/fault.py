@@ -64,3 +64,5 @@ fault = fault_in()
 bucket_fault = fault_in(world=World.BUCKET)
 cluster_fault_in = partial(fault_in, world=World.CLUSTER)
 """Registers a fault of several gateways."""
+share_fault_in = partial(fault_in, world=World.SHARES)
+"""Registers a fault in the work of share groups."""
