@@ -71,12 +71,16 @@ public class FailingShareConsumer {
         consumer.setAcknowledgementCommitCallback(this::completed);
         consumer.subscribe(List.of(topic));
         long since = System.currentTimeMillis();
+        // After a poll without records the client may fetch once more while the next records are processed. So
+        // those of a poll were acquired after the records of the poll before had come.
+        long before = since;
         try {
             while (!ends) {
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofSeconds(1));
                 flush();
                 if (!records.isEmpty()) {
-                    process(records, since);
+                    process(records, before);
+                    before = since;
                     since = System.currentTimeMillis();
                 }
             }
