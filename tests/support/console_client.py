@@ -27,12 +27,16 @@ class ConsoleClient:
 
     def page(self, path: str, status: int = 200) -> str:
         """Return a page; wait while it says that it waits for the cluster."""
+        return self._opened(self.http.get(path), status)
+
+    def _opened(self, answer: Any, status: int) -> str:
         for _ in range(MOST_REFRESHES):
-            answer = self.http.get(path)
             if "refresh" not in answer.headers:
                 break
+            answer = self.http.get(str(answer.url))
         assert answer.status_code == status, answer.text
-        return answer.text
+        text: str = answer.text
+        return text
 
     def data(self, path: str, status: int = 200) -> Any:
         """Return the JSON of a feed."""
@@ -51,9 +55,7 @@ class ConsoleClient:
     ) -> str:
         """Send a form, follow the redirect, and return the page that comes."""
         given = {"csrf": self.token() if token is None else token, **fields}
-        answer = self.http.post(path, data=given, files=files)
-        assert answer.status_code == status, answer.text
-        return answer.text
+        return self._opened(self.http.post(path, data=given, files=files), status)
 
     def confirmed(self, path: str, fields: Mapping[str, Any], **further: Any) -> str:
         """Send a form, check that the console asks first, and confirm."""

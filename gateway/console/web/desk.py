@@ -79,9 +79,8 @@ class Desk:
 
     def _waiting(self, request: Request, visit: Visit, endpoint: Get, began: float) -> Response:
         waited_s = int(asyncio.get_running_loop().time() - began)
-        response = self._html(
-            request, visit, View("waiting.html", {"waits_for": endpoint.waits_for, "waited_s": waited_s})
-        )
+        values = {"waits_for": endpoint.waits_for, "waited_s": waited_s}
+        response = self._html(request, visit, View("waiting.html", values), takes_notice=False)
         response.headers["Refresh"] = "1"
         return response
 
@@ -144,8 +143,10 @@ class Desk:
             path += f"{'&' if '?' in path else '?'}{NOTICE}={notice_id}"
         return RedirectResponse(path, _SEE_OTHER, headers=NOT_STORED)
 
-    def _html(self, request: Request, visit: Visit, view: View) -> HTMLResponse:
-        notice = self.console.notices.take(visit.session_id, request.query_params.get(NOTICE, ""))
+    def _html(self, request: Request, visit: Visit, view: View, *, takes_notice: bool = True) -> HTMLResponse:
+        notice = None
+        if takes_notice:
+            notice = self.console.notices.take(visit.session_id, request.query_params.get(NOTICE, ""))
         text = self.renderer.page(view.template, view.values, visit, request.url.path, notice)
         response = HTMLResponse(text, view.status, headers=NOT_STORED)
         set_session_id(response, request, self.console.options, visit.session_id)

@@ -20,7 +20,7 @@ from tests.compat.spark.read_history import TASKS
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
 from tests.system.cluster.test_history import CACHE_BYTES, COUNT, MIB, RECORD_BYTES
 
-TIMEOUT_S = 180.0
+TIMEOUT_S = 900.0
 TOPIC = "history"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from seqgate.gateway.console.web import desk
 from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
@@ -24,3 +27,15 @@ def test_topics_are_listed_filtered_and_sorted(
 
 def test_a_wrong_page_number_is_told(console: ConsoleClient) -> None:
     assert "page must be a number" in text_of(console.page("/topics?page=x"))
+
+
+def test_a_notice_comes_with_its_page_and_not_while_the_console_waits(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"csrf": console.token(), "name": "cl-noted", "partitions": "1", "confirmed": "yes"}
+    with monkeypatch.context() as patched:
+        patched.setattr(desk, "PATIENCE_S", 0)
+        waiting = console.http.post("/create-topic", data=fields)
+    assert "Waiting for" in text_of(waiting.text)
+    assert "is created" not in text_of(waiting.text)
+    assert "Topic cl-noted is created." in text_of(console.page(str(waiting.url)))
