@@ -93,4 +93,4 @@ def test_what_there_is_not(peer: Peer, opened: Open, fresh: Fresh) -> None:
     assert f"topic {opened.topic} has no partition 7" in (
         peer.run("producers", "--topic", opened.topic, "--partition", "7", code=1).stderr
     )
-    assert "there is no state" in peer.run("transactions", "list", "--state", "Lost", code=1).stderr
+    assert "Lost is not a state" in peer.run("transactions", "list", "--state", "Lost", code=1).stderr

@@ -50,9 +50,9 @@ def busy(measured_gateway: GatewayProcess) -> Busy:
     assert send(found.bootstrap, found.topic, fenced, 1)[0] == INVALID_EPOCH
     open_transaction(found.bootstrap, NAUGHTY, found.topic, 0, 1)
     here = ("--data-dir", measured_gateway.data_dir)
-    seqgate("pids", "claim", "30", "--owner", NAUGHTY, *here)
-    seqgate("pids", "move", "200", *here)
-    seqgate("pids", "claim", "9", "--owner", "loader", *here)
+    seqgate("pids", "claim", "30", "--owner", NAUGHTY, "--yes", *here)
+    seqgate("pids", "move", "200", "--yes", *here)
+    seqgate("pids", "claim", "9", "--owner", "loader", "--yes", *here)
     ledger = fresh_topic(found.bootstrap, "ledger", configs=DEDUPLICATED)
     assert send(found.bootstrap, ledger, -1, -1, batch=named(NAUGHTY, 1))[0] == 0
     fresh_topic(
