@@ -43,7 +43,7 @@ SETTINGS: Final = {
     "share.coordinator.state.topic.num.partitions": "4",
 }
 FAILS_EACH: Final = 20
-HANGS_EACH: Final = 1_500
+HANGS_EACH: Final = 700
 """HANGS_EACH: the consumer hangs at each record of this number. It releases the other failing records."""
 RELEASE: Final = "RELEASE"
 ACCEPT: Final = "ACCEPT"
