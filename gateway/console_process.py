@@ -35,12 +35,16 @@ class ConsoleProcess:
         """Take the addresses of the gateway that the console shows, and the console's own if it is chosen."""
         self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url)
         self.listen = listen or LISTEN
+        self.has_moved = False
+        """Whether another program has the usual port."""
+        self._is_chosen = listen is not None
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def choose_address(self) -> None:
-        """Choose another port where somebody listens on the usual one."""
-        if self.listen == LISTEN and not await _is_free(LISTEN):
+        """Choose another port where somebody listens on the usual one, unless an address is given."""
+        self.has_moved = not self._is_chosen and not await _is_free(LISTEN)
+        if self.has_moved:
             with socket.create_server(("127.0.0.1", 0)) as probe:
                 self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
 

@@ -235,8 +235,8 @@ def _first_address(gateway: Gateway) -> str:
 
 def print_guide(address: str, console: ConsoleProcess | None = None) -> None:
     print(f"  any Kafka client: bootstrap.servers={address}")
-    if console is not None:
-        taken = "" if console.listen == LISTEN else f" ({LISTEN} is taken)"
+    if console is not None and not console.listen.endswith(":0"):
+        taken = f" ({LISTEN} is taken)" if console.has_moved else ""
         print(f"  console, once it says that it is ready: http://{console.listen}{taken}")
     print("  try, in another terminal:")
     command = command_name()
