@@ -34,6 +34,8 @@ PROJECT = Path(__file__).resolve().parents[2]
 POMS = Path(__file__).resolve().parent / "peer"
 CACHE = PROJECT / ".cache"
 KAFKA_VERSION = "4.4.0"
+EARLIER_CLIENTS = ("2.8", "4.3")
+"""Lines of Kafka's Java client that stay in the tests beside KAFKA_VERSION's."""
 COMPOSE_GO_VERSION = "v2.16.2"
 KUSTOMIZE_VERSION = "v5.6.0"
 VERSITYGW_VERSION = "v1.8.0"
@@ -83,6 +85,11 @@ def kafka_libs() -> Path:
 def streams_libs() -> Path:
     """Return the directory of Kafka Streams' jars."""
     return CACHE / f"kafka-{KAFKA_VERSION}" / "streams"
+
+
+def earlier_client_libs(version: str) -> Path:
+    """Return the directory of an earlier Java client, one of EARLIER_CLIENTS, and what it needs."""
+    return CACHE / f"kafka-clients-{version}"
 
 
 def class_archive() -> Path:
@@ -219,6 +226,7 @@ def _all_jars() -> list[_Jars]:
     found = [
         _Jars(POMS / "kafka.xml", kafka_libs(), kafka),
         _Jars(POMS / "streams.xml", streams_libs(), kafka),
+        *(_Jars(POMS / f"clients-{each}.xml", earlier_client_libs(each), {}) for each in EARLIER_CLIENTS),
     ]
     with contextlib.suppress(Unavailable):
         spark = {"spark.version": _pyspark_version(), "scala.binary.version": _scala_binary_version()}
@@ -308,6 +316,10 @@ def _kafka_class_archive() -> str:
 
 def _streams() -> str:
     return _jars(streams_libs())
+
+
+def _earlier_clients() -> str:
+    return ", ".join(_jars(earlier_client_libs(each)) for each in EARLIER_CLIENTS)
 
 
 def _spark_connector() -> str:
@@ -411,6 +423,12 @@ PEERS = (
     ),
     Peer("test", "Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
     Peer("all", f"Kafka Streams {KAFKA_VERSION}", "tests with Kafka Streams will fail", _streams),
+    Peer(
+        "all",
+        f"Java clients {' and '.join(EARLIER_CLIENTS)}",
+        "tests with earlier Java clients will fail",
+        _earlier_clients,
+    ),
     Peer(
         "all",
         "Archive of Kafka's classes",
