@@ -154,7 +154,10 @@ class ShareGroup:
         answer = await self._ask(
             "describe_share_group_offsets", DESCRIBE_VERSION, request, Coordinator(0, self._name)
         )
-        if answer is None or answer.groups[0].error_code is not ErrorCode.none:
+        if answer is None:
+            return False
+        if answer.groups[0].error_code is not ErrorCode.none:
+            await self._ask("find_coordinator", 4, {"key_type": 0, "coordinator_keys": [self._name]})
             return False
         starts = {
             TopicPartition(topic.topic_name, row.partition_index): row.start_offset
