@@ -165,6 +165,7 @@ class TestList:
         assert billing.pop("age_ms") >= 0
         assert billing.pop("start_ms") <= billing.pop("last_update_ms")
         assert billing.pop("producer_id") != idle["producer_id"]
+        assert billing.pop("client")["library"].startswith("confluent-kafka-python ")
         assert billing == {
             "transactional_id": "billing",
             "state": "Ongoing",
@@ -351,6 +352,7 @@ class TestFindHanging:
         first, second = hanging(gateway)
         assert first.pop("age_ms") >= 0
         assert first.pop("last_timestamp") > 0
+        assert first.pop("client")["client_id"] == "wire"
         assert first == {
             "broker_id": 1,
             "topic": "orders",
@@ -514,7 +516,7 @@ class TestStoppedGateway:
         told = transactions(gateway, "list", "--json").json
         assert (told["gateway"], told["offline_partitions"]) == ("stopped", [])
         for row in (*told["transactions"], *listing):
-            row["age_ms"] = None
+            row["age_ms"] = row["client"] = None  # a restart forgets the clients
         assert told["transactions"] == listing
         assert listed(gateway, "--state", "Ongoing") == ["billing"]
         assert "The gateway is not running" in transactions(gateway, "list").stdout
