@@ -73,7 +73,8 @@ class ShareGroup:
         self._delays_ms = random.choice(traits.delays_ms)
         self._limit = random.choice(traits.limits)
         self._copies = random.random() < 0.7
-        self._refuses = random.random() < traits.refusals
+        # in a cluster no client knows when the last gateway has heard of the change
+        self._refuses = random.random() < traits.refusals and surroundings.cluster is None
         self._shared = SharedGroup(name, tuple(surroundings.topics), random.choice(traits.member_deaths))
 
     async def prepare(self) -> None:
