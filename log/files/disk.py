@@ -13,6 +13,7 @@ import errno
 import fcntl
 import itertools
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from seqgate.log.files import page_cache
@@ -88,6 +89,9 @@ class Disk(Protocol):
 
     def lock(self, descriptor: int, /) -> None:
         """Lock the file until the descriptor is closed. Raises OSError when another process has the lock."""
+
+    def lock_holder(self, descriptor: int, /) -> int | None:
+        """Return the process that has the lock of an open file; None if it is unknown."""
 
     # --- page cache; see seqgate.log.files.page_cache
 
@@ -215,6 +219,18 @@ class SystemDisk:
     @staticmethod
     def lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    @staticmethod
+    def lock_holder(descriptor: int) -> int | None:
+        try:
+            wanted = str(os.fstat(descriptor).st_ino)
+            rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
+        except OSError:
+            return None
+        # 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF, with "->" behind the number of a waiter
+        return next(
+            (int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].rpartition(":")[2] == wanted), None
+        )
 
     @staticmethod
     def size_bytes(path: str) -> int:

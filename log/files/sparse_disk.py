@@ -78,6 +78,7 @@ class SparseDisk:
         self.pwritev, self.drop_cached = below.pwritev, below.drop_cached
         self.fdatasync, self.fsync, self.find_syncfs = below.fdatasync, below.fsync, below.find_syncfs
         self.open_size_bytes, self.lock = below.open_size_bytes, below.lock
+        self.lock_holder = below.lock_holder
         self.mkdir, self.exists, self.is_directory = below.mkdir, below.exists, below.is_directory
         self.size_bytes, self.free_bytes = below.size_bytes, below.free_bytes
         self.modified_ms, self.set_modified_ms = below.modified_ms, below.set_modified_ms

@@ -18,7 +18,6 @@ import contextlib
 import errno
 import os
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from seqgate.log.errors import DirectoryLocked
@@ -420,7 +419,7 @@ class Storage:
         try:
             self._disk.lock(descriptor)
         except OSError as error:
-            pid = _lock_holder(descriptor)
+            pid = self._disk.lock_holder(descriptor)
             self._disk.close(descriptor)
             raise DirectoryLocked(
                 f"{os.path.dirname(path)} is in use by another process{f' (pid {pid})' if pid else ''}; stop "
@@ -435,19 +434,6 @@ class Storage:
 
     def _sync(self, file: DataFile) -> None:
         self._disk.fdatasync(file.descriptor)
-
-
-def _lock_holder(descriptor: int) -> int | None:
-    """Return the process that has a lock on an open file, as Linux lists it in /proc; None if unknown."""
-    try:
-        wanted = str(os.fstat(descriptor).st_ino)
-        rows = [line.split() for line in Path("/proc/locks").read_text(encoding="ascii").splitlines()]
-    except OSError:
-        return None
-    # 1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF, with an arrow behind the number where somebody waits
-    return next(
-        (int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].rpartition(":")[2] == wanted), None
-    )
 
 
 def _unlock_all(close: Callable[[int], None], locks: dict[str, int]) -> None:

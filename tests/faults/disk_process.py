@@ -195,6 +195,9 @@ class SimulatedProcess:
 
     # --- the page cache
 
+    def lock_holder(self, descriptor: int, /) -> int | None:
+        return None
+
     def be_asked(self, descriptor: int, /) -> None:
         with self.disk.lock:
             self._file(descriptor)

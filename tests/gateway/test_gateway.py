@@ -5,6 +5,7 @@ left it.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import socket
@@ -108,7 +109,9 @@ class TestARefusedStart:
             command = [sys.executable, "-m", "seqgate", "serve", "--listen", address, "--data-dir", str(root)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        assert re.fullmatch(rf"seqgate: can't listen on {address}: [A-Za-z ]+\n", done.stderr)
+        assert re.fullmatch(
+            rf"seqgate: can't listen on {address}: [A-Za-z ]+ \(pid {os.getpid()}\)\n", done.stderr
+        )
         assert not root.exists()
 
     async def test_for_a_data_directory_that_is_a_file(self, tmp_path: Path) -> None:
