@@ -14,7 +14,7 @@ from tests.tiers import in_tiers
 
 SEEDS = {"test": range(6), "all": range(6, 18), "nightly": range(18, 36)}
 BUCKET_SEEDS = {"test": range(4), "all": range(4, 10), "nightly": range(10, 20)}
-SHARE_SEEDS = {"test": range(3), "all": range(7, 15), "nightly": range(15, 115)}
+SHARE_SEEDS = {"test": range(3), "all": range(3, 15), "nightly": range(15, 115)}
 REPLAYED = (4, 7)
 """Seeds of which one is replayed in `make test-all`, and all in `make test-nightly`."""
 SHARES_REPLAYED = (1, 6)

@@ -225,6 +225,8 @@ async def _acquire(
             batches = await read(context, request.group_id, log, found, max_bytes)
             if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return ShareFetchRow()
+            if shares.find(key) is not found:
+                return ShareFetchRow()  # the state was dropped meanwhile; the next fetch reads what is stored
             acquired = _acquire_from(context, request, log, found, batches, max_records)
             if acquired:
                 break

@@ -66,6 +66,7 @@ _RETRIED: Final = frozenset(
 )
 _FENCED: Final = frozenset((ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch))
 
+_DROPPED: Final = Refusal(ErrorCode.not_leader_or_follower)
 _NO_TOPIC: Final = uuid.UUID(int=0)
 _WAITS: Final = 6
 """The delivery state of a row with the time (ms), as its last offset, until which the batch before waits."""
@@ -118,9 +119,12 @@ class SharePersister:
         found: ShareState = _checked(outcome)
         return found
 
-    async def write(self, key: SharePartitionKey, wanted: Write) -> None:
+    async def write(
+        self, key: SharePartitionKey, wanted: Write, is_current: Callable[[], bool] = lambda: True
+    ) -> None:
         """Store the changes of the partition's leader. Raises Unavailable: NOT_LEADER_OR_FOLLOWER when the
-        state has another leader, or began anew.
+        state has another leader, or began anew, or when it is to be stored here and `is_current` is false by
+        then.
         """
         module = request_module(_WRITE, 1)
         batches = state_batches(module, wanted.batches)
@@ -133,7 +137,7 @@ class SharePersister:
         }
         await self._one(
             key,
-            lambda states, one, _: states.write(one, wanted),
+            lambda states, one, _: states.write(one, wanted) if is_current() else Change(_DROPPED),
             _Remote(_WRITE, 1, "WriteStateData", lambda _: fields),
         )
 
@@ -458,7 +462,7 @@ class RemoteShares:
                 changes, led.changes = led.changes, []
                 led.is_changed = False
                 wanted = Write(led.state_epoch, led.leader_epoch, led.found.start_offset, changes)
-                await self._persister.write(led.key, wanted)
+                await self._persister.write(led.key, wanted, lambda: self._led.get(led.key) is led)
                 for waiter in waiters:
                     settle(waiter, None)
         except Unavailable as error:
@@ -497,10 +501,14 @@ class RemoteShares:
                 del self._led[key]
 
     def drop(self, key: SharePartitionKey) -> None:
-        """Forget the state of a partition; this gateway stores it now, or it began anew."""
+        """Forget the state of a partition; this gateway stores it now, or it began anew. A change that is
+        under way is not tried again: it would replace what is stored since.
+        """
         led = self._led.get(key)
         if led is not None:
             self._give_up(led, Unavailable(ErrorCode.not_leader_or_follower))
+            if led.writing is not None:
+                led.writing.cancel()
 
     def drop_gone(self, topics: Container[uuid.UUID]) -> None:
         """Forget the states of partitions that other gateways lead, and of topics not in `topics`."""
