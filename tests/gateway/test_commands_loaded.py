@@ -82,6 +82,8 @@ MOST_MODULES = {
 more. A start takes its time for its modules, so look for an import that can come later before you raise a
 number.
 """
+MORE_OF_PYTHON = 15 if sys.version_info >= (3, 14) else 0
+"""Modules that Python itself loads more for the same imports."""
 WITH_ANSWERS = {"topics describe": "configs", "groups": "transactions", "transactions": "producers"}
 """The subjects whose answers a command needs, by the words that it begins with."""
 MOST_DATACLASSES = 15
@@ -119,7 +121,7 @@ def test_what_answers_commands_is_loaded_before_the_first_one(tmp_path: Path) ->
     *_, needless, counts, loaded = run(SCRIPT, str(tmp_path))
     modules, defined = counts.split()
     assert needless == "needless: []", "they belong to the package of CRC-32C"
-    assert int(modules) <= MOST_MODULES["serve"]
+    assert int(modules) <= MOST_MODULES["serve"] + MORE_OF_PYTHON
     assert int(defined) <= MOST_DATACLASSES
     assert loaded == "loaded"
 
@@ -128,7 +130,7 @@ def test_what_answers_commands_is_loaded_before_the_first_one(tmp_path: Path) ->
 def test_a_command_loads_no_other(words: str, address: str) -> None:
     *_, last = run(COMMAND, *words.replace("GATEWAY", address).split())
     count, *admin = last.split()
-    assert int(count) <= MOST_MODULES[words]
+    assert int(count) <= MOST_MODULES[words] + MORE_OF_PYTHON
     commands = {name.split(".")[3] for name in admin if name.endswith("command")}
     with_it = [also for start, also in WITH_ANSWERS.items() if words.startswith(start)]
     assert commands == {words.split(maxsplit=1)[0], *with_it} - {"--version"}

@@ -174,6 +174,8 @@ class ShareMember:
                     for topic in answer.assignment.topic_partitions
                     for partition in topic.partitions
                 ]
+        elif self._epoch == LEAVING and error is ErrorCode.group_id_not_found:
+            return  # its first heartbeat has not arrived, and nobody else has joined
         elif error in GONE:
             self._epoch = JOINING
             for to in list(self._sessions):
