@@ -36,6 +36,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from seqgate.pid_allocator.blocks import (
+    MAX_PRODUCER_ID,
     LastSeen,
     LastSeenPort,
     NextIdBehind,
@@ -68,7 +69,7 @@ _CLAIM: Final = (
     _BELOW
     + _CHECK_VERSION
     + """
-local size, owner, now_ms, fresh_id, seen_id, seen_next = unpack(ARGV)
+local size, owner, now_ms, fresh_id, seen_id, seen_next, limit = unpack(ARGV)
 local found = redis.call('HMGET', KEYS[1], 'id', 'next', 'server', 'vouched')
 local id, next_id, server, vouched = found[1], found[2], found[3], found[4]
 if seen_id ~= '' then
@@ -92,6 +93,10 @@ if type(grown) == 'table' and grown.err then
   return grown
 end
 local end_id = redis.call('HGET', KEYS[1], 'next')
+if below(limit, end_id) then
+  redis.call('HSET', KEYS[1], 'next', next_id)
+  return {'exhausted', id, next_id}
+end
 redis.call('RPUSH', KEYS[2], next_id .. ' ' .. end_id .. ' ' .. now_ms .. ' ' .. owner)
 return {'claimed', id, next_id, end_id}
 """
@@ -158,7 +163,7 @@ class RedisBlockStore:
         outcome, *details = await self._script(
             _CLAIM,
             [self._state_key, self._blocks_key],
-            [size, owner, now_ms, uuid.uuid4().hex, seen_id, seen_next],
+            [size, owner, now_ms, uuid.uuid4().hex, seen_id, seen_next, MAX_PRODUCER_ID + 1],
         )
         if outcome == "exhausted":
             raise ProducerIdsExhausted(f"fewer than {size} producer ids are left from {details[1]} on")

@@ -23,7 +23,7 @@ def test_they_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ["backup", "create"],
         ["backup", "list"],
         ["backup", "verify"],
-        ["repair", "--data-dir"],
+        ["repair", "--dry-run"],
         ["backup", "restore"],
     ]
     monkeypatch.chdir(tmp_path)
