@@ -276,13 +276,20 @@ def carried_out(
         planned = do(False)
         if dry_run or as_json or not is_needed(planned):
             return planned
-        from seqgate.gateway.admin.printing import print_blocks, print_lines  # noqa: PLC0415 - to ask only
+        from seqgate.gateway.admin.printing import print_blocks  # noqa: PLC0415 - to ask only
 
         print_blocks(text(planned))
-        if not is_confirmed(question):
-            print_lines("Nothing is changed. --yes does it without asking.")
-            raise SystemExit(1)
+        must_agree(question)
     return do(True)
+
+
+def must_agree(question: str, otherwise: str = "Nothing is changed. --yes does it without asking.") -> None:
+    """Ask on the terminal; without a yes print `otherwise`, and end the command with 1."""
+    if not is_confirmed(question):
+        from seqgate.gateway.admin.printing import print_lines  # noqa: PLC0415 - to ask only
+
+        print_lines(otherwise)
+        raise SystemExit(1)
 
 
 def is_confirmed(question: str) -> bool:

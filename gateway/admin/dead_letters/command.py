@@ -21,8 +21,8 @@ from seqgate.gateway.admin.commands import (
     stop,
 )
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, cluster, is_confirmed, parsed
-from seqgate.gateway.admin.printing import print_blocks, print_lines
+from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, cluster, must_agree, parsed
+from seqgate.gateway.admin.printing import print_blocks
 from seqgate.gateway.admin.tables import (
     Block,
     Column,
@@ -161,7 +161,7 @@ def replay(
             if dry_run or as_json or not plan.letters:
                 return Output(report, _replay_text(report))
             print_blocks(_replay_text(report))
-            _ask("Replay them?", "Nothing is replayed. --yes replays without asking.")
+            must_agree("Replay them?", "Nothing is replayed. --yes replays without asking.")
         report = remote.replay(reached, topic, chosen, limit)
     return Output(report, _replay_text(report))
 
@@ -221,17 +221,10 @@ def drop(
             if dry_run or as_json or not offsets:
                 return Output(report, _drop_text(report))
             print_blocks(_drop_text(report))
-            _ask("Drop them?", "Nothing is dropped. --yes drops without asking.")
+            must_agree("Drop them?", "Nothing is dropped. --yes drops without asking.")
             report = DropReport(topic, cuts, is_dry_run=False)
         remote.cut(reached, topic, cuts)
     return Output(report, _drop_text(report))
-
-
-def _ask(question: str, otherwise: str) -> None:
-    """Ask on the terminal, and end the command unless the answer is yes."""
-    if not is_confirmed(question):
-        print_lines(otherwise)
-        raise SystemExit(1)
 
 
 # The letters, and which of them a command means. Pure.

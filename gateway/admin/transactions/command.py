@@ -9,7 +9,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Asker, DryRun, Opened, Yes, gateway_or_cluster, is_confirmed, parsed
+from seqgate.gateway.admin.options import Asker, DryRun, Opened, Yes, gateway_or_cluster, must_agree, parsed
 from seqgate.gateway.admin.printing import print_blocks, print_json, print_lines
 from seqgate.gateway.admin.request import STOPPED, PagedRequest, Request
 from seqgate.gateway.admin.tables import (
@@ -173,9 +173,8 @@ def abort(
         print_blocks(_abort_text(planned))
         if dry_run:
             return
-        if not yes and not is_confirmed("Abort it?"):
-            print_lines("Nothing is changed. --yes does it without asking.")
-            raise SystemExit(1)
+        if not yes:
+            must_agree("Abort it?")
         print_lines(_aborted(_abort(client, request, execute=True, planned=planned)))
 
 
