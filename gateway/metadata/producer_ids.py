@@ -8,9 +8,7 @@ from typing import Final
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import ProducerIdsRecord
-from seqgate.seq_validator import FIRST_DERIVED_ID
-
-_LAST_ID: Final = FIRST_DERIVED_ID - 1
+from seqgate.pid_allocator.blocks import MAX_PRODUCER_ID
 
 
 def claim_block(
@@ -22,8 +20,10 @@ def claim_block(
     if size <= 0:
         raise ValueError(f"the size of a block of producer ids must be at least 1, not {size}")
     first = image.next_producer_id
-    if first > _LAST_ID - size:
-        raise ValueError(f"only {_LAST_ID - first} producer ids are left, fewer than the {size} wanted")
+    if first > MAX_PRODUCER_ID - size:
+        raise ValueError(
+            f"only {MAX_PRODUCER_ID - first} producer ids are left, fewer than the {size} wanted"
+        )
     record = ProducerIdsRecord(
         broker_id=broker_id,
         broker_epoch=0,
@@ -39,9 +39,9 @@ def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) ->
     """Skip all ids below `next_producer_id`; the answer is the former next id. Raises ValueError when the
     next id would go back, so that ids were handed out twice.
     """
-    if not image.next_producer_id <= next_producer_id <= _LAST_ID:
+    if not image.next_producer_id <= next_producer_id <= MAX_PRODUCER_ID:
         raise ValueError(
-            f"the next producer id must be between {image.next_producer_id} and {_LAST_ID}, not "
+            f"the next producer id must be between {image.next_producer_id} and {MAX_PRODUCER_ID}, not "
             f"{next_producer_id}"
         )
     if next_producer_id == image.next_producer_id:

@@ -29,13 +29,14 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     """List the producers of each partition of the request."""
     module = context.response_module
     limit = TimeLimit(context)
+    find_client = client_finder(context)
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
     answers: dict[tuple[str, int], Any] = {}
     topics = []
     for topic, indexes in places_to_answer(asked):
         async for index in in_slices(indexes):
             if (topic, index) not in answers:
-                answers[topic, index] = await _partition(context, module, limit, topic, index)
+                answers[topic, index] = await _partition(context, module, limit, find_client, topic, index)
         partitions = tuple([answers[topic, index] for index in indexes])
         topics.append(build(module.TopicResponse, name=topic, partitions=partitions))
     return build(module.DescribeProducersResponse, topics=tuple(topics))
@@ -53,7 +54,12 @@ def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | No
 
 
 async def _partition(
-    context: RequestContext[Services], module: ModuleType, limit: TimeLimit, topic: str, index: int
+    context: RequestContext[Services],
+    module: ModuleType,
+    limit: TimeLimit,
+    find_client: Callable[[int, int], str | None],
+    topic: str,
+    index: int,
 ) -> Any:
     error = _topic_error(context, topic)
     partition = context.services.partitions.registry.get(topic, index) if error is None else None
@@ -62,7 +68,6 @@ async def _partition(
     elif error is None and partition is not None and partition.log.offline:
         error = ApiError(ErrorCode.kafka_storage_error)
     producers: list[Any] = []
-    find_client = client_finder(context)
     if error is None and partition is not None:
         try:
             async for entry in limit.each(list(partition.log.producers.entries())):

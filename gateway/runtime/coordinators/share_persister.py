@@ -119,9 +119,7 @@ class SharePersister:
         found: ShareState = _checked(outcome)
         return found
 
-    async def write(
-        self, key: SharePartitionKey, wanted: Write, is_current: Callable[[], bool] = lambda: True
-    ) -> None:
+    async def write(self, key: SharePartitionKey, wanted: Write, is_current: Callable[[], bool]) -> None:
         """Store the changes of the partition's leader. Raises Unavailable: NOT_LEADER_OR_FOLLOWER when the
         state has another leader, or began anew, or when it is to be stored here and `is_current` is false by
         then.
