@@ -1,4 +1,4 @@
-"""What a start refuses is named as the user named it, with the process that is in the way."""
+"""A refused start names the port or directory as the user did, and the process that has it."""
 
 from __future__ import annotations
 

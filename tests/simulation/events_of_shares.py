@@ -11,7 +11,7 @@ from tests.simulation.history import Event, TopicPartition
 
 
 class Said(enum.IntEnum):
-    """What a member says about a record, in Kafka's numbers."""
+    """The types of acknowledgements, in Kafka's numbers."""
 
     GAP = 0
     ACCEPT = 1
@@ -20,7 +20,7 @@ class Said(enum.IntEnum):
 
 
 ENDS = frozenset({Said.ACCEPT, Said.REJECT})
-"""What ends a record: nobody gets the record again."""
+"""After these acknowledgements nobody gets the record again."""
 
 
 @dataclass(frozen=True)

@@ -647,7 +647,7 @@ def finished(work: Coroutine[Any, Any, R]) -> R:
 TIMEOUT_S: Final = 30.0
 GROUP: Final = i8(0)
 TRANSACTION: Final = i8(1)
-"""What a coordinator is found for: FindCoordinator's key types."""
+"""Key types of FindCoordinator."""
 _NOBODY: Final = -1
 
 

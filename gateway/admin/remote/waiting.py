@@ -1,7 +1,7 @@
 """Says on stderr what is wrong while a command waits for its cluster, so that nobody waits in silence.
 
-Trouble that ends within a second, such as a leader that moves, is not reported. What lasts is reported once,
-and once more when it is over; a command that gives up quotes the last trouble in its own sentence.
+Trouble that ends within a second, such as a leader that moves, is not reported. Longer trouble is reported
+once, and once more when it is over; a command that gives up quotes the last trouble in its own sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SLOW_AFTER_S: Final = 1.5
 """A request without an answer for so long is reported."""
 _LOOK_EVERY_S: Final = 0.2
 _ANSWER: Final = "answer"
-"""What the trouble of an address is about that gives no answer."""
+"""The subject of a trouble: an address gives no answer."""
 
 
 class _Trouble(msgspec.Struct):

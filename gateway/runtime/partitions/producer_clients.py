@@ -1,4 +1,4 @@
-"""Whose the producer ids are, and who sends batches again.
+"""Remembers the client of each producer id, and logs the clients that send batches again.
 
 A batch carries a producer id and nothing else about its sender; the connection knows the rest. A gateway
 notes the client when a connection sends the first batch of a producer, or asks for the producer of a
@@ -25,7 +25,7 @@ COUNTED: Final = 1_000
 
 
 class ProducerClients:
-    """Remembers whose the producer ids are, up to `limit`; beyond it the one noted longest ago is dropped."""
+    """The clients by producer id, up to `limit`; beyond it the one noted longest ago is dropped."""
 
     def __init__(self) -> None:
         self.limit = 0
@@ -37,7 +37,7 @@ class ProducerClients:
         return len(self._known)
 
     def note(self, producer_id: int, producer_epoch: int, client: ClientIdentity) -> None:
-        """Note whose producer this is; another client's former epochs are nobody's from now on."""
+        """Note the client of a producer; of the epochs that another client used none is known from now on."""
         if producer_id < 0:
             return
         before = self._known.pop(producer_id, None)

@@ -64,7 +64,7 @@ class Delivery:
 
 @dataclass
 class Word:
-    """What a member said about a record. `at_ms` is the time of the successful answer, infinite without."""
+    """A member's acknowledgement of a record. `at_ms` is the time of the successful answer, infinite without."""
 
     said: Said
     member: str

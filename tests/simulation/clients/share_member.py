@@ -65,7 +65,7 @@ class Dispositions:
 
 @dataclass
 class SharedGroup:
-    """What the members of a group share. `is_done`: the group has done all records of its topics."""
+    """The state that the members of a group share. `is_done`: the group has done all records of its topics."""
 
     name: str
     topics: tuple[str, ...]

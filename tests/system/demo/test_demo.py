@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rich.console import Console
 from examples.demo import __main__ as command
 from examples.demo.processes import DemoGateway
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import REPOSITORY
 from tests.support.setup_peers import spark_connector_libs
 
@@ -82,9 +82,7 @@ def test_at_the_end_the_console_stays_open_until_enter(
     pages: list[str] = []
 
     with DemoGateway(tmp_path / "data", tmp_path / "gateway.log", console=True) as gateway:
-        deadline = time.monotonic() + 120
-        while gateway.console_url is None and time.monotonic() < deadline:
-            time.sleep(0.05)
+        await_true(lambda: gateway.console_url is not None, "the console has an address", 120)
 
         def enter(prompt: str) -> str:
             with urllib.request.urlopen(f"{gateway.console_url}producers", timeout=60) as answer:

@@ -1,4 +1,4 @@
-"""What lasts is reported once, and once more when it is over."""
+"""Trouble that lasts is reported once, and once more when it is over."""
 
 from __future__ import annotations
 

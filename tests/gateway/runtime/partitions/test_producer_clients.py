@@ -1,4 +1,4 @@
-"""Whose the producer ids are, and who sends batches again."""
+"""The clients of producer ids, and the report of clients that send batches again."""
 
 from __future__ import annotations
 
