@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_peer import KafkaPeer
 from tests.system.commands.conftest import Outcome, seqgate
 
 PEERS = ("Seqgate", "Apache Kafka")
+CHANGES = frozenset(("create", "alter", "delete", "set", "unset"))
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,26 @@ class Peer:
     bootstrap: str
 
     def run(self, *arguments: str, code: int | None = 0, stdin: bytes | None = None) -> Outcome:
-        """Run a command with this cluster as `--bootstrap`."""
-        return seqgate(*arguments, "--bootstrap", self.bootstrap, code=code, stdin=stdin)
+        """Run a command with this cluster as `--bootstrap`. Return when a change that it made can be read."""
+        done = seqgate(*arguments, "--bootstrap", self.bootstrap, code=code, stdin=stdin)
+        if self.name != PEERS[0] and done.code == 0 and CHANGES.intersection(arguments[1:2]):
+            self._await_its_brokers()
+        return done
 
     def json(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> Any:
         """Run a command with `--json`; return the document that it prints."""
         return self.run(*arguments, "--json", code=code, stdin=stdin).document
+
+    def _await_its_brokers(self) -> None:
+        # The controller of Apache Kafka answers before its brokers know of a change. They learn changes in
+        # order: the one before this marker is known when the marker is.
+        marker = ("group", f"marker-{uuid.uuid4().hex[:8]}")
+        told = "--bootstrap", self.bootstrap
+        seqgate("configs", "set", *marker, "consumer.session.timeout.ms=50000", *told)
+        await_true(
+            lambda: bool(seqgate("configs", "get", *marker, "--json", *told).document["configs"]),
+            "the broker knows of the last change",
+        )
 
 
 @pytest.fixture(params=PEERS)

@@ -93,7 +93,9 @@ def test_all_brokers(peer: Peer) -> None:
         assert (row["value"], row["source"]) == ("0.8", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     finally:
         peer.run("configs", "unset", "broker", "default", name)
-    assert peer.json("configs", "get", "broker", "default", name)["configs"] == []
+    await_true(
+        lambda: peer.json("configs", "get", "broker", "default", name)["configs"] == [], "the value is unset"
+    )
     (row,) = peer.json("configs", "get", "broker", "1", name)["configs"]
     assert (row["value"], row["source"]) == ("0.9", "DEFAULT_CONFIG")
 
