@@ -16,8 +16,8 @@ from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, may_describe_cluster
 from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
-from seqgate.gateway.console.metrics.rates import RateHistory
 
 # A visit: one request of one person to a page.
 
@@ -25,6 +25,9 @@ _statuses: Final[Cache[ClusterStatus]] = Cache(3.0)
 CONFIRMED: Final = "confirmed"
 """The field of a form with which the person confirms a change."""
 _LONGEST_NUMBER: Final = 20
+RANGES: Final = {"15m": QUARTER_MS, "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY_MS}
+"""The ranges of time of charts, by their names in addresses; static/islands/chart.js has them too."""
+DEFAULT_RANGE: Final = "15m"
 
 A = TypeVar("A")
 
@@ -94,15 +97,28 @@ class Visit:
         """Return all metrics as Prometheus' text. Raises ControlError as `ask_gateway` does."""
         return self.listener().metrics()
 
-    def figures(self, names: Sequence[str]) -> Data:
-        """Return what the sampler has read since the time `after` of the address, for a chart."""
-        sampler = self.console.sampler
-        return self.since(sampler.history, names, sampler.error)
+    @property
+    def history(self) -> History:
+        """What the console has sampled. Show only series of topics and groups that the person may see."""
+        return self.console.sampler.history
 
-    def since(self, history: RateHistory, names: Sequence[str], error: str | None = None) -> Data:
-        """Return what a history has of these names since the time `after` of the address, for a chart."""
-        times, series = history.since(self.number("after", 0), names)
-        return Data({"times": times, "series": series, "error": error})
+    def figures(self, names: Sequence[str]) -> Data:
+        """Return figures of the whole gateway over the range of the address, for a chart."""
+        keys = {name: Key(name) for name in names}
+        return self.chart(self.history, keys, self.console.sampler.error)
+
+    def chart(self, history: History, keys: Mapping[str, Key], error: str | None = None) -> Data:
+        """Return series over the range of the address, for a chart that knows them by these names."""
+        times, columns = history.columns(list(keys.values()), self.range_ms)
+        return Data({"times": times, "series": dict(zip(keys, columns, strict=True)), "error": error})
+
+    @property
+    def range_ms(self) -> int:
+        """The time that charts show. Raises ControlError."""
+        name = self.text("range", DEFAULT_RANGE)
+        if name not in RANGES:
+            raise ControlError(f"range must be one of {', '.join(RANGES)}, not {name[:40]!r}")
+        return RANGES[name]
 
     @property
     def has_metrics(self) -> bool:

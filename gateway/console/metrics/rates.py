@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, Leader, leaders_of
+from seqgate.gateway.console.metrics.history import History, Key
 from seqgate.gateway.console.metrics.listener import (
     MetricsClient,
     ScrapedSample,
@@ -187,54 +188,6 @@ def new_records(before: dict[tuple[str, int], int], after: dict[tuple[str, int],
     return sum(max(0, end - before[place]) for place, end in after.items() if place in before)
 
 
-# The newest figures, one ring for each series.
-
-POINTS: Final = 1_800
-"""Points that are kept: one hour at two seconds each."""
-MOST_SERIES: Final = 400
-"""Series that are kept; further ones are left out."""
-
-
-class RateHistory:
-    """Points in time with a value for each series. A series that begins late has None before. Thread-safe."""
-
-    def __init__(self, points: int = POINTS) -> None:
-        self._lock = threading.Lock()
-        self._points = points
-        self._times: deque[int] = deque(maxlen=points)
-        self._series: dict[str, deque[float | None]] = {}
-
-    def add(self, time_ms: int, values: Mapping[str, float | None]) -> None:
-        """Add a point in time. A series without a value for a whole ring is dropped."""
-        with self._lock:
-            before = len(self._times)
-            self._times.append(time_ms)
-            for name in values:
-                if name not in self._series and len(self._series) < MOST_SERIES:
-                    empty: list[float | None] = [None] * before
-                    self._series[name] = deque(empty, maxlen=self._points)
-            for name, series in list(self._series.items()):
-                series.append(values.get(name))
-                if values.get(name) is None and all(value is None for value in series):
-                    del self._series[name]
-
-    def since(self, time_ms: int, names: Sequence[str]) -> tuple[list[int], dict[str, list[float | None]]]:
-        """Return the times after `time_ms`, and the values of these series at them."""
-        with self._lock:
-            skipped = sum(1 for time in self._times if time <= time_ms)
-            times = list(self._times)[skipped:]
-            empty: list[float | None] = [None] * len(times)
-            return times, {
-                name: list(self._series[name])[skipped:] if name in self._series else list(empty)
-                for name in names
-            }
-
-    def last(self, name: str) -> float | None:
-        with self._lock:
-            series = self._series.get(name)
-            return series[-1] if series else None
-
-
 # The changes of leaders that the console has seen since its start: failovers and moves.
 
 KEPT: Final = 20_000
@@ -308,13 +261,16 @@ MOST_WATCHES: Final = 30
 """Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins.
 """
 
+MOST_WATCHED: Final = 400
+"""Series of one watched figure."""
+
 Read = Callable[[], Mapping[str, float | None]]
 
 
 @dataclass(slots=True)
 class _Watch:
     read: Read
-    history: RateHistory = field(default_factory=RateHistory)
+    history: History = field(default_factory=lambda: History(MOST_WATCHED))
     seen: float = field(default_factory=time.monotonic)
 
 
@@ -325,7 +281,7 @@ class Watches:
         self._lock = threading.Lock()
         self._watches: OrderedDict[str, _Watch] = OrderedDict()
 
-    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> RateHistory:
+    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
         """Return the history of what `read` returns, sampled from now on. `keeps_reader`: the first look's
         function goes on, because it remembers what it has read.
         """
@@ -339,7 +295,7 @@ class Watches:
                 self._watches.popitem(last=False)
             return watch.history
 
-    def due(self) -> list[tuple[Read, RateHistory]]:
+    def due(self) -> list[tuple[Read, History]]:
         """Return what to sample; forget what nobody has looked at for long."""
         before = time.monotonic() - KEPT_S
         with self._lock:
@@ -370,7 +326,7 @@ class Sampler:
         cluster_login: ClusterLogin,
         security: ClientSecurity,
     ) -> None:
-        self.history = RateHistory()
+        self.history = History()
         self.watches = Watches()
         self.leader_changes = LeaderChanges()
         self.error: str | None = None
@@ -408,7 +364,7 @@ class Sampler:
         except ControlError as error:
             self.error = str(error)
             found = {}
-        self.history.add(now_ms, found)
+        self.history.add(now_ms, {Key(name): value for name, value in found.items()})
         if self._rounds % LEADERS_EVERY == 0:
             self._see_leaders(now_ms)
         self._rounds += 1
@@ -417,7 +373,7 @@ class Sampler:
                 values = dict(read())
             except ControlError:
                 values = {}
-            history.add(now_ms, values)
+            history.add(now_ms, {Key(name): value for name, value in values.items()})
 
     def _figures(self) -> dict[str, float | None]:
         if self._listener is None:

@@ -10,6 +10,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.answer import Data, PageAnswer, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import samples
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 
@@ -86,7 +87,7 @@ def backlog_figures(visit: Visit) -> PageAnswer:
         return {BYTES_SERIES: sum(row.backlog_bytes for row in rows), AGE_SERIES: max(ages, default=0)}
 
     history = visit.console.sampler.watches.history(f"backlog {visit.user!r} {topic!r}", read)
-    return visit.since(history, (BYTES_SERIES, AGE_SERIES))
+    return visit.chart(history, {name: Key(name) for name in (BYTES_SERIES, AGE_SERIES)})
 
 
 def partitions(visit: Visit) -> PageAnswer:

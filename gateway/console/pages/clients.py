@@ -12,6 +12,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
@@ -76,7 +77,7 @@ def client_figures(visit: Visit) -> PageAnswer:
     reader = FigureReader(visit.metrics_text, instance_id, metric)
     watches = visit.console.sampler.watches
     history = watches.history(f"client {visit.user} {instance_id} {metric}", reader, keeps_reader=True)
-    return visit.since(history, [metric])
+    return visit.chart(history, {metric: Key(metric)})
 
 
 # The client quotas: list, change, removal.

@@ -52,6 +52,7 @@ from seqgate.gateway.console.asking.groups import (
     newest_letters,
     series_of,
 )
+from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 MOST_COMPARED: Final = 10_000
@@ -430,7 +431,7 @@ def lag(visit: Visit) -> PageAnswer:
 
     names = [TOTAL, *(series_of(topic) for topic in visit.query.get("topic", ()))]
     history = visit.console.sampler.watches.history(f"lag {visit.user} {is_share} {group}", read)
-    return visit.since(history, names)
+    return visit.chart(history, {name: Key(name) for name in names})
 
 
 PAGE: Final = Page(

@@ -23,7 +23,7 @@ from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.metrics.rates import RateHistory
+from seqgate.gateway.console.metrics.history import QUARTER_MS, History, Key
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 from seqgate.gateway.security.principals import ClientIdentity
 
@@ -122,9 +122,6 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
 # The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.
 
 ROWS: Final = 50
-WINDOW_MS: Final = 20 * 60_000
-OVERLAP_MS: Final = 60_000
-"""Time before `after` whose samples are read again, because an event needs the sample before it."""
 MOST_VERDICTS: Final = 2_000
 
 
@@ -143,9 +140,11 @@ def strips(visit: Visit) -> PageAnswer:
         rows = {key: rows.get(key)}
     history = _watched(visit, topic, partition, cursor, limit)
     now_ms = time.time_ns() // 1_000_000
-    after = max(visit.number("after", 0), now_ms - WINDOW_MS)
+    after = max(visit.number("after", 0), now_ms - QUARTER_MS)
     names = [name for key in rows for name in series_names(key)]
-    times, series = history.since(after - OVERLAP_MS, [SAMPLED, *names])
+    names = [SAMPLED, *names]
+    times, columns = history.columns([Key(name) for name in names], QUARTER_MS)
+    series = dict(zip(names, columns, strict=True))
     events: dict[str, list[Any]] = {
         key: [event for event in accepted(times, series, key) if event.time_ms > after] for key in rows
     }
@@ -160,7 +159,7 @@ def strips(visit: Visit) -> PageAnswer:
     return Data(
         {
             "now": now_ms,
-            "since": history.since(0, [])[0][:1],
+            "since": times[:1],
             "sampled": times[-1] if times else after,
             "number": max([number, *(row.number for row in found)]),
             "events": {key: sorted(of_key) for key, of_key in events.items() if of_key},
@@ -172,7 +171,7 @@ def strips(visit: Visit) -> PageAnswer:
 
 def _watched(
     visit: Visit, topic: str | None, partition: int | None, cursor: Cursor | None, limit: int
-) -> RateHistory:
+) -> History:
     def read() -> dict[str, float | None]:
         return sample_of(producers(visit, topic, partition, cursor, limit).rows)
 

@@ -11,12 +11,10 @@ from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, qua
 from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,
     DUPLICATES,
-    MOST_SERIES,
     MOST_WATCHES,
     PRODUCE_P99,
     RECORDS,
     REFUSALS,
-    RateHistory,
     Reading,
     Watches,
     figures,
@@ -73,24 +71,7 @@ def test_a_quantile_lies_inside_its_bucket(
     assert quantile({}, after, share) == value
 
 
-def test_a_series_that_begins_late_has_gaps_before() -> None:
-    history = RateHistory(points=3)
-    history.add(1, {"a": 1.0})
-    history.add(2, {"a": 2.0, "b": 5.0})
-    assert history.since(0, ["a", "b", "c"]) == (
-        [1, 2],
-        {"a": [1.0, 2.0], "b": [None, 5.0], "c": [None, None]},
-    )
-    assert history.since(1, ["a"]) == ([2], {"a": [2.0]})
-    for time_ms in (3, 4, 5):
-        history.add(time_ms, {"a": 0.0})
-    assert history.since(0, ["a", "b"]) == ([3, 4, 5], {"a": [0.0] * 3, "b": [None] * 3})
-
-
-def test_series_and_watches_are_bounded() -> None:
-    history = RateHistory(points=2)
-    history.add(1, {str(number): 1.0 for number in range(MOST_SERIES + 10)})
-    assert sum(history.last(str(number)) is not None for number in range(MOST_SERIES + 10)) == MOST_SERIES
+def test_watches_are_bounded() -> None:
     watches = Watches()
     for number in range(MOST_WATCHES + 5):
         watches.history(f"group {number}", dict)

@@ -5,7 +5,6 @@ import { feed, repeat } from "../feed.js";
 import { colour } from "../theme.js";
 
 const EVERY_MS = 2000;
-const LONGEST_MS = 3600 * 1000;
 /** The shortest span of the axis of times: one point alone has no span. */
 const SHORTEST_S = 60;
 const HEIGHT = 170;
@@ -33,16 +32,11 @@ export function start(element) {
   };
 
   const update = async () => {
-    const after = times.length ? times[times.length - 1] : 0;
     const separator = element.dataset.source?.includes("?") ? "&" : "?";
     try {
-      const found = await feed(`${element.dataset.source}${separator}after=${after}`);
-      times.push(...found.times);
-      names.forEach((name, index) => columns[index].push(...(found.series[name] ?? found.times.map(() => null))));
-      while (times.length && times[times.length - 1] - times[0] > LONGEST_MS) {
-        times.shift();
-        columns.forEach((column) => column.shift());
-      }
+      const found = await feed(`${element.dataset.source}${separator}range=1h`);
+      times.splice(0, times.length, ...found.times);
+      names.forEach((name, index) => columns[index].splice(0, columns[index].length, ...found.series[name]));
       const newest = columns.map((column) => column.findLast((value) => value !== null));
       now.textContent = newest.every((value) => value === undefined)
         ? (found.error ?? "no figures yet")
