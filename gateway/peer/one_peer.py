@@ -52,6 +52,10 @@ MOST_DELAY_S: Final = 1.0
 maximum.
 """
 _DOUBLINGS: Final = 10
+UNREPORTED_S: Final = 5.0
+"""The time after the first failed attempt from which failures are logged: one of several gateways that start
+together is asked before it listens.
+"""
 
 
 def _is_cancelled() -> bool:
@@ -75,6 +79,9 @@ class OnePeer:
         self._failures = 0
         self._next_attempt_s = 0.0
         self._failed_because = ""
+        self._reported = ""
+        """The reason that was logged last, since the last connection."""
+        self._failing_since_s = 0.0
         self._closed_because: str | None = None
 
     async def ask(self, request: Any, timeout_s: float) -> Any:
@@ -147,21 +154,25 @@ class OnePeer:
             raise
         finally:
             self._dialling = None
-        if self._failures:
+        if self._reported:
             logger.info("connected to broker %d at %s:%d again", self._node_id, *self.address)
         self._failures = 0
-        self._failed_because = ""
+        self._failed_because = self._reported = ""
         self._line = line
         return line
 
     def _note_failure(self, reason: str) -> None:
-        """Delay the next attempt, and log a new reason once."""
-        if reason != self._failed_because:
+        """Delay the next attempt, and log a new reason once if the failures last."""
+        now_s = self._loop.time()
+        if not self._failures:
+            self._failing_since_s = now_s
+        if reason != self._reported and now_s - self._failing_since_s >= UNREPORTED_S:
             logger.warning("broker %d at %s:%d can't be asked: %s", self._node_id, *self.address, reason)
+            self._reported = reason
         self._failed_because = reason
         delay_s = min(MOST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(self._failures, _DOUBLINGS))
         self._failures += 1
-        self._next_attempt_s = self._loop.time() + delay_s * (1 - random.random() / 2)
+        self._next_attempt_s = now_s + delay_s * (1 - random.random() / 2)
 
 
 # Opens a connection to another gateway: TCP, then TLS, then the login, then the APIs that the other gateway

@@ -152,8 +152,8 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
 
 def _worker(row: WorkerRow) -> tuple[str, str]:
     load = (
-        f"{count(row.partitions)} partitions, {count(row.connections)} connections, "
-        f"{count(row.requests)} requests"
+        f"{counted(row.partitions, 'partition')}, {counted(row.connections, 'connection')}, "
+        f"{counted(row.requests, 'request')}"
     )
     place = f"pid {row.pid}, on {', '.join(row.bound)}, up for {duration(row.uptime_ms)}"
     return f"worker on node {row.node_id}", f"{place}, leads {load}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -126,6 +127,29 @@ class TestUnavailable:
             # A new address has no failed attempt.
             addresses[OTHER] = PeerAddress("localhost", address.port)
             assert (await peers.ask(OTHER, heartbeat(5))).error_code == 5
+
+    @pytest.mark.parametrize(("quiet_s", "reports"), [(3600.0, 0), (0.0, 1)], ids=["just now", "for long"])
+    async def test_only_failures_that_last_are_reported_and_each_reason_once(
+        self,
+        peers: Peers,
+        addresses: Addresses,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        quiet_s: float,
+        reports: int,
+    ) -> None:
+        for name, value in (("UNREPORTED_S", quiet_s), ("FIRST_DELAY_S", 0.0), ("MOST_DELAY_S", 0.0)):
+            monkeypatch.setattr(one_peer, name, value)
+        async with fake_broker(beaten) as broker:
+            address = broker.address
+        addresses[OTHER] = address
+        for _ in range(3):
+            with pytest.raises(PeerUnavailable, match="no connection"):
+                await peers.ask(OTHER, heartbeat())
+        said = [
+            text for text in map(logging.LogRecord.getMessage, caplog.records) if "can't be asked" in text
+        ]
+        assert len(said) == reports
 
     @pytest.mark.tier("all")
     async def test_the_error_of_an_attempt_whose_callers_left_is_taken(
