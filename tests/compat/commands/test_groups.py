@@ -16,9 +16,9 @@ Fresh = Callable[[str], str]
 
 @pytest.fixture
 def topic(peer: Peer, fresh: Fresh) -> str:
-    """A topic with two partitions of ten records each."""
+    """A topic with two partitions of ten records each, which are old and stay."""
     name = fresh("read")
-    peer.run("topics", "create", name, "--partitions", "2")
+    peer.run("topics", "create", name, "--partitions", "2", "--set", "retention.ms=-1")
     for partition in ("0", "1"):
         lines = "\n".join(
             f'{{"value": "{number}", "timestamp": {1_700_000_000_000 + number * 1_000}}}'

@@ -16,8 +16,9 @@ Fresh = Callable[[str], str]
 
 @pytest.fixture
 def topic(peer: Peer, fresh: Fresh) -> str:
+    """A topic for records that are as old as they say, and stay."""
     name = fresh("records")
-    peer.run("topics", "create", name, "--partitions", "2")
+    peer.run("topics", "create", name, "--partitions", "2", "--set", "retention.ms=-1")
     return name
 
 

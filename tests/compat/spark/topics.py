@@ -22,7 +22,8 @@ class Topics:
         self, *, partitions: int = 1, prefix: str = "spark", configs: Mapping[str, str] | None = None
     ) -> str:
         name = f"{prefix}-{uuid.uuid4().hex[:10]}"
-        wanted = NewTopic(name, partitions, 1, config=dict(configs or {}))
+        # Records with times of years ago stay for as long as a test needs them.
+        wanted = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **(configs or {})})
         for created in self._admin.create_topics([wanted]).values():
             created.result(TIMEOUT_S)
         return name
