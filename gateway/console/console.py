@@ -8,7 +8,7 @@ from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections
 from seqgate.gateway.console.contents import Schemas
 from seqgate.gateway.console.metrics.listener import MetricsClient
-from seqgate.gateway.console.metrics.rates import Sampler
+from seqgate.gateway.console.metrics.sampler import Sampler
 from seqgate.gateway.console.sessions import FormTokens, LoginLimit, Notices, Sessions
 
 

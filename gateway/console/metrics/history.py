@@ -1,4 +1,4 @@
-"""Keeps what the console samples: 15 minutes as sampled, a day in minutes, and a file that outlives restarts.
+"""Keeps what the console samples: 15 minutes as sampled, a day in minutes, and both in a file.
 
 Pages read it through `Console.history`:
 
@@ -17,13 +17,24 @@ a time must not vanish. A value is None where nothing was sampled.
 
 from __future__ import annotations
 
+import fcntl
+import io
+import logging
 import math
+import os
+import struct
 import threading
+import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
+
+logger = logging.getLogger(__name__)
 
 # The metrics with labels; metrics/rates.py has the names of those of the whole gateway.
 
@@ -80,6 +91,32 @@ class Series(NamedTuple):
 
     times: list[int]
     values: list[float | None]
+
+
+class _Day(msgspec.Struct, tag="d", array_like=True):
+    """The times of the day's points, as an array of int64."""
+
+    times: bytes
+
+
+class _Column(msgspec.Struct, tag="c", array_like=True):
+    """A series of the day, as an array of float32. Samples name the series by its number from here on."""
+
+    number: int
+    key: Key
+    values: bytes
+
+
+class _Sample(msgspec.Struct, tag="s", array_like=True):
+    """A sample: the keys of series that are new, the values by number, and the last writes of topics."""
+
+    time_ms: int
+    keys: dict[int, Key]
+    values: dict[int, float]
+    written: dict[str, int]
+
+
+_Frame = _Day | _Column | _Sample
 
 
 def key_of(metric: str, labels: Mapping[str, str] = NO_LABELS) -> Key:
@@ -242,6 +279,60 @@ class History:
             so_far = self._so_far()
             yield newest.times[-1], [so_far.get(key) for key in keys]
 
+    def frames(self, kept_ms: int = DAY_MS) -> Iterator[_Frame]:
+        """Yield all that is kept of the last `kept_ms`, for `restore`."""
+        with self._lock:
+            numbers = {key: number for number, key in enumerate(self._seen)}
+            newest, day = self._newest, self._day
+            last_ms = newest.times[-1] if newest.times else 0
+            first = bisect_left(day.times, last_ms - kept_ms)
+            yield _Day(day.times[first:].tobytes())
+            for key, number in numbers.items():
+                column = day.columns.get(key)
+                yield _Column(number, key, b"" if column is None else column[first:].tobytes())
+            written = dict(self._written)
+            for index in range(self._first_whole(), len(newest.times)):
+                if newest.times[index] >= last_ms - kept_ms:
+                    row = {
+                        number: column[index]
+                        for key, column in newest.columns.items()
+                        if not math.isnan(column[index])
+                        for number in [numbers[key]]
+                    }
+                    yield _Sample(newest.times[index], {}, row, written)
+                    written = {}
+
+    def _first_whole(self) -> int:
+        """Return the first sample of a whole minute; the day has the minute before."""
+        newest, day = self._newest.times, self._day.times
+        if not newest or not day or day[0] >= _minute_of(newest[0]):
+            return 0
+        return bisect_left(newest, _minute_of(newest[0]) + MINUTE_MS)
+
+    def restore(self, frames: Iterable[_Frame]) -> None:
+        """Take what `frames` yielded, and samples that came later, into an empty history. Raises LookupError
+        and ValueError for frames that do not fit together.
+        """
+        keys: dict[int, Key] = {}
+        for frame in frames:
+            match frame:
+                case _Day():
+                    self._day.times = array("q", frame.times)
+                case _Column():
+                    keys[frame.number] = frame.key
+                    with self._lock:
+                        self._restore_column(frame)
+                case _Sample():
+                    keys |= frame.keys
+                    self.add(frame.time_ms, {keys[number]: value for number, value in frame.values.items()})
+                    for topic, time_ms in frame.written.items():
+                        self.wrote(topic, time_ms)
+
+    def _restore_column(self, frame: _Column) -> None:
+        times, column = self._day.times, array("f", frame.values)
+        if len(column) == len(times) > 0 and self._has_room(frame.key, times[-1]):
+            self._day.columns[frame.key] = column
+
     def last(self, metric: str, labels: Mapping[str, str] = NO_LABELS) -> float | None:
         """Return the value of the newest sample."""
         with self._lock:
@@ -268,3 +359,161 @@ class History:
 
 def _minute_of(time_ms: int) -> int:
     return time_ms - time_ms % MINUTE_MS
+
+
+# The file of a history: a magic line, then frames of a length, a CRC-32 and a MessagePack value. Each sample
+# is appended. When the file would pass its limit, it is written anew from memory and renamed. A console that
+# is killed loses the sample that it was writing: the next one cuts the torn end off. Nothing is flushed, so a
+# power failure may cost more.
+
+MOST_BYTES: Final = 32 << 20
+"""The largest file; a whole history takes about half."""
+FILE_NAME: Final = "console-history"
+"""The name of the file in the data directory of `seqgate serve --console`."""
+RETRY_MS: Final = 5 * MINUTE_MS
+"""Time after a failure after which the file is written anew."""
+_MAGIC: Final = b"seqgate console history 1\n"
+_HEADER: Final = struct.Struct("<II")
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decoder: Final = msgspec.msgpack.Decoder(_Frame)
+
+
+class HistoryFile:
+    """The file in which a console keeps its history. One console uses it at a time."""
+
+    def __init__(self, path: Path, history: History, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self.trouble: str | None = None
+        """Why samples are not written at present."""
+        self._history = history
+        self._most = most_bytes
+        self._file: io.FileIO | None = None
+        self._size = 0
+        self._numbers: dict[Key, int] = {}
+        self._failed_ms: int | None = None
+
+    def open(self) -> None:
+        """Read what the file has into the history, and cut off its torn end."""
+        try:
+            self._file = self._locked(self.path)
+            frames, self._size = _frames_in(self._file.read(self._most))
+            self._history.restore(frames)
+            self._numbers = _numbers_of(frames)
+            self._file.truncate(self._size)
+        except (OSError, LookupError, ValueError) as error:
+            self._fail(error, None)
+
+    def append(self, time_ms: int, values: Mapping[Key, float | None], written: Mapping[str, int]) -> None:
+        """Write a sample that the history has just taken."""
+        if self._file is None and (self._failed_ms is None or time_ms < self._failed_ms + RETRY_MS):
+            return
+        known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
+        new = {
+            key: len(self._numbers) + index for index, key in enumerate(known.keys() - self._numbers.keys())
+        }
+        numbers = self._numbers | new
+        sample = _Sample(
+            time_ms,
+            {number: key for key, number in new.items()},
+            {numbers[key]: value for key, value in known.items()},
+            dict(written),
+        )
+        frame = _framed(sample)
+        try:
+            if self._file is None or not self._size or self._size + len(frame) > self._most:
+                self._write_anew()
+            else:
+                _write(self._file, frame)
+                self._size += len(frame)
+                self._numbers = numbers
+            self.trouble = None
+        except OSError as error:
+            self._fail(error, time_ms)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write_anew(self) -> None:
+        kept_ms = DAY_MS
+        while True:
+            frames = list(self._history.frames(kept_ms))
+            text = _MAGIC + b"".join(map(_framed, frames))
+            if len(text) <= self._most // 2 or kept_ms == 0:
+                break
+            kept_ms //= 2
+        temporary = self.path.with_name(self.path.name + ".new")
+        written = self._locked(temporary)
+        try:
+            written.truncate(0)
+            _write(written, text)
+            temporary.replace(self.path)
+        except OSError:
+            written.close()
+            raise
+        self.close()
+        self._file, self._size, self._numbers = written, len(text), _numbers_of(frames)
+
+    def _locked(self, path: Path) -> io.FileIO:
+        """Return the file, which no other console has open. Raises OSError."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "a+b", buffering=0, opener=_private)  # noqa: SIM115 - stays open
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.seek(0)
+        except BlockingIOError:
+            file.close()
+            raise OSError("another console uses it; give each its own file") from None
+        return file
+
+    def _fail(self, error: Exception, time_ms: int | None) -> None:
+        """Go on in memory. A time says from when on the file may be written anew."""
+        self.close()
+        self._failed_ms = time_ms
+        self.trouble = f"{self.path}: {getattr(error, 'strerror', None) or error}"
+        logger.warning("the console keeps its history in memory only: %s", self.trouble)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write(file: io.FileIO, text: bytes) -> None:
+    if file.write(text) != len(text):
+        raise OSError("the disk is full")
+
+
+def _framed(frame: _Frame) -> bytes:
+    text = _encode(frame)
+    return _HEADER.pack(len(text), zlib.crc32(text)) + text
+
+
+def _frames_in(text: bytes) -> tuple[list[_Frame], int]:
+    """Return the whole frames, and where they end; (none, 0) for an empty file. Raises ValueError."""
+    if text and not text.startswith(_MAGIC):
+        raise ValueError("it is no history of a console; name another file")
+    found: list[_Frame] = []
+    at = len(_MAGIC) if text else 0
+    while at + _HEADER.size <= len(text):
+        length, checksum = _HEADER.unpack_from(text, at)
+        body = text[at + _HEADER.size : at + _HEADER.size + length]
+        if len(body) < length or zlib.crc32(body) != checksum:
+            break
+        try:
+            found.append(_decoder.decode(body))
+        except msgspec.MsgspecError:
+            break
+        at += _HEADER.size + length
+    return found, at
+
+
+def _numbers_of(frames: Iterable[_Frame]) -> dict[Key, int]:
+    numbers: dict[Key, int] = {}
+    for frame in frames:
+        match frame:
+            case _Column():
+                numbers[frame.key] = frame.number
+            case _Sample():
+                numbers |= {key: number for number, key in frame.keys.items()}
+    return numbers

@@ -122,6 +122,9 @@ WANTED: Final = (
     "seqgate_producer_names_dropped_records_total",
     "seqgate_transactions_open",
     "seqgate_transactions_oldest_seconds",
+    "seqgate_topic_size_bytes",
+    "seqgate_group_lag_records",
+    "seqgate_disk_free_bytes",
 )
 """The names that are read; a gateway with many topics has many others, which are not parsed."""
 

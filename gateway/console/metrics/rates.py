@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafka.admin import OffsetSpec
 
-from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, Leader, leaders_of
-from seqgate.gateway.console.metrics.history import History, Key
-from seqgate.gateway.console.metrics.listener import (
-    MetricsClient,
-    ScrapedSample,
-    buckets,
-    quantile,
-    samples,
-    samples_of,
-    totals,
+from seqgate.gateway.console.asking.connections import Leader
+from seqgate.gateway.console.metrics.history import (
+    DISK_FREE,
+    LAG,
+    TOPIC_BYTES_IN,
+    TOPIC_BYTES_OUT,
+    TOPIC_RECORDS,
+    TOPIC_SIZE,
+    Key,
+    key_of,
 )
+from seqgate.gateway.console.metrics.listener import ScrapedSample, buckets, quantile, samples_of, totals
 from seqgate.gateway.coordinator.places import TopicPartition
 
 DURATION: Final = "seqgate_request_duration_seconds"
@@ -51,6 +51,18 @@ _PER_SECOND: Final = {
     REFUSALS: "seqgate_producer_refused_batches_total",
     NAMES_DROPPED: "seqgate_producer_names_dropped_records_total",
 }
+_PER_TOPIC: Final = {
+    TOPIC_RECORDS: "seqgate_topic_records_total",
+    TOPIC_BYTES_IN: "seqgate_topic_bytes_total",
+    TOPIC_BYTES_OUT: "seqgate_topic_fetched_bytes_total",
+}
+_LABELLED: Final = {
+    TOPIC_SIZE: ("seqgate_topic_size_bytes", "topic"),
+    LAG: ("seqgate_group_lag_records", "group"),
+}
+_FREE: Final = "seqgate_disk_free_bytes"
+MOST_LABELLED: Final = 200
+"""Topics and groups that have series of their own: those with the highest values."""
 _AS_THEY_ARE: Final = {
     CONNECTIONS: ("seqgate_connections", 1.0),
     OFFLINE: ("seqgate_offline_partitions", 1.0),
@@ -68,10 +80,26 @@ class Reading:
     durations: Mapping[float, float] = field(default_factory=dict)
     delays: Mapping[float, float] = field(default_factory=dict)
     """The turns of the event loop by how late they were."""
+    by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """The values of a metric by its topic or group."""
 
     @classmethod
     def of(cls, time_s: float, found: list[ScrapedSample]) -> Reading:
-        return cls(time_s, totals(found), buckets(found, DURATION, api="Produce"), buckets(found, LATENESS))
+        labelled = [(metric, "topic") for metric in _PER_TOPIC.values()] + list(_LABELLED.values())
+        return cls(
+            time_s,
+            totals(found),
+            buckets(found, DURATION, api="Produce"),
+            buckets(found, LATENESS),
+            {
+                metric: {
+                    sample.labels[label]: sample.value
+                    for sample in found
+                    if sample.name == metric and sample.labels.get(label)
+                }
+                for metric, label in labelled
+            },
+        )
 
 
 def figures(before: Reading, after: Reading) -> dict[str, float | None]:
@@ -80,14 +108,43 @@ def figures(before: Reading, after: Reading) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for name, metric in _PER_SECOND.items():
         if metric in after.totals:
-            counted, counts = before.totals.get(metric, 0.0), after.totals[metric]
-            found[name] = (counts if counts < counted else counts - counted) / passed
+            found[name] = _growth(before.totals.get(metric, 0.0), after.totals[metric]) / passed
     for name, (metric, factor) in _AS_THEY_ARE.items():
         if metric in after.totals:
             found[name] = after.totals[metric] * factor
     found[PRODUCE_P99] = _p99_ms(before.durations, after.durations)
     found[LOOP_DELAY] = _p99_ms(before.delays, after.delays)
     return found
+
+
+def labelled_figures(before: Reading, after: Reading) -> dict[Key, float | None]:
+    """Return the figures between two readings of topics, groups and the disk."""
+    passed = max(after.time_s - before.time_s, 1e-3)
+    found: dict[Key, float | None] = {}
+    for name, metric in _PER_TOPIC.items():
+        known = before.by_label.get(metric, {})
+        counts = after.by_label.get(metric, {})
+        for topic, count in largest(counts).items():
+            if topic in known:
+                found[key_of(name, {"topic": topic})] = _growth(known[topic], count) / passed
+    for name, (metric, label) in _LABELLED.items():
+        for value, figure in largest(after.by_label.get(metric, {})).items():
+            found[key_of(name, {label: value})] = figure
+    if _FREE in after.totals:
+        found[key_of(DISK_FREE, {"broker": ""})] = after.totals[_FREE]
+    return found
+
+
+def largest(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the MOST_LABELLED entries with the highest values."""
+    if len(values) <= MOST_LABELLED:
+        return dict(values)
+    return dict(heapq.nlargest(MOST_LABELLED, values.items(), key=lambda entry: entry[1]))
+
+
+def _growth(counted: float, count: float) -> float:
+    """Return by how much a counter has grown; one that has fallen began again at zero."""
+    return count if count < counted else count - counted
 
 
 def _p99_ms(before: Mapping[float, float], after: Mapping[float, float]) -> float | None:
@@ -178,14 +235,19 @@ MOST_PARTITIONS: Final = 5_000
 """Partitions whose end offsets are asked for; the records of further ones are not counted."""
 
 
-def end_offsets(cluster: Cluster) -> dict[tuple[str, int], int]:
+def end_offsets(cluster: Cluster) -> dict[TopicPartition, int]:
     """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
     return cluster.offsets(led_partitions(cluster, None, None)[:MOST_PARTITIONS], OffsetSpec.LATEST)
 
 
-def new_records(before: dict[tuple[str, int], int], after: dict[tuple[str, int], int]) -> int:
-    """Return the offsets that partitions gained; a new partition counts with its next reading."""
-    return sum(max(0, end - before[place]) for place, end in after.items() if place in before)
+def new_records(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Return the offsets that each topic gained; a new partition counts with its next reading."""
+    gained: dict[str, int] = {}
+    for (topic, partition), end in after.items():
+        begin = before.get((topic, partition))
+        if begin is not None:
+            gained[topic] = gained.get(topic, 0) + max(0, end - begin)
+    return gained
 
 
 # The changes of leaders that the console has seen since its start: failovers and moves.
@@ -250,166 +312,3 @@ class LeaderChanges:
         return [
             MovesSummary(*key, len(places), tuple(sorted(places)[:NAMED])) for key, places in found.items()
         ]
-
-
-# Figures that are sampled only while somebody looks, such as the lag of one group.
-
-KEPT_S: Final = 15 * 60.0
-"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history.
-"""
-MOST_WATCHES: Final = 30
-"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins.
-"""
-
-MOST_WATCHED: Final = 400
-"""Series of one watched figure."""
-
-Read = Callable[[], Mapping[str, float | None]]
-
-
-@dataclass(slots=True)
-class _Watch:
-    read: Read
-    history: History = field(default_factory=lambda: History(MOST_WATCHED))
-    seen: float = field(default_factory=time.monotonic)
-
-
-class Watches:
-    """The figures that pages watch, by a key of the page and the person. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._watches: OrderedDict[str, _Watch] = OrderedDict()
-
-    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
-        """Return the history of what `read` returns, sampled from now on. `keeps_reader`: the first look's
-        function goes on, because it remembers what it has read.
-        """
-        with self._lock:
-            watch = self._watches.setdefault(key, _Watch(read))
-            if not keeps_reader:
-                watch.read = read
-            watch.seen = time.monotonic()
-            self._watches.move_to_end(key)
-            while len(self._watches) > MOST_WATCHES:
-                self._watches.popitem(last=False)
-            return watch.history
-
-    def due(self) -> list[tuple[Read, History]]:
-        """Return what to sample; forget what nobody has looked at for long."""
-        before = time.monotonic() - KEPT_S
-        with self._lock:
-            for key in [key for key, watch in self._watches.items() if watch.seen < before]:
-                del self._watches[key]
-            return [(watch.read, watch.history) for watch in self._watches.values()]
-
-
-# The thread that reads the figures for the charts, again and again.
-
-EVERY_S: Final = 2.0
-LEADERS_EVERY: Final = 5
-IDLE_EVERY: Final = 20
-"""A round costs at most one part in so many of the time: after a slow round the pause is longer."""
-FIRST_ROUNDS: Final = 2
-"""Rounds after which no longer pause follows: they open connections, and a chart begins with the second."""
-
-
-class Sampler:
-    """Reads figures every two seconds, from the metrics listener, or else from the end offsets. It asks as
-    the login of --command-config; without it a cluster with logins has no figures.
-    """
-
-    def __init__(
-        self,
-        listener: MetricsClient | None,
-        connections: Connections,
-        cluster_login: ClusterLogin,
-        security: ClientSecurity,
-    ) -> None:
-        self.history = History()
-        self.watches = Watches()
-        self.leader_changes = LeaderChanges()
-        self.error: str | None = None
-        self._listener = listener
-        self._connections = connections
-        self._cluster_login = cluster_login
-        self._security = security
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._before: Reading | None = None
-        self._ends: tuple[float, dict[tuple[str, int], int]] | None = None
-        self._rounds = 0
-
-    def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the round that runs."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10.0)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            begin = time.monotonic()
-            self.sample()
-            self._stopping.wait(pause_s(time.monotonic() - begin, self._rounds))
-
-    def sample(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        try:
-            found = self._figures()
-            self.error = None
-        except ControlError as error:
-            self.error = str(error)
-            found = {}
-        self.history.add(now_ms, {Key(name): value for name, value in found.items()})
-        if self._rounds % LEADERS_EVERY == 0:
-            self._see_leaders(now_ms)
-        self._rounds += 1
-        for read, history in self.watches.due():
-            try:
-                values = dict(read())
-            except ControlError:
-                values = {}
-            history.add(now_ms, {Key(name): value for name, value in values.items()})
-
-    def _figures(self) -> dict[str, float | None]:
-        if self._listener is None:
-            return self._figures_from_offsets()
-        reading = Reading.of(time.monotonic(), samples(self._listener.metrics()))
-        before, self._before = self._before, reading
-        return {} if before is None else figures(before, reading)
-
-    def _see_leaders(self, now_ms: int) -> None:
-        """Look at the leaders if the console may ask; else only people who are logged in look."""
-        try:
-            if not self._needs_login():
-                with self._connections.lend(self._security) as cluster:
-                    self.leader_changes.see(now_ms, leaders_of(cluster))
-        except ControlError:
-            pass  # the page of the cluster shows why it does not answer
-
-    def _needs_login(self) -> bool:
-        return not self._security.mechanism and bool(self._cluster_login.mechanisms())
-
-    def _figures_from_offsets(self) -> dict[str, float | None]:
-        if self._needs_login():
-            raise ControlError(
-                "the charts need --metrics, or a login of the console's own by --command-config, because the "
-                "cluster needs a login"
-            )
-        with self._connections.lend(self._security) as cluster:
-            ends = end_offsets(cluster)
-        now = time.monotonic()
-        before, self._ends = self._ends, (now, ends)
-        if before is None:
-            return {}
-        return {RECORDS: new_records(before[1], ends) / max(now - before[0], 1e-3)}
-
-
-def pause_s(taken_s: float, rounds: int) -> float:
-    """Return how long to pause after a round that took `taken_s`; `rounds` counts the rounds so far."""
-    share_s = taken_s * IDLE_EVERY if rounds > FIRST_ROUNDS else 0.0
-    return max(EVERY_S - taken_s, share_s, 0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,7 @@ from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.metrics.history import QUARTER_MS, History, Key
+from seqgate.gateway.console.metrics.producer_events import judged, key_of
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 from seqgate.gateway.security.principals import ClientIdentity
 
@@ -122,6 +122,8 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
 # The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.
 
 ROWS: Final = 50
+STRIPS_MS: Final = 20 * 60_000
+"""The time that a strip may show."""
 MOST_VERDICTS: Final = 2_000
 
 
@@ -138,16 +140,10 @@ def strips(visit: Visit) -> PageAnswer:
     if topic is not None and partition is not None and producer_id is not None:
         key = key_of(topic, partition, producer_id)
         rows = {key: rows.get(key)}
-    history = _watched(visit, topic, partition, cursor, limit)
     now_ms = time.time_ns() // 1_000_000
-    after = max(visit.number("after", 0), now_ms - QUARTER_MS)
-    names = [name for key in rows for name in series_names(key)]
-    names = [SAMPLED, *names]
-    times, columns = history.columns([Key(name) for name in names], QUARTER_MS)
-    series = dict(zip(names, columns, strict=True))
-    events: dict[str, list[Any]] = {
-        key: [event for event in accepted(times, series, key) if event.time_ms > after] for key in rows
-    }
+    seen = visit.console.sampler.producers
+    seen.see(now_ms, [row for row in rows.values() if row is not None])
+    sampled, events = seen.after(max(visit.number("after", 0), now_ms - STRIPS_MS), rows.keys())
     number = visit.number("number", 0)
     request = ListVerdictsRequest(topic, partition, producer_id, number, limit=MOST_VERDICTS)
     told, error = visit.told(request)
@@ -159,24 +155,14 @@ def strips(visit: Visit) -> PageAnswer:
     return Data(
         {
             "now": now_ms,
-            "since": times[:1],
-            "sampled": times[-1] if times else after,
+            "since": {key: seen.since_ms(key) for key in rows},
+            "sampled": sampled,
             "number": max([number, *(row.number for row in found)]),
             "events": {key: sorted(of_key) for key, of_key in events.items() if of_key},
             "rows": {key: _shown(row) for key, row in rows.items() if row is not None},
             "error": error,
         }
     )
-
-
-def _watched(
-    visit: Visit, topic: str | None, partition: int | None, cursor: Cursor | None, limit: int
-) -> History:
-    def read() -> dict[str, float | None]:
-        return sample_of(producers(visit, topic, partition, cursor, limit).rows)
-
-    key = f"producers {visit.user!r} {topic!r} {partition} {cursor!r} {limit}"
-    return visit.console.sampler.watches.history(key, read)
 
 
 def _shown(row: ProducerRow) -> dict[str, Any]:
@@ -243,97 +229,6 @@ def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionRow],
             ).transactions, None
     except ControlError as error:
         return [], str(error)
-
-
-# Events of producers over time, from samples of their last sequences and from verdicts. Pure.
-
-ACCEPTED: Final = "accepted"
-DUPLICATE: Final = "duplicate"
-REFUSED: Final = "refused"
-SAMPLED: Final = "sampled"
-"""The series that has a value wherever the producers could be read."""
-SEQUENCES: Final = 1 << 31
-"""Sequences run from 0 to 2**31 - 1, and begin again at 0."""
-
-Values = Sequence[float | None]
-
-
-class Event(NamedTuple):
-    """Batches of a producer with the same fate; `first` and `last` are sequences, -1 where nobody knows them.
-
-    `records` is None for a producer whose earlier sequences nobody has seen. `offset` is that of the last
-    accepted record or of a duplicate's original, -1 if unknown. `outcome` names the error of a refused batch.
-    """
-
-    time_ms: int
-    kind: str
-    first: int
-    last: int
-    records: int | None
-    offset: int
-    epoch: int
-    outcome: str = ""
-
-
-def key_of(topic: str, partition: int, producer_id: int) -> str:
-    return f"{partition}/{producer_id}/{topic}"
-
-
-def series_names(key: str) -> tuple[str, str, str, str]:
-    """Return the series of a producer: epoch, last sequence, last offset, and time since its last batch."""
-    return f"epoch {key}", f"sequence {key}", f"offset {key}", f"age {key}"
-
-
-def sample_of(rows: Iterable[ProducerRow]) -> dict[str, float | None]:
-    values: dict[str, float | None] = {SAMPLED: 1}
-    for row in rows:
-        names = series_names(key_of(row.topic, row.partition, row.producer_id))
-        numbers = (row.producer_epoch, row.last_sequence, row.last_offset, row.age_ms)
-        values.update(zip(names, numbers, strict=True))
-    return values
-
-
-def accepted(times: Sequence[int], series: Mapping[str, Values], key: str) -> list[Event]:
-    """Return what a producer wrote between samples. The first sample is only where counting begins."""
-    epochs, sequences, offsets, _ = (series[name] for name in series_names(key))
-    found: list[Event] = []
-    before: tuple[int, int] | None = None
-    was_absent = False
-    for index, time_ms in enumerate(times):
-        epoch, sequence, offset = epochs[index], sequences[index], offsets[index]
-        if epoch is None or sequence is None:
-            was_absent = was_absent or series[SAMPLED][index] is not None
-            continue
-        now = (int(epoch), int(sequence))
-        if now != before and now[1] >= 0 and (before is not None or was_absent):
-            first, records = _grown(before, now)
-            last_offset = -1 if offset is None else int(offset)
-            found.append(Event(time_ms, ACCEPTED, first, now[1], records, last_offset, now[0]))
-        before = now
-    return found
-
-
-def _grown(before: tuple[int, int] | None, now: tuple[int, int]) -> tuple[int, int | None]:
-    if before is None:
-        return -1, None
-    if before[0] != now[0]:
-        return 0, now[1] + 1
-    return (before[1] + 1) % SEQUENCES, (now[1] - before[1]) % SEQUENCES
-
-
-def judged(row: VerdictRow) -> Event:
-    is_duplicate = row.outcome == DUPLICATE
-    known = row.base_sequence >= 0 and row.last_sequence >= 0
-    return Event(
-        time_ms=row.time_ms,
-        kind=DUPLICATE if is_duplicate else REFUSED,
-        first=row.base_sequence,
-        last=row.last_sequence,
-        records=(row.last_sequence - row.base_sequence) % SEQUENCES + 1 if known else None,
-        offset=row.base_offset,
-        epoch=row.producer_epoch,
-        outcome="" if is_duplicate else row.outcome,
-    )
 
 
 # The newest batches that the gateway did not store.

@@ -7,19 +7,22 @@ import pytest
 from seqgate.gateway.admin.pids.command import FindOwnerRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.console.metrics.history import DISK_FREE, LAG, TOPIC_RECORDS, key_of
 from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, quantile, samples
 from seqgate.gateway.console.metrics.rates import (
     BYTES_IN,
     DUPLICATES,
-    MOST_WATCHES,
+    MOST_LABELLED,
     PRODUCE_P99,
     RECORDS,
     REFUSALS,
     Reading,
-    Watches,
     figures,
+    labelled_figures,
+    largest,
     new_records,
 )
+from seqgate.gateway.console.metrics.sampler import MOST_WATCHES, Watches
 from tests.support.metrics_stub import metrics_stub
 
 TEXT = """\
@@ -51,6 +54,20 @@ def test_counters_become_rates_and_a_restart_counts_from_zero() -> None:
     assert DUPLICATES not in found
 
 
+def test_topics_and_groups_have_figures_of_their_own() -> None:
+    text = TEXT + 'seqgate_group_lag_records{group="g"} 12\nseqgate_disk_free_bytes 99\n'
+    before = Reading(0.0, by_label={"seqgate_topic_records_total": {"a": 4}})
+    found = labelled_figures(before, Reading.of(2.0, samples(text)))
+    assert found == {
+        key_of(TOPIC_RECORDS, {"topic": "a"}): 3,
+        key_of(LAG, {"group": "g"}): 12,
+        key_of(DISK_FREE, {"broker": ""}): 99,
+    }, "a topic that was not there before has no rate yet"
+    many = {str(number): float(number) for number in range(MOST_LABELLED + 1)}
+    assert "0" not in largest(many)
+    assert len(largest(many)) == MOST_LABELLED
+
+
 def test_labels_are_summed() -> None:
     found = figures(Reading(0.0), Reading.of(1.0, samples(TEXT)))
     assert (found[RECORDS], found[REFUSALS]) == (15, 3)
@@ -79,8 +96,8 @@ def test_watches_are_bounded() -> None:
 
 
 def test_new_partitions_count_with_their_next_reading() -> None:
-    assert new_records({("a", 0): 5}, {("a", 0): 9, ("a", 1): 100}) == 4
-    assert new_records({("a", 0): 9}, {("a", 0): 5}) == 0
+    assert new_records({("a", 0): 5}, {("a", 0): 9, ("a", 1): 100}) == {"a": 4}
+    assert new_records({("a", 0): 9}, {("a", 0): 5}) == {"a": 0}
 
 
 def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:

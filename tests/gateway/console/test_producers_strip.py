@@ -6,32 +6,34 @@ from typing import Any
 
 from seqgate.gateway.admin.producers.command import ProducerRow
 from seqgate.gateway.admin.verdicts.command import VerdictRow
-from seqgate.gateway.console.pages.producers import (
+from seqgate.gateway.console.metrics.producer_events import (
     ACCEPTED,
     DUPLICATE,
+    MOST_EVENTS,
+    MOST_KNOWN,
     REFUSED,
-    accepted,
+    ProducerEvents,
     judged,
     key_of,
-    reason_of,
-    sample_of,
 )
+from seqgate.gateway.console.pages.producers import reason_of
 
 KEY = key_of("orders", 3, 7)
 
 
-def row(sequence: int, offset: int | None, epoch: int = 0) -> ProducerRow:
-    return ProducerRow("orders", 3, 7, epoch, sequence, offset, 0, -1, -1, 5, 1)
+def row(sequence: int, offset: int | None = None, epoch: int = 0, producer_id: int = 7) -> ProducerRow:
+    return ProducerRow("orders", 3, producer_id, epoch, sequence, offset, 0, -1, -1, 5, 1)
 
 
 def events(*samples: list[ProducerRow] | None) -> list[tuple[int, int, int | None, int]]:
     """Return first, last, records and offset of each event; None stands for a sample that failed."""
-    taken = [{} if rows is None else sample_of(rows) for rows in samples]
-    names = {name for sample in taken for name in sample} | set(sample_of([row(0, 0)]))
-    series = {name: [sample.get(name) for sample in taken] for name in names}
-    found = accepted(range(1, len(taken) + 1), series, KEY)
-    assert all(event.kind == ACCEPTED for event in found)
-    return [(event.first, event.last, event.records, event.offset) for event in found]
+    seen = ProducerEvents()
+    for time_ms, rows in enumerate(samples, 1):
+        if rows is not None:
+            seen.see(time_ms, rows, is_all=True)
+    _, found = seen.after(0, [KEY])
+    assert all(event.kind == ACCEPTED for event in found[KEY])
+    return [(event.first, event.last, event.records, event.offset) for event in found[KEY]]
 
 
 def test_growth_is_what_was_accepted() -> None:
@@ -61,6 +63,35 @@ def test_a_sample_that_failed_hides_nothing() -> None:
 
 def test_a_marker_with_a_new_epoch_is_no_record() -> None:
     assert events([row(1, 1)], [row(-1, None, epoch=1)]) == []
+
+
+def test_a_row_that_was_read_earlier_is_no_event() -> None:
+    assert events([row(9)], [row(12)], [row(9)], [row(12)]) == [(10, 12, 3, -1)]
+    assert events([row(3, epoch=1)], [row(9)], [row(3, epoch=1)]) == []
+
+
+def test_a_producer_of_a_page_is_new_only_where_all_are_sampled() -> None:
+    seen = ProducerEvents()
+    seen.see(10, [row(4)])
+    seen.see(20, [row(6)], is_all=True)
+    seen.see(30, [row(2, producer_id=8)])
+    other = key_of("orders", 3, 8)
+    newest, found = seen.after(0, [KEY, other])
+    assert [(event.first, event.last) for event in found[KEY] + found[other]] == [(5, 6), (-1, 2)]
+    assert (seen.since_ms(KEY), seen.since_ms(other), seen.since_ms("gone")) == (10, 20, 20)
+    assert seen.after(newest, [KEY, other]) == (newest, {KEY: [], other: []})
+    seen.see(40, [row(7)], is_all=False)
+    seen.see(50, [row(1, producer_id=9)])
+    assert seen.after(newest, [key_of("orders", 3, 9)])[1] == {key_of("orders", 3, 9): []}
+
+
+def test_events_and_producers_are_bounded() -> None:
+    seen = ProducerEvents()
+    for sequence in range(MOST_EVENTS + 2):
+        seen.see(sequence, [row(sequence)])
+    assert len(seen.after(0, [KEY])[1][KEY]) == MOST_EVENTS
+    seen.see(1, [row(1, producer_id=number) for number in range(100, 100 + MOST_KNOWN)])
+    assert seen.since_ms(KEY) is None
 
 
 def verdict(**given: Any) -> VerdictRow:

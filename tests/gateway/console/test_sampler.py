@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.console.metrics.rates import EVERY_S, FIRST_ROUNDS, IDLE_EVERY, pause_s
+from seqgate.gateway.console.metrics.sampler import EVERY_S, FIRST_EVERY_S, FIRST_ROUNDS, IDLE_EVERY, pause_s
 
 
-@pytest.mark.parametrize(("taken_s", "pause"), [(0.0, EVERY_S), (0.5, EVERY_S - 0.5), (30.0, 0.1)])
+@pytest.mark.parametrize(
+    ("taken_s", "pause"), [(0.0, FIRST_EVERY_S), (0.5, FIRST_EVERY_S - 0.5), (30.0, 0.1)]
+)
 def test_the_first_rounds_open_connections_and_are_followed_by_the_second_at_once(
     taken_s: float, pause: float
 ) -> None:

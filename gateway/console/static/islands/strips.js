@@ -20,15 +20,17 @@ export function start(element) {
   tip.hidden = true;
   document.body.append(tip);
   /** @type {Map<string, any[]>} */ const events = new Map();
+  /** @type {Record<string, number | null>} */ let since = {};
   /** @type {Map<HTMLElement, number>} */ const cursors = new Map();
-  let now = 0, since = 0, after = 0, number = 0;
+  let now = 0, after = 0, number = 0;
 
   const cellsOf = (/** @type {HTMLElement} */ strip) => {
     const cellMs = spanMs / count;
+    const began = since[strip.dataset.key ?? ""] ?? Infinity;
     const end = (Math.floor(now / cellMs) + 1) * cellMs;
     const cells = Array.from({ length: count }, (_, index) => {
       const from = end - (count - index) * cellMs;
-      return { from, to: from + cellMs, events: /** @type {any[]} */ ([]), isWatched: since > 0 && from + cellMs > since };
+      return { from, to: from + cellMs, events: /** @type {any[]} */ ([]), isWatched: from + cellMs > began };
     });
     for (const event of events.get(strip.dataset.key ?? "") ?? []) cells[Math.floor((event.time - cells[0].from) / cellMs)]?.events.push(event);
     return cells;
@@ -69,7 +71,7 @@ export function start(element) {
     try {
       const found = await feed(`${source}${separator}after=${after}&number=${number}`);
       now = found.now;
-      since = found.since[0] ?? 0;
+      since = found.since;
       after = found.sampled;
       number = found.number;
       for (const [key, rows] of Object.entries(found.events)) {

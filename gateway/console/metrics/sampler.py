@@ -1,0 +1,352 @@
+"""Samples the cluster and the gateway again and again, whether or not somebody looks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
+
+from seqgate.gateway.admin.groups.answers import SHARE, known_lags
+from seqgate.gateway.admin.groups.remote import EMPTY_STATES
+from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers.remote import list_producers
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, leaders_of
+from seqgate.gateway.console.asking.groups import ends_of, group_lines, progress_of
+from seqgate.gateway.console.metrics.history import (
+    DISK_FREE,
+    DISK_USED,
+    LAG,
+    TOPIC_LAG,
+    TOPIC_RECORDS,
+    TOPIC_SIZE,
+    History,
+    HistoryFile,
+    Key,
+    key_of,
+)
+from seqgate.gateway.console.metrics.listener import MetricsClient, samples
+from seqgate.gateway.console.metrics.producer_events import ProducerEvents
+from seqgate.gateway.console.metrics.rates import (
+    MOST_PARTITIONS,
+    RECORDS,
+    LeaderChanges,
+    Reading,
+    end_offsets,
+    figures,
+    labelled_figures,
+    largest,
+    new_records,
+)
+from seqgate.gateway.coordinator.places import TopicPartition
+
+Values = dict[Key, float | None]
+
+# What each round asks. A round has at most one request for the metrics, one for producers, and over the Kafka
+# protocol a few to each broker; pause_s keeps all of it below a twentieth of the time.
+
+EVERY_S: Final = 5.0
+FIRST_EVERY_S: Final = 1.0
+"""Time between the first rounds: they open connections, and a chart begins with the second."""
+FIRST_ROUNDS: Final = 3
+"""Rounds after which no longer pause follows."""
+IDLE_EVERY: Final = 20
+"""A round costs at most one part in so many of the time: after a slow round the pause is longer."""
+LEADERS_EVERY: Final = 3
+DISKS_EVERY: Final = 12
+"""Rounds between two questions about disks and the sizes of topics."""
+MOST_GROUPS: Final = 200
+"""Groups whose lag is sampled, those with members first; others only while somebody looks at them."""
+MOST_GROUP_TOPICS: Final = 20
+"""Topics of a group that have a lag of their own: those with the most."""
+MOST_PRODUCERS: Final = 1_000
+"""Producers that are sampled, by topic, partition and id; others while somebody looks at them."""
+MOST_ASKED_PARTITIONS: Final = 500
+"""Partitions whose producers are asked for over the Kafka protocol; in a larger cluster only --metrics tells
+them, or a look at one topic.
+"""
+MOST_BROKERS: Final = 20
+"""Brokers that are asked for their disks."""
+TIMEOUT_S: Final = 5.0
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def pause_s(taken_s: float, rounds: int) -> float:
+    """Return how long to pause after a round that took `taken_s`; `rounds` counts the rounds so far."""
+    if rounds <= FIRST_ROUNDS:
+        return max(FIRST_EVERY_S - taken_s, 0.1)
+    return max(EVERY_S - taken_s, taken_s * IDLE_EVERY)
+
+
+class Sampler:
+    """Samples what the metrics listener and the cluster tell into a history. It asks the cluster as the login
+    of --command-config; without it a cluster with logins is sampled only while people look, as they.
+    """
+
+    def __init__(
+        self,
+        listener: MetricsClient | None,
+        connections: Connections,
+        cluster_login: ClusterLogin,
+        security: ClientSecurity,
+        history_path: Path | None = None,
+        now_ms: Callable[[], int] = _clock_ms,
+    ) -> None:
+        self.history = History()
+        self.file = None if history_path is None else HistoryFile(history_path, self.history)
+        self.producers = ProducerEvents()
+        self.watches = Watches()
+        self.leader_changes = LeaderChanges()
+        self.error: str | None = None
+        self.asks_cluster = False
+        """Whether the console may ask the cluster by itself."""
+        self._listener = listener
+        self._connections = connections
+        self._cluster_login = cluster_login
+        self._security = security
+        self._now_ms = now_ms
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._sampling = threading.Lock()
+        self._before: Reading | None = None
+        self._ends: tuple[int, Mapping[TopicPartition, int]] | None = None
+        self._disks: Values = {}
+        self._rounds = 0
+
+    def start(self) -> None:
+        if self.file is not None:
+            self.file.open()
+        self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that runs."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+        if self.file is not None:
+            self.file.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            begin = time.monotonic()
+            self.sample()
+            self._stopping.wait(pause_s(time.monotonic() - begin, self._rounds))
+
+    def sample(self) -> None:
+        with self._sampling:
+            now_ms = self._now_ms()
+            values: Values = {}
+            error: str | None = None
+            for ask in (self._ask_listener, self._ask_cluster):
+                try:
+                    values |= ask(now_ms)
+                except ControlError as failed:
+                    error = error or str(failed)
+            self.error = error
+            written = {
+                key.labels[1]: now_ms
+                for key, value in values.items()
+                if key.metric == TOPIC_RECORDS and value
+            }
+            self.history.add(now_ms, values)
+            for topic in written:
+                self.history.wrote(topic, now_ms)
+            if self.file is not None:
+                self.file.append(now_ms, values, written)
+            self._rounds += 1
+            self._look_for_people(now_ms)
+
+    def _look_for_people(self, now_ms: int) -> None:
+        for read, history in self.watches.due():
+            try:
+                values = dict(read())
+            except ControlError:
+                values = {}
+            history.add(now_ms, {Key(name): value for name, value in values.items()})
+
+    def _ask_listener(self, now_ms: int) -> Values:
+        if self._listener is None:
+            return {}
+        reading = Reading.of(now_ms / 1_000, samples(self._listener.metrics()))
+        before, self._before = self._before, reading
+        with suppress(ControlError):
+            page = self._listener.view(ListProducersRequest(limit=MOST_PRODUCERS))
+            self.producers.see(now_ms, page.producers, is_all=page.complete)
+        if before is None or before.time_s >= reading.time_s:
+            return {}
+        found: Values = {Key(name): value for name, value in figures(before, reading).items()}
+        return found | labelled_figures(before, reading)
+
+    def _ask_cluster(self, now_ms: int) -> Values:
+        self.asks_cluster = not self._needs_login()
+        if not self.asks_cluster:
+            if self._listener is None:
+                raise ControlError(
+                    "the charts need --metrics, or a login of the console's own by --command-config, because "
+                    "the cluster needs a login"
+                )
+            return {}
+        with self._connections.lend(self._security) as cluster:
+            ends = end_offsets(cluster)
+        found = self._records(now_ms, ends)
+        with suppress(ControlError), self._connections.lend(self._security) as cluster:
+            found |= lags(cluster, ends)
+        if self._rounds % DISKS_EVERY == 0:
+            self._disks = {}
+            with suppress(ControlError), self._connections.lend(self._security) as cluster:
+                self._disks = disks(cluster)
+        if self._rounds % LEADERS_EVERY == 0:
+            with suppress(ControlError), self._connections.lend(self._security) as cluster:
+                self.leader_changes.see(now_ms, leaders_of(cluster))
+        if self._listener is None and len(ends) <= MOST_ASKED_PARTITIONS:
+            with suppress(ControlError), self._connections.lend(self._security) as cluster:
+                self.producers.see(
+                    now_ms, list_producers(cluster, ListProducersRequest()).producers, is_all=True
+                )
+        return found | self._disks
+
+    def _needs_login(self) -> bool:
+        return not self._security.mechanism and bool(self._cluster_login.mechanisms())
+
+    def _records(self, now_ms: int, ends: Mapping[TopicPartition, int]) -> Values:
+        before, self._ends = self._ends, (now_ms, ends)
+        if before is None or before[0] >= now_ms:
+            return {}
+        passed_s = (now_ms - before[0]) / 1_000
+        gained = new_records(before[1], ends)
+        found: Values = {} if self._listener else {Key(RECORDS): sum(gained.values()) / passed_s}
+        stored: Counter[str] = Counter()
+        for (topic, _), end in ends.items():
+            stored[topic] += end
+        for topic in largest(stored):
+            if topic in gained:
+                found[key_of(TOPIC_RECORDS, {"topic": topic})] = gained[topic] / passed_s
+        return found
+
+
+def lags(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> Values:
+    """Return the lag of each group, and of its topics. Raises ControlError or an error of kafka-python."""
+    lines = sorted(group_lines(cluster), key=lambda line: (line.state in EMPTY_STATES, line.group))[
+        :MOST_GROUPS
+    ]
+    shared = [line.group for line in lines if line.kind == SHARE]
+    read = progress_of(cluster, [line.group for line in lines if line.kind != SHARE], shared)
+    places = {place for each in read.values() for place in (*each.committed, *each.delivered)}
+    if len(ends) >= MOST_PARTITIONS:
+        ends = {**ends, **ends_of(cluster, places - ends.keys())}
+    found: Values = {}
+    for group, progress in read.items():
+        by_topic: Counter[str] = Counter()
+        for (topic, _), lag in known_lags(progress, ends).items():
+            by_topic[topic] += lag
+        found[key_of(LAG, {"group": group})] = by_topic.total()
+        for topic, lag in by_topic.most_common(MOST_GROUP_TOPICS):
+            found[key_of(TOPIC_LAG, {"group": group, "topic": topic})] = lag
+    return found
+
+
+def disks(cluster: Cluster) -> Values:
+    """Return the bytes used and free at brokers, and of topics at their leaders. Raises ControlError."""
+    known = metadata(cluster.reached, TIMEOUT_S)
+    leaders = {
+        (str(topic.name), int(row.partition_index)): int(row.leader_id)
+        for topic in known.topics
+        for row in topic.partitions
+    }
+    found: Values = {}
+    sizes: Counter[str] = Counter()
+    for broker in known.brokers[:MOST_BROKERS]:
+        with suppress(ControlError):
+            answer = ask_broker(
+                cluster.reached.other(broker.host, int(broker.port)),
+                DescribeLogDirsRequest(topics=None),
+                DescribeLogDirsResponse,
+                timeout_s=TIMEOUT_S,
+            )
+            found |= _disk_of(int(broker.node_id), answer, leaders, sizes)
+    return found | {key_of(TOPIC_SIZE, {"topic": topic}): size for topic, size in largest(sizes).items()}
+
+
+def _disk_of(node_id: int, answer: Any, leaders: Mapping[TopicPartition, int], sizes: Counter[str]) -> Values:
+    """Return the figures of a broker's disks; add the partitions that it leads to the sizes of topics."""
+    directories = [directory for directory in answer.results if not directory.error_code]
+    if not directories:
+        return {}
+    used = 0
+    for directory in directories:
+        for topic in directory.topics:
+            for row in topic.partitions:
+                used += int(row.partition_size)
+                if leaders.get((str(topic.name), int(row.partition_index))) == node_id:
+                    sizes[str(topic.name)] += int(row.partition_size)
+    labels = {"broker": str(node_id)}
+    found: Values = {key_of(DISK_USED, labels): used}
+    if all(directory.usable_bytes >= 0 for directory in directories):
+        found[key_of(DISK_FREE, labels)] = sum(int(directory.usable_bytes) for directory in directories)
+    return found
+
+
+# Figures that are sampled only while somebody looks, such as the lag of one group.
+
+KEPT_S: Final = 15 * 60.0
+"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history.
+"""
+MOST_WATCHES: Final = 30
+"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins.
+"""
+
+MOST_WATCHED: Final = 400
+"""Series of one watched figure."""
+
+Read = Callable[[], Mapping[str, float | None]]
+
+
+@dataclass(slots=True)
+class _Watch:
+    read: Read
+    history: History = field(default_factory=lambda: History(MOST_WATCHED))
+    seen: float = field(default_factory=time.monotonic)
+
+
+class Watches:
+    """The figures that pages watch, by a key of the page and the person. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watches: OrderedDict[str, _Watch] = OrderedDict()
+
+    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
+        """Return the history of what `read` returns, sampled from now on. `keeps_reader`: the first look's
+        function goes on, because it remembers what it has read.
+        """
+        with self._lock:
+            watch = self._watches.setdefault(key, _Watch(read))
+            if not keeps_reader:
+                watch.read = read
+            watch.seen = time.monotonic()
+            self._watches.move_to_end(key)
+            while len(self._watches) > MOST_WATCHES:
+                self._watches.popitem(last=False)
+            return watch.history
+
+    def due(self) -> list[tuple[Read, History]]:
+        """Return what to sample; forget what nobody has looked at for long."""
+        before = time.monotonic() - KEPT_S
+        with self._lock:
+            for key in [key for key, watch in self._watches.items() if watch.seen < before]:
+                del self._watches[key]
+            return [(watch.read, watch.history) for watch in self._watches.values()]
