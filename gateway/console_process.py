@@ -31,9 +31,11 @@ def check_installed() -> None:
 class ConsoleProcess:
     """The console of one gateway. The gateway serves on without it when it ends by itself."""
 
-    def __init__(self, bootstrap: str, metrics_url: str, listen: str | None = None) -> None:
-        """Take the addresses of the gateway that the console shows, and the console's own if it is chosen."""
-        self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url)
+    def __init__(self, bootstrap: str, metrics_url: str, history: str, listen: str | None = None) -> None:
+        """Take the addresses of the gateway that the console shows, the file of the console's history, and
+        its own address if that is chosen.
+        """
+        self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url, "--history", history)
         self.listen = listen or LISTEN
         self.has_moved = False
         """Whether another program has the usual port."""

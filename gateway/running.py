@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import uvloop
 
+from seqgate.gateway.admin.request import CONSOLE_HISTORY
 from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
@@ -194,7 +195,8 @@ async def _serve(
 
 async def console_of(gateway: Gateway, listen: str | None = None) -> ConsoleProcess:
     """Return the console of a gateway, not started yet."""
-    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}", listen)
+    history = f"{gateway.services.partitions.log_directory.path}/{CONSOLE_HISTORY}"
+    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}", history, listen)
     await console.choose_address()
     return console
 

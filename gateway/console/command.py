@@ -56,6 +56,13 @@ def console(
     ),
     certificate: Certificate = None,
     key: Key = None,
+    history: Path | None = option(
+        "--history",
+        "FILE",
+        "Keep a day of samples for the charts in this file, at most 32 MiB, for the next start of the "
+        "console. Without it they are in memory only.",
+        dir_okay=False,
+    ),
     insecure: bool = flag(
         "--insecure", "Also listen beyond this machine where the cluster's listener has no logins."
     ),
@@ -86,6 +93,7 @@ def console(
                 is_insecure=insecure,
                 certificate=None if certificate is None else str(certificate),
                 certificate_key=None if key is None else str(key),
+                history=history,
             )
         )
     except ModuleNotFoundError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections
@@ -17,7 +18,8 @@ class ConsoleOptions:
     """The options of a console.
 
     `security` is how the console connects; the sampler uses its login, and visitors log in themselves.
-    `public_names` are further host names for browsers, such as that of a proxy.
+    `public_names` are further host names for browsers, such as that of a proxy. `history` is the file that
+    keeps the samples over restarts.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -28,6 +30,7 @@ class ConsoleOptions:
     is_insecure: bool = False
     certificate: str | None = None
     certificate_key: str | None = None
+    history: Path | None = None
 
 
 class Console:
@@ -39,7 +42,9 @@ class Console:
         self.cluster_login = ClusterLogin(options.bootstrap, options.security)
         self.connections = Connections(options.bootstrap)
         self.listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
-        self.sampler = Sampler(self.listener, self.connections, self.cluster_login, options.security)
+        self.sampler = Sampler(
+            self.listener, self.connections, self.cluster_login, options.security, options.history
+        )
         self.sessions = Sessions()
         self.tokens = FormTokens()
         self.notices = Notices()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from seqgate.gateway.admin.request import RUNNING, SOCKET_NAME, ControlError
+from seqgate.gateway.admin.request import CONSOLE_HISTORY, RUNNING, SOCKET_NAME, ControlError
 from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.tasks.command import ListTasksRequest, TaskPage, TaskRow
 from seqgate.gateway.runtime.loop.clock import Task
@@ -19,7 +19,7 @@ KEPT_RESULTS: Final = 4
 """Number of sweeps whose findings are kept. The results of older sweeps are dropped."""
 LISTING_TASKS: Final = f"seqgate {ListTasksRequest.operation_name()}"
 """The name of the task that lists the tasks, which is not listed."""
-OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
+OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE, CONSOLE_HISTORY, f"{CONSOLE_HISTORY}.new"})
 """The gateway's own files in the data directory, which `log` does not write."""
 
 

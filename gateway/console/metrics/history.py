@@ -338,6 +338,10 @@ class History:
         with self._lock:
             return self._newest.value(key_of(metric, labels), -1)
 
+    def __contains__(self, key: Key) -> bool:
+        with self._lock:
+            return key in self._seen
+
     def labels_of(self, metric: str) -> list[dict[str, str]]:
         """Return the labels of each series of a metric that is kept."""
         with self._lock:
@@ -368,8 +372,6 @@ def _minute_of(time_ms: int) -> int:
 
 MOST_BYTES: Final = 32 << 20
 """The largest file; a whole history takes about half."""
-FILE_NAME: Final = "console-history"
-"""The name of the file in the data directory of `seqgate serve --console`."""
 RETRY_MS: Final = 5 * MINUTE_MS
 """Time after a failure after which the file is written anew."""
 _MAGIC: Final = b"seqgate console history 1\n"

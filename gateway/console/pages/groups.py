@@ -52,7 +52,7 @@ from seqgate.gateway.console.asking.groups import (
     newest_letters,
     series_of,
 )
-from seqgate.gateway.console.metrics.history import Key
+from seqgate.gateway.console.metrics.history import LAG, TOPIC_LAG, Key, key_of
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 MOST_COMPARED: Final = 10_000
@@ -370,6 +370,8 @@ def view(visit: Visit) -> PageAnswer:
     for row in partitions:
         lags[row.topic] += row.lag or 0
     busiest = [topic for topic, _ in lags.most_common(MOST_TOPICS)]
+    is_sampled = _sampled(visit, group)
+    splits = not is_sampled or visit.console.sampler.asks_cluster  # metrics tell the whole lag only
     return View(
         "group.html",
         {
@@ -393,12 +395,14 @@ def view(visit: Visit) -> PageAnswer:
             "all_partitions": len(partitions),
             "lag": lags.total(),
             "pending": [held for row in facts.partitions.values() for held in row.pending],
-            "series": _series(busiest, topics),
+            "series": _series(busiest, topics if splits else ()),
+            "is_sampled": is_sampled,
+            "splits": splits,
             "lag_feed": address(
                 "/api/groups/lag",
                 group=group,
                 share="yes" if is_share else None,
-                topic=busiest if len(topics) > 1 else None,
+                topic=busiest if splits and len(topics) > 1 else None,
             ),
         },
     )
@@ -422,7 +426,9 @@ def _series(busiest: Sequence[str], topics: Sequence[str]) -> list[tuple[str, st
 
 
 def lag(visit: Visit) -> PageAnswer:
-    """Return the lag of a group since a time; the sampler reads it while somebody looks."""
+    """Return the lag of a group over a time. The sampler reads it always, and where it can't ask, as this
+    person while somebody looks.
+    """
     group, is_share = group_of(visit), visit.text("share") == "yes"
 
     def read() -> Mapping[str, float | None]:
@@ -430,8 +436,30 @@ def lag(visit: Visit) -> PageAnswer:
             return lag_by_topic(cluster, group, is_share=is_share)
 
     names = [TOTAL, *(series_of(topic) for topic in visit.query.get("topic", ()))]
+    if _sampled(visit, group):
+        if visit.user:
+            _check_visible(visit, group)
+        return visit.chart(visit.history, {name: _key(group, name) for name in names})
     history = visit.console.sampler.watches.history(f"lag {visit.user} {is_share} {group}", read)
     return visit.chart(history, {name: Key(name) for name in names})
+
+
+def _sampled(visit: Visit, group: str) -> bool:
+    return _key(group, TOTAL) in visit.history
+
+
+def _key(group: str, name: str) -> Key:
+    """Return the key of a series of the chart in the history."""
+    if name == TOTAL:
+        return key_of(LAG, {"group": group})
+    return key_of(TOPIC_LAG, {"group": group, "topic": name.removeprefix(series_of(""))})
+
+
+def _check_visible(visit: Visit, group: str) -> None:
+    """Check that the person may see a group that the console has sampled. Raises ControlError."""
+    with visit.cluster() as cluster:
+        if all(line.group != group for line in group_lines(cluster)):
+            raise ControlError(f"there is no group {group[:200]} that you may describe")
 
 
 PAGE: Final = Page(

@@ -152,10 +152,9 @@ def test_offsets_of_open_transactions(console: ConsoleClient, gateway: GatewayPr
         wire.call("end_txn", 3, transactional_id="till", committed=True, **producer)
 
 
-def test_the_lag_is_sampled_while_somebody_looks(console: ConsoleClient, gateway: GatewayProcess) -> None:
+def test_the_lag_is_sampled_always(console: ConsoleClient, gateway: GatewayProcess) -> None:
     commit_offsets(gateway.bootstrap, "lags", "orders", {0: 3})
     feed = "/api/groups/lag?group=lags&topic=orders"
-    assert console.data(feed)["series"]["lag"] == []
     console.console.sampler.sample()
     with Wire(gateway.bootstrap) as wire:
         send_offsets(wire, "lags", "orders", {0: 9})

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.console.metrics.history import LAG, key_of
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.group_members import commit_offsets
 from tests.support.producing import begun, open_transaction, send
 from tests.system.commands.conftest import seqgate
 
@@ -47,6 +49,22 @@ def console(guarded: tuple[GatewayProcess, str]) -> Iterator[ConsoleClient]:
 
 def log_in(console: ConsoleClient, user: str) -> None:
     console.send("/login", {"username": user, "password": PASSWORD, "to": "/topics"})
+
+
+def test_the_history_of_a_group_needs_the_right_to_see_it(
+    console: ConsoleClient, guarded: tuple[GatewayProcess, str]
+) -> None:
+    """Without a login of its own the console samples what the metrics tell, which shows every group."""
+    gateway, _ = guarded
+    commit_offsets(gateway.bootstrap, "payers", "secrets", {0: 0})
+    while key_of(LAG, {"group": "payers"}) not in console.console.sampler.history:
+        console.console.sampler.sample()
+    log_in(console, "bob")
+    feed = "/api/groups/lag?group=payers"
+    assert "no group payers that you may describe" in console.data(feed, status=400)["error"]
+    log_in(console, "ann")
+    assert console.data(feed)["series"]["lag"]
+    assert "The lag comes from the gateway's metrics" in text_of(console.page("/groups/view?group=payers"))
 
 
 def test_an_abort_needs_the_rights_of_the_person(
