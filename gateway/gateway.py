@@ -33,6 +33,7 @@ from seqgate.gateway.runtime.topics.follow_settings import (
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
+from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
@@ -140,6 +141,7 @@ class Gateway:
             metadata_log,
             self.backend.surroundings(),
             shows_metrics=shows_metrics,
+            questions=self._answer_question,
         )
         dispatcher = Dispatcher(APIS, services)
         self.server = Server(
@@ -172,6 +174,9 @@ class Gateway:
         if shows_metrics:
             self._metrics = self._make_metrics(services, dispatcher)
         self._services = services
+
+    async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:
+        return await self._control.answer_question(question, may)
 
     def _traffic(self) -> Traffic:
         return Traffic(len(self.server), *self.server.counts, self.backend.calls, self.backend.cache)

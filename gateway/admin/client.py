@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from seqgate.gateway.admin.gateways.messages import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
@@ -65,6 +66,9 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
     NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError
     when it refuses or fails.
     """
+    if request.is_spread and request.is_of_each:
+        each = ask_each(data_dir, request, timeout_s)
+        return joined_pages(request, [*each.here, *each.others], each.missing)
     asked = places(data_dir)
 
     def ask_whole(place: Path) -> A:
@@ -79,6 +83,65 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
     for sentence in missing:
         _show_once(f"{sentence}; what only that worker knows is missing")
     return joined(request, found)
+
+
+class Each(NamedTuple, Generic[A]):
+    """The answers of the gateways on a data directory, at least one, those of the other gateways of their
+    cluster, and a sentence about each that gave none.
+    """
+
+    here: list[A]
+    others: list[A]
+    missing: list[str]
+
+
+def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S) -> Each[A]:
+    """Return the answers of all gateways, to a request that each answers for itself. Raises like `ask`."""
+
+    def ask_here(place: Path) -> A:
+        return _ask_at(place, request, timeout_s)
+
+    asked = places(data_dir)
+    workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
+    here, missing = ([ask_here(asked[0])], []) if len(asked) == 1 else workers.all(ask_here)
+    line = msgspec.json.encode(request).decode()
+    question = OthersRequest(line, [node_id for answer in here for node_id in nodes_of(answer)])
+    others = []
+    try:
+        told = workers.first(lambda place: _ask_at(place, question, timeout_s)).answers
+    except ControlError as error:
+        return Each(here, [], [*missing, f"other gateways could not be asked: {error}"])
+    for other in told:
+        try:
+            others.append(answer_of(other, request))
+        except ControlError as error:
+            missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
+    return Each(here, others, missing)
+
+
+def nodes_of(answer: Any) -> list[int]:
+    """Return the node ids of the gateways that an answer is of."""
+    nodes: list[int] = getattr(answer, "nodes", None) or [answer.node_id]
+    return nodes
+
+
+def answer_of(other: OtherAnswer, request: Request[A]) -> A:
+    """Return the answer of another gateway. Raises ControlError where it gave none."""
+    answer = other.answer
+    if answer is None or answer.error is not None:
+        raise ControlError((answer and answer.error) or other.error or "it says nothing")
+    try:
+        result: A = msgspec.json.decode(answer.result, type=request.answer_type())
+    except msgspec.MsgspecError as error:
+        raise ControlError(f"its answer has another form; is it another version? ({error})") from error
+    return result
+
+
+def joined_pages(request: Request[A], answers: Sequence[A], missing: Sequence[str]) -> A:
+    """Return the answers of several gateways as one; write what is missing on stderr."""
+    for sentence in missing:
+        _show_once(f"{sentence}; what only it knows is missing")
+    return joined(request, [[answer] for answer in answers])
 
 
 def places(data_dir: Path) -> list[Path]:
@@ -193,12 +256,9 @@ class Client(msgspec.Struct, frozen=True):
         """Return the answer of the running gateway."""
         return ask(self.data_dir, request)
 
-    def ask_workers(self, request: Request[A]) -> tuple[list[A], list[str]]:
-        """Return the answers of all workers that run, at least one, and a sentence about each without."""
-        asked = places(self.data_dir)
-        if len(asked) == 1:
-            return [ask(self.data_dir, request)], []
-        return AskedWorkers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
+    def ask_each(self, request: Request[A]) -> Each[A]:
+        """Return the answers of all workers, and of all gateways of their cluster."""
+        return ask_each(self.data_dir, request)
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the gateway's answer, or "stopped" with what the data directory has."""
@@ -351,8 +411,8 @@ def _why(error: ControlError) -> str:
 
 # Joins the pages of an answer, and the answers of several workers, each of which knows a part.
 
-_SUMMED: Final = ("counters", "waiting_requests", "waiting_bytes")
-_UNITED: Final = ("offline_partitions",)
+_SUMMED: Final = ("counters", "waiting_requests", "waiting_bytes", "files_to_delete")
+_UNITED: Final = ("offline_partitions", "nodes")
 _COMMON: Final = ("partitions_elsewhere",)
 
 
@@ -361,7 +421,7 @@ def joined(request: Request[A], found: Sequence[list[A]]) -> A:
     pages, because a gateway loads what it lists page by page.
     """
     pages: list[Any] = [page for of_worker in found for page in of_worker]
-    if len(pages) == 1 or not isinstance(request, PagedRequest):
+    if len(pages) == 1 or not request.rows:
         return cast("A", pages[0])
     last: list[Any] = [of_worker[-1] for of_worker in found]
     fields = set(pages[0].__struct_fields__)

@@ -24,7 +24,7 @@ from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
-from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
 from seqgate.gateway.admin.groups import answers as of_groups
 from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
@@ -77,6 +77,7 @@ from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, UNLIMITED, recen
 from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
+from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import IncompatibleFormat, LogError
 
 # The operations of one function each.
@@ -131,8 +132,9 @@ def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> Verdict
     """Return the newest verdicts that pass the filters."""
     newest = gateway.services.partitions.counters.verdicts.newest
     found = (verdict for verdict in reversed(newest) if _passes(verdict, request))
-    rows = [VerdictRow(*verdict) for verdict in islice(found, request.limit)]
-    return VerdictPage(rows, newest.maxlen or 0)
+    node_id = gateway.services.node.node_id
+    rows = [VerdictRow(*verdict, node_id) for verdict in islice(found, request.limit)]
+    return VerdictPage(rows, newest.maxlen or 0, [node_id])
 
 
 def _passes(verdict: UnstoredBatch, request: ListVerdictsRequest) -> bool:
@@ -144,10 +146,15 @@ def _passes(verdict: UnstoredBatch, request: ListVerdictsRequest) -> bool:
     )
 
 
-def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:
-    """Return the newest lines with a number above `after`."""
-    newest = islice((line for line in reversed(recent_lines()) if line.number > request.after), request.limit)
-    return LogPage([LogLine(*line) for line in newest][::-1], LINES_KEPT)
+def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
+    """Return the newest lines with a number above `after`; all if this process has begun to count again."""
+    node_id = gateway.services.node.node_id
+    after = request.after_of.get(node_id, request.after)
+    lines = recent_lines()
+    if not lines or lines[-1].number < after:
+        after = 0
+    newest = islice((line for line in reversed(lines) if line.number > after), request.limit)
+    return LogPage([LogLine(*line, node_id) for line in newest][::-1], LINES_KEPT, [node_id])
 
 
 # The list.
@@ -157,13 +164,14 @@ _sweeps = attrgetter("sweeps")
 
 OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(StatusRequest, status.status),
+    ControlOperation(OthersRequest, gateways.ask_others),
     ControlOperation(GatewaysRequest, gateways.gateways),
     ControlOperation(MoveRequest, gateways.move, changes=True),
     ControlOperation(DrainRequest, gateways.drain, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True),
     ControlOperation(ReopenRequest, reopen, changes=True),
     ControlOperation(ListProducersRequest, producers.list_producers, is_partial=True),
-    ControlOperation(ListVerdictsRequest, list_verdicts, is_partial=True),
+    ControlOperation(ListVerdictsRequest, list_verdicts),
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
     ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
@@ -301,6 +309,33 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
         logger.exception("the control request %s failed", request)
         return ControlAnswer(error=f"the gateway failed to answer: {error}")
     return ControlAnswer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
+
+
+async def answer_question(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> str:
+    """Return the answer to a request that came over the Kafka protocol, both as JSON."""
+    return msgspec.json.encode(await _told(gateway, question, may)).decode()
+
+
+async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> ControlAnswer:
+    try:
+        request = _decoder.decode(question)
+    except msgspec.MsgspecError as error:
+        return ControlAnswer(error=f"the question is not understood: {error}")
+    name = request.operation_name()
+    if not request.is_of_each:
+        return ControlAnswer(error=f"{name} is answered on the control socket only")
+    # Lines of the log name users, addresses and files.
+    right = Operation.ALTER if isinstance(request, LogLinesRequest) else Operation.DESCRIBE
+    if not may(right):
+        return ControlAnswer(error=f"{name} over the network needs {right.name} on the cluster")
+    try:
+        async with asyncio.timeout(OPERATION_TIMEOUT_S):
+            result = await answer_live(gateway, request)
+    except ControlError as error:
+        return ControlAnswer(error=str(error))
+    except TimeoutError:
+        return ControlAnswer(error=f"not done within {OPERATION_TIMEOUT_S:g} s")
+    return ControlAnswer(msgspec.Raw(msgspec.json.encode(result)))
 
 
 # Finds the process that sends a request on the control socket, and logs the changes that the process makes,

@@ -58,10 +58,14 @@ class Elsewhere(ControlError):
 
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
     """A request whose answer has the type A. Its tag is the name of the operation. `is_spread`: each of
-    several workers knows a part of the answer.
+    several workers knows a part of the answer. `is_of_each`: every gateway of a cluster answers for itself,
+    also over the Kafka protocol. `rows` names the fields of the answer of which each page, and each gateway,
+    has a part, that of the list itself first.
     """
 
     is_spread: ClassVar[bool] = False
+    is_of_each: ClassVar[bool] = False
+    rows: ClassVar[str] = ""
 
     @classmethod
     def operation_name(cls) -> str:
@@ -77,12 +81,10 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
 class PagedRequest(Request[A], kw_only=True):
     """A request for at most `limit` rows of a list.
 
-    `rows` names the fields of the answer of which each page has a part, that of the list itself first. `key`
-    names the fields of a row that the request for the next page has as `after`; POSITION: the list is
+    `key` names the fields of a row that the request for the next page has as `after`; POSITION: the list is
     numbered, and the next page begins at `position`. Without a key there is one page.
     """
 
-    rows: ClassVar[str]
     key: ClassVar[str] = ""
     limit: int = PAGE_ROWS
 

@@ -20,6 +20,7 @@ from seqgate.gateway.admin.request import (
     short_path,
 )
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ class ControlServer:
         if self._gateway is None:
             self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
         return self._gateway
+
+    async def answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:
+        """Return the answer to a question that came over the Kafka protocol."""
+        from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415 - as above
+
+        return await answer_question(self.live_gateway(), question, may)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -1,5 +1,5 @@
 """The messages of Apache Kafka 4.4 that kio lacks, whose newest release has those of 4.3, and the errors. And
-what Seqgate adds to answers of Kafka: tagged fields, which every other client skips (KIP-482).
+what Seqgate adds to messages of Kafka: tagged fields, which everybody else skips (KIP-482).
 
 A version is described by its changes to the classes of the version before, which are kio's. A field has a
 name and a type in Kafka's notation: `[]int32` is an array, and `?` before a type says that it can be null.
@@ -127,12 +127,23 @@ CLIENT_TAG: Final = 10_000
 """The tag of a producer's client in the answers to DescribeProducers and DescribeTransactions: JSON with the
 fields of `ClientIdentity`. Kafka numbers its own tags from 0.
 """
+QUESTION_TAG: Final = 10_001
+"""The tag of a question in DescribeCluster, and of the answer: a request of the control socket that only
+reads, and what the gateway answers there, as JSON.
+"""
+QUESTION_API: Final = 60, 0
+"""The API and the version that carry questions: every gateway serves the version."""
 _CLIENT: Final = (("client", "?string", None),)
-_ADDED: Final[Mapping[tuple[int, int], _Changes]] = {
-    (61, 0): {"ProducerState": _CLIENT},
-    (65, 0): {"TransactionState": _CLIENT},
+_ADDED: Final[Mapping[tuple[int, int], tuple[int | None, _Changes, _Changes]]] = {
+    QUESTION_API: (
+        QUESTION_TAG,
+        {"DescribeClusterRequest": (("question", "?string", None),)},
+        {"DescribeClusterResponse": (("answer", "?string", None),)},
+    ),
+    (61, 0): (CLIENT_TAG, {}, {"ProducerState": _CLIENT}),
+    (65, 0): (CLIENT_TAG, {}, {"TransactionState": _CLIENT}),
 }
-"""The tagged fields of answers, by API key and version."""
+"""The tagged fields of requests and answers with their tag, by API key and version."""
 
 _FLEXIBLE: Final = 64, 0
 """UnregisterBroker: a message with the headers of the messages that are new."""
@@ -154,15 +165,16 @@ def has_version(api_key: int, version: int) -> bool:
 @cache
 def payload_module(api_key: int, version: int, kind: PayloadEntityType) -> ModuleType:
     """Return the classes of one message: kio's module, or one of its kind. Raises KioIndexError."""
+    is_answer = kind is EntityType.response
     changed = _NEW.get((api_key, version))
+    tag, *added = _ADDED.get((api_key, version), (None, {}, {}))
     if changed is not None:
-        changes = changed[kind is EntityType.response]
+        changes = changed[is_answer]
         base = (api_key, version - 1) if version else _FLEXIBLE
         tag = None
-    elif kind is EntityType.response and (api_key, version) in _ADDED:
-        changes = _ADDED[api_key, version]
+    elif added[is_answer]:
+        changes = added[is_answer]
         base = api_key, version
-        tag = CLIENT_TAG
     else:
         return load_payload_module(api_key, version, kind)
     before = vars(load_payload_module(*base, kind))

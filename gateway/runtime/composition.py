@@ -41,6 +41,7 @@ from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.services import (
+    AnswersQuestions,
     CoordinatorServices,
     NodeServices,
     PartitionServices,
@@ -114,6 +115,7 @@ async def compose(
     around: Surroundings = LOCAL_DISK,
     *,
     shows_metrics: bool = False,
+    questions: AnswersQuestions | None = None,
 ) -> Services:
     """Put all parts together, and open the partitions that the metadata names."""
     access = open_access(config, metadata_log)
@@ -180,6 +182,7 @@ async def compose(
         TaskList(machine.clock),
         AuditLog(loop, is_on=access.is_on and config.bool("seqgate.audit.enable")),
         access,
+        questions,
     )
     backups = BackupStaging(machine.clock, directory, node.tasks, compaction.swapping, (SEEN_FILE,))
     services = Services(

@@ -7,7 +7,7 @@ operation in its parameters.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ from seqgate.gateway.runtime.topics.metadata_log import ImageWaiters, MetadataLo
 from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
-from seqgate.gateway.security.acls.access import Access
+from seqgate.gateway.security.acls.access import Access, Operation
 from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.log import LogDirectory
 from seqgate.pid_allocator import ProducerIdAllocator
@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
     from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
     from seqgate.gateway.runtime.upkeep.compaction import Compaction
+
+
+AnswersQuestions = Callable[[str, Callable[[Operation], bool]], Awaitable[str]]
+"""Returns the answer to a question of another gateway, or of a command, about this gateway, both as JSON. The
+function tells whether the asker has a right on the cluster.
+"""
 
 
 class NodeServices(msgspec.Struct):
@@ -79,6 +85,8 @@ class NodeServices(msgspec.Struct):
     """The log of refused requests and administrative changes."""
     access: Access
     """The authorizer: it decides what each principal may do."""
+    questions: AnswersQuestions | None = None
+    """Answers questions that come with DescribeCluster; None where nobody can."""
     bound: dict[str, Endpoint] = {}
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = {}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
+from typing import Final
+
+import msgspec
 
 from seqgate.gateway.admin.gateways.messages import (
     Drained,
@@ -13,15 +17,24 @@ from seqgate.gateway.admin.gateways.messages import (
     GatewaysRequest,
     MovedPartition,
     MoveRequest,
+    OtherAnswer,
+    OtherAnswers,
+    OthersRequest,
 )
 from seqgate.gateway.admin.operation import LiveGateway
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlAnswer, ControlError
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import NO_MOVE, led_by, order_move
 from seqgate.gateway.metadata.membership import drain_broker
+from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API
+from seqgate.gateway.protocol.messages import request_type
 from seqgate.gateway.runtime.topics.metadata_log import Decide
 from seqgate.log import LogError
+
+ASK_TIMEOUT_S: Final = 10.0
+"""Time for the answer of another gateway; a command waits longer for the answers of all."""
 
 
 def gateways(gateway: LiveGateway, _: GatewaysRequest) -> Gateways:
@@ -62,6 +75,26 @@ async def drain(gateway: LiveGateway, request: DrainRequest) -> Drained:
         lambda image: not led_by(image, request.node_id), request.timeout_ms / 1000
     )
     return Drained(request.node_id, led_by(gateway.services.topics.metadata_log.image, request.node_id))
+
+
+async def ask_others(gateway: LiveGateway, request: OthersRequest) -> OtherAnswers:
+    """Ask the other live gateways. Workers of one data directory have sockets of their own: none is asked."""
+    services = gateway.services
+    others = services.node.brokers.others() if services.partitions.log_directory.share.is_whole else ()
+    asked = [node_id for node_id in others if node_id not in request.besides]
+    told = await asyncio.gather(*(_ask(services.node.peers, each, request.question) for each in asked))
+    return OtherAnswers(told)
+
+
+async def _ask(peers: AsksPeers, node_id: int, question: str) -> OtherAnswer:
+    describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
+    try:
+        told = await peers.ask(node_id, describe, timeout_s=ASK_TIMEOUT_S)
+    except PeerUnavailable as error:
+        return OtherAnswer(node_id, error=str(error))
+    if told.answer is None:
+        return OtherAnswer(node_id, error=f"broker {node_id} is of an earlier release")
+    return OtherAnswer(node_id, msgspec.json.decode(told.answer, type=ControlAnswer))
 
 
 def _check_cluster(gateway: LiveGateway) -> None:

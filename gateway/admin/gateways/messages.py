@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.request import ControlAnswer, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Column, count, number
 
 
@@ -68,3 +68,26 @@ class DrainRequest(Request[Drained], tag="cluster.drain"):
 
     node_id: int
     timeout_ms: int = 30_000
+
+
+class OtherAnswer(msgspec.Struct, frozen=True):
+    """What another gateway answered, or why it did not."""
+
+    node_id: int
+    answer: ControlAnswer | None = None
+    error: str | None = None
+
+
+class OtherAnswers(msgspec.Struct, frozen=True):
+    """The answers of other gateways, in the order of their node ids; none where this one serves alone."""
+
+    answers: list[OtherAnswer]
+
+
+class OthersRequest(Request[OtherAnswers], tag="cluster.ask"):
+    """Ask the other gateways of the cluster, but for those of `besides`, which the asker reaches itself.
+    `question` is a request that every gateway answers for itself, as JSON.
+    """
+
+    question: str
+    besides: list[int]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from seqgate.gateway.admin.client import Client, places
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
-from seqgate.gateway.admin.options import Opened, gateway
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.printing import print_lines
 from seqgate.gateway.admin.request import PagedRequest
 from seqgate.gateway.admin.tables import moment, shown
@@ -20,9 +19,9 @@ SHOWN: Final = 50
 POLL_S: Final = 0.5
 
 
-@asks(gateway)
+@asks(gateway_or_cluster)
 def logs(
-    opened: Opened[Client],
+    opened: Opened[Asker],
     lines: int = option(
         "--lines -n", "N", "Show the newest N lines.", show_default=True, min=1, default=SHOWN
     ),
@@ -31,38 +30,44 @@ def logs(
 ) -> Output | None:
     """Show the newest log lines of a running gateway, wherever its log goes.
 
-    The gateway keeps the newest 1,000 lines in memory, and none over a restart.
+    All workers and all gateways of a cluster are asked, and each line has the node id of its gateway then.
+    With --bootstrap that needs ALTER on the cluster where there is an authorizer. A gateway keeps the newest
+    1,000 lines in memory, and none over a restart.
     """
     if follow and as_json:
         raise stop("--json prints one document; use it without --follow", code=2)
     with opened as client:
-        found = _lines(client, LogLinesRequest(limit=lines))[-lines:]
+        found, nodes = _lines(client, LogLinesRequest(limit=lines))
+        newest = found[-lines:]
         if not follow:
-            return Output({"lines": found}, _text(found))
-        print_lines(*_text(found))
+            return Output({"lines": newest}, _text(newest, nodes))
+        print_lines(*_text(newest, nodes))
         _follow(client, found)
     return None
 
 
-def _follow(client: Client, found: list[LogLine]) -> None:
-    if len(places(client.data_dir)) > 1:
-        raise stop("--follow shows the log of one process; several workers number their lines apart")
-    after = max((line.number for line in found), default=0)
+def _follow(client: Asker, found: list[LogLine]) -> None:
+    after: dict[int, int] = {}
     while True:
+        newest: dict[int, int] = {}
+        for line in found:
+            newest[line.node_id] = max(line.number, newest.get(line.node_id, 0))
+        after |= newest  # lower numbers than before are those of a gateway that has started again
         time.sleep(POLL_S)
-        newer = _lines(client, LogLinesRequest(after=after))
-        print_lines(*_text(newer))
-        after = max((line.number for line in newer), default=after)
+        found, nodes = _lines(client, LogLinesRequest(after_of=after))
+        print_lines(*_text(found, nodes))
 
 
-def _lines(client: Client, request: LogLinesRequest) -> list[LogLine]:
-    """Return the newest lines of all workers, by time."""
-    return sorted(client.ask(request).lines, key=lambda line: (line.time_ms, line.number))
+def _lines(client: Asker, request: LogLinesRequest) -> tuple[list[LogLine], list[int]]:
+    """Return the newest lines of all gateways, by time, and the node ids of those that answered."""
+    page = client.ask(request)
+    return sorted(page.lines, key=lambda line: (line.time_ms, line.number)), page.nodes
 
 
-def _text(lines: list[LogLine]) -> Iterator[str]:
+def _text(lines: list[LogLine], nodes: Sequence[int] = ()) -> Iterator[str]:
     for line in lines:
-        yield f"{moment(line.time_ms)} {line.level} {line.logger}: {shown(line.message)}"
+        node = f" node {line.node_id}" if len(nodes) > 1 else ""
+        yield f"{moment(line.time_ms)}{node} {line.level} {line.logger}: {shown(line.message)}"
         if line.error is not None:
             yield from map(shown, line.error.splitlines())  # the text of an error may come from a client
 
@@ -71,7 +76,9 @@ def _text(lines: list[LogLine]) -> Iterator[str]:
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A log line; `number` counts lines since the start, `error` is the traceback of an unexpected error."""
+    """A log line; `number` counts the lines of the gateway `node_id` since its start, `error` is the
+    traceback of an unexpected error.
+    """
 
     number: int
     time_ms: int
@@ -79,18 +86,24 @@ class LogLine(msgspec.Struct, frozen=True):
     logger: str
     message: str
     error: str | None
+    node_id: int = -1
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """The newest lines, the oldest first. The gateway keeps the newest `kept` lines in memory."""
+    """The newest lines, the oldest first. Each gateway of `nodes` keeps the newest `kept` lines in memory."""
 
     lines: list[LogLine]
     kept: int
+    nodes: list[int] = []
 
 
 class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
-    """The newest lines of the gateway's log, with a number above `after`."""
+    """The newest lines of the gateway's log, with a number above `after`, or above that of its node id in
+    `after_of`.
+    """
 
     is_spread = True
+    is_of_each = True
     rows = "lines"
     after: int = 0
+    after_of: dict[int, int] = msgspec.field(default_factory=dict)

@@ -10,8 +10,19 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from seqgate.gateway.admin.remote.cluster import Cluster, finished
-from seqgate.gateway.admin.request import RUNNING, PagedRequest, Request
+from seqgate.gateway.admin.client import answer_of, joined_pages
+from seqgate.gateway.admin.gateways.messages import OtherAnswer
+from seqgate.gateway.admin.remote.cluster import (
+    TIMEOUT_S,
+    BrokerAddress,
+    Cluster,
+    ask_broker,
+    finished,
+    metadata,
+)
+from seqgate.gateway.admin.request import RUNNING, ControlAnswer, ControlError, PagedRequest, Request
+from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API
+from seqgate.gateway.protocol.messages import request_type, response_type
 
 A = TypeVar("A")
 
@@ -25,17 +36,44 @@ def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
     return found
 
 
+def told_by(address: BrokerAddress, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
+    """Return what a gateway answers for itself to a request. Raises ControlError."""
+    question = msgspec.json.encode(request).decode()
+    describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
+    told: Any = ask_broker(address, describe, response_type(*QUESTION_API), timeout_s=timeout_s)
+    if told.answer is None:
+        raise ControlError("it is no Seqgate gateway, or one of an earlier release")
+    answer = msgspec.json.decode(told.answer, type=ControlAnswer)
+    return answer_of(OtherAnswer(-1, answer), request)
+
+
 class RemoteClient(msgspec.Struct, frozen=True):
     """Sends the requests of commands to a cluster (`--bootstrap`). Every answer comes in one page."""
 
     cluster: Cluster
 
     def ask(self, request: Request[A]) -> A:
-        """Return the answer of the cluster."""
+        """Return the answer of the cluster. Raises ControlError."""
+        if request.is_of_each:
+            return joined_pages(request, *self.ask_each(request))
         if isinstance(request, PagedRequest):
             request = msgspec.structs.replace(request, limit=sys.maxsize)
         answer = operation_of(type(request))(self.cluster, request)
         return cast("A", finished(answer) if inspect.iscoroutine(answer) else answer)
+
+    def ask_each(self, request: Request[A]) -> tuple[list[A], list[str]]:
+        """Return the answers of all gateways to a request that each answers for itself, at least one, and a
+        sentence about each without. Raises ControlError.
+        """
+        answers, missing = [], []
+        for broker in metadata(self.cluster.reached, TIMEOUT_S, with_topics=False).brokers:
+            try:
+                answers.append(told_by(self.cluster.reached.other(broker.host, int(broker.port)), request))
+            except ControlError as error:
+                missing.append(f"broker {broker.node_id} gave no answer: {error}")
+        if not answers:
+            raise ControlError("; ".join(missing) or "the cluster has no brokers")
+        return answers, missing
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the answer of the cluster."""

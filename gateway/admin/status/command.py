@@ -30,6 +30,7 @@ from seqgate.gateway.admin.status.messages import (
     StatusRequest,
     TroubledPartition,
     WorkerRow,
+    worker_row,
 )
 from seqgate.gateway.admin.tables import UNKNOWN, Column, Table, count, counted, duration, moment, shown
 from seqgate.gateway.cluster.cache.cache_state import CacheState
@@ -46,8 +47,10 @@ def status(
 ) -> Output:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
-    Exits with 1 when something is wrong: no gateway runs, one of several workers does not answer, producers
-    are refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
+    All workers and all gateways of a cluster are asked: each has a row, and what they count is summed.
+
+    Exits with 1 when something is wrong: no gateway runs, one of several does not answer, producers are
+    refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
     records were cut off a log, the store of producer ids does not answer, the certificate of a listener
     expires within 14 days, producers are refused because the bucket lags behind, or the last round of uploads
     failed.
@@ -66,7 +69,7 @@ def status(
         return Output(found, [text], code=0 if found.is_well else 1)
     needs_bootstrap(command_config)
     with asking(config_file, data_dir) as client:
-        answer = joined_status(*client.ask_workers(StatusRequest()))
+        answer = joined_status(*client.ask_each(StatusRequest()))
     return Output(
         answer, [Table((Column("gateway"), Column("")), _rows(answer))], code=1 if _is_wrong(answer) else 0
     )
@@ -86,7 +89,7 @@ def _is_wrong(answer: Status) -> bool:
 
 
 def _rows(answer: Status) -> list[tuple[str, str]]:
-
+    kind = "worker" if answer.bucket is None else "gateway"
     counters = answer.counters
     rows = [
         ("listening on", ", ".join(answer.bound.values())),
@@ -99,7 +102,10 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         *(
             [("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}")]
             if not answer.workers
-            else [("version", answer.version), *(_worker(row) for row in answer.workers)]
+            else [
+                ("version", answer.version),
+                *((f"{kind} on node {row.node_id}", _worker(row)) for row in answer.workers),
+            ]
         ),
         ("node, cluster", f"{answer.node_id}, {answer.cluster_id}"),
         (
@@ -144,19 +150,18 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     ]
     rows += [("CERTIFICATE", f"{row.listener}: {row.warning}") for row in answer.certificates if row.warning]
     rows += [] if answer.bucket is None else trouble_rows(answer.bucket)
-    rows += [("WORKER", sentence) for sentence in answer.missing_workers]
+    rows += [(kind.upper(), sentence) for sentence in answer.missing_workers]
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows
 
 
-def _worker(row: WorkerRow) -> tuple[str, str]:
+def _worker(row: WorkerRow) -> str:
     load = (
         f"{counted(row.partitions, 'partition')}, {counted(row.connections, 'connection')}, "
         f"{counted(row.requests, 'request')}"
     )
-    place = f"pid {row.pid}, on {', '.join(row.bound)}, up for {duration(row.uptime_ms)}"
-    return f"worker on node {row.node_id}", f"{place}, leads {load}"
+    return f"pid {row.pid}, on {', '.join(row.bound)}, up for {duration(row.uptime_ms)}, leads {load}"
 
 
 def _damage(row: DamagedRow) -> str:
@@ -304,6 +309,8 @@ def _broker_rows(broker: BrokerStatus) -> list[tuple[str, str]]:
         for first, last in [broker.apis.get(key, (0, -1))]
         if last >= 0
     ]
+    if broker.gateway is not None:
+        rows.append(("  process", _worker(broker.gateway)))
     rows.append(("  api versions", f"{len(broker.apis)} APIs: {', '.join(versions)}"))
     rows += [("  log directory", _directory(directory)) for directory in broker.log_dirs]
     rows += [
@@ -408,11 +415,14 @@ _WORKERS_SUMMED: Final = (
 )
 
 
-def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Status:
-    """Return one status: what the workers count is summed, and each worker has a row. That of a single
-    process stays as it is. `missing` has a sentence about each worker that gave no answer.
+def joined_status(
+    here: Sequence[Status], others: Sequence[Status] = (), missing: Sequence[str] = ()
+) -> Status:
+    """Return one status: what gateways count is summed, and each has a row. That of a single process stays as
+    it is. `here` are those of one data directory, `missing` has a sentence about each that gave no answer.
     """
-    first = answers[0]
+    answers = sorted([*here, *others], key=lambda answer: answer.node_id)
+    first = here[0]
     if len(answers) == 1 and not missing:
         return first
     certificates = {row.listener: row for answer in answers for row in answer.certificates}
@@ -421,7 +431,7 @@ def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Sta
         **{name: summed([getattr(answer, name) for answer in answers]) for name in _WORKERS_SUMMED},
         listeners=_addresses([answer.listeners for answer in answers]),
         bound=_addresses([answer.bound for answer in answers]),
-        data_dir=os.path.commonpath([answer.data_dir for answer in answers]),
+        data_dir=os.path.commonpath([answer.data_dir for answer in here]),
         uptime_ms=max(answer.uptime_ms for answer in answers),
         is_disk_short=any(answer.is_disk_short for answer in answers),
         offline_partitions=[row for answer in answers for row in answer.offline_partitions],
@@ -432,18 +442,7 @@ def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Sta
         producer_id_store_error=next(
             (answer.producer_id_store_error for answer in answers if answer.producer_id_store_error), None
         ),
-        workers=[
-            WorkerRow(
-                answer.node_id,
-                answer.pid,
-                list(answer.bound.values()),
-                answer.uptime_ms,
-                answer.led_partitions,
-                answer.connections,
-                answer.requests,
-            )
-            for answer in answers
-        ],
+        workers=[worker_row(answer) for answer in answers],
         missing_workers=list(missing),
     )
 

@@ -85,7 +85,9 @@ class BucketState(msgspec.Struct, frozen=True):
 
 
 class WorkerRow(msgspec.Struct, frozen=True):
-    """One of several workers. `partitions` are those it leads; `requests` counts since its start."""
+    """One of several workers, or of several gateways. `partitions` are those it leads; `requests` counts
+    since its start.
+    """
 
     node_id: int
     pid: int
@@ -145,8 +147,23 @@ class Status(msgspec.Struct, frozen=True):
     missing_workers: list[str] = []
 
 
+def worker_row(answer: Status) -> WorkerRow:
+    """Return the row of one gateway among several."""
+    return WorkerRow(
+        answer.node_id,
+        answer.pid,
+        list(answer.bound.values()),
+        answer.uptime_ms,
+        answer.led_partitions,
+        answer.connections,
+        answer.requests,
+    )
+
+
 class StatusRequest(Request[Status], tag="status"):
     """The state of the gateway."""
+
+    is_of_each = True
 
 
 # The JSON output of `seqgate status --bootstrap … --json`: the state of a cluster, as its brokers report it.
@@ -163,7 +180,9 @@ class LogDir(msgspec.Struct, frozen=True):
 
 
 class BrokerStatus(msgspec.Struct, frozen=True):
-    """A broker. `error`: why it gave no answer (the rest is empty). `apis`: key to [first, last version]."""
+    """A broker. `error`: why it gave no answer (the rest is empty). `apis`: key to [first, last version].
+    `gateway`: what a gateway says of itself; None where the broker is another, or the asker lacks the right.
+    """
 
     node_id: int
     address: str
@@ -171,6 +190,7 @@ class BrokerStatus(msgspec.Struct, frozen=True):
     error: str | None
     log_dirs: list[LogDir]
     apis: dict[int, tuple[int, int]]
+    gateway: WorkerRow | None = None
 
 
 class TroubledPartition(msgspec.Struct, frozen=True):

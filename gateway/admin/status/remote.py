@@ -16,8 +16,17 @@ from seqgate.gateway.admin.remote.cluster import (
     refusal,
 )
 from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata
+from seqgate.gateway.admin.remote.operations import told_by
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status.messages import (
+    BrokerStatus,
+    ClusterStatus,
+    LogDir,
+    StatusRequest,
+    TroubledPartition,
+    WorkerRow,
+    worker_row,
+)
 
 _BROKER_TIMEOUT_S: Final = 5.0
 _NOBODY: Final = -1
@@ -69,13 +78,14 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
 
 def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
     address = cluster.reached.other(entry.host, int(entry.port))
-    error, log_dirs, apis = None, [], {}
+    error, gateway, log_dirs, apis = None, None, [], {}
     try:
         apis = {
             int(row.api_key): (int(row.min_version), int(row.max_version))
             for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
         }
         log_dirs = _log_dirs(address)
+        gateway = _gateway(address)
     except ControlError as failed:
         error = str(failed)
     return BrokerStatus(
@@ -85,7 +95,15 @@ def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
         error=error,
         log_dirs=log_dirs,
         apis=apis,
+        gateway=gateway,
     )
+
+
+def _gateway(address: BrokerAddress) -> WorkerRow | None:
+    try:
+        return worker_row(told_by(address, StatusRequest(), _BROKER_TIMEOUT_S))
+    except ControlError:
+        return None
 
 
 def _log_dirs(address: BrokerAddress) -> list[LogDir]:

@@ -100,7 +100,7 @@ class Sweeps:
         """Return the tasks under way and the last ones that ended."""
         deletions = self._services.partitions.log_directory.environment.deletions
         rows = [self._row(task) for task in self._services.node.tasks if task.name != LISTING_TASKS]
-        return TaskPage(rows, len(deletions))
+        return TaskPage(rows, len(deletions), [self._services.node.node_id])
 
     def _row(self, task: Task) -> TaskRow:
         ended_ms = task.ended_ms
@@ -114,6 +114,7 @@ class Sweeps:
             total=task.total,
             ended=ended_ms is not None,
             failure=task.failure,
+            node_id=self._services.node.node_id,
         )
 
 

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import msgspec
 
-from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks
-from seqgate.gateway.admin.options import Opened, gateway
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import Request
-from seqgate.gateway.admin.tables import Column, count, counted, duration, known, shown, table
+from seqgate.gateway.admin.tables import Column, count, counted, duration, known, number, shown, table
 
 
-@asks(gateway)
-def tasks(opened: Opened[Client]) -> Output:
-    """Show running and recently finished background tasks.
+@asks(gateway_or_cluster)
+def tasks(opened: Opened[Asker]) -> Output:
+    """Show running and recently finished background tasks of all workers and all gateways of a cluster.
 
     Work that an administrative request has begun continues when the client's request times out; `seqgate
     tasks` shows it to the end.
@@ -23,7 +22,8 @@ def tasks(opened: Opened[Client]) -> Output:
     with opened as client:
         page = client.ask(ListTasksRequest())
     waiting = f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted."
-    return Output(page, [table(TaskRow, page.tasks, "number name age_ms done total state"), waiting])
+    columns = "node_id " * (len(page.nodes) > 1) + "number name age_ms done total state"
+    return Output(page, [table(TaskRow, page.tasks, columns), waiting])
 
 
 # The request for tasks, and what `seqgate tasks --json` prints.
@@ -35,7 +35,8 @@ def _name(name: str) -> str:
 
 class TaskRow(msgspec.Struct, frozen=True):
     """A task. `total` is None while it is unknown; `age_ms` is the time since the task began, up to its end.
-    `failure` says why the task ended before it was done, None where it did not fail.
+    `failure` says why the task ended before it was done, None where it did not fail. The gateway `node_id`
+    numbers its tasks.
     """
 
     number: Annotated[int, Column("number", known)]
@@ -46,6 +47,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     total: Annotated[int | None, Column("of", count, "")]
     ended: bool
     failure: str | None
+    node_id: Annotated[int, Column("node", number)] = -1
 
     @property
     def state(self) -> Annotated[str, Column("state")]:
@@ -56,11 +58,18 @@ class TaskRow(msgspec.Struct, frozen=True):
 
 
 class TaskPage(msgspec.Struct, frozen=True):
-    """All tasks. `files_to_delete` counts files that wait for deletion, a deleted partition as one."""
+    """All tasks of the gateways in `nodes`. `files_to_delete` counts files that wait for deletion, a deleted
+    partition as one.
+    """
 
     tasks: list[TaskRow]
     files_to_delete: int
+    nodes: list[int] = []
 
 
 class ListTasksRequest(Request[TaskPage], tag="tasks"):
     """The tasks under way, and the last ones that ended."""
+
+    is_spread = True
+    is_of_each = True
+    rows = "tasks"

@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks, option, stop
-from seqgate.gateway.admin.options import OnlyPartition, OnlyTopic, Opened, gateway
+from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import PagedRequest
 from seqgate.gateway.admin.tables import ClientOrNone, Column, known, moment, number, table
 
@@ -16,9 +15,9 @@ SHOWN: Final = 100
 """Verdicts that the command shows unless --limit says otherwise."""
 
 
-@asks(gateway)
+@asks(gateway_or_cluster)
 def verdicts(
-    opened: Opened[Client],
+    opened: Opened[Asker],
     topic: OnlyTopic = None,
     partition: OnlyPartition = None,
     producer_id: int | None = option("--producer-id", "ID", "Only this producer.", show_default="all", min=0),
@@ -29,11 +28,13 @@ def verdicts(
     """Show the newest batches that the gateway did not store, and why.
 
     A duplicate was answered with the offset of its original: its producer had sent it before. Every other
-    batch was refused with an error of Kafka. The gateway keeps the newest 10,000 verdicts in memory, and none
-    over a restart.
+    batch was refused with an error of Kafka. Each gateway keeps the newest 10,000 verdicts in memory, and
+    none over a restart. All workers and all gateways of a cluster are asked; with --bootstrap that needs
+    DESCRIBE on the cluster where there is an authorizer.
 
     \b
     Columns:
+      node             the gateway, where there are several
       sequences        the sequences of the first and the last record of the batch
       offset           the offset of the duplicate's original
       outcome          "duplicate", or Kafka's error
@@ -46,7 +47,8 @@ def verdicts(
     with opened as client:
         page = client.ask(request)
     rows = sorted(page.verdicts, key=lambda row: -row.time_ms)[:limit]
-    columns = "time_ms place producer_id producer_epoch sequences base_offset outcome client message"
+    columns = "node_id " * (len(page.nodes) > 1)
+    columns += "time_ms place producer_id producer_epoch sequences base_offset outcome client message"
     empty = "Every batch since the start was stored, or too many others were refused since."
     text = table(VerdictRow, rows, columns) if rows else empty
     return Output({"verdicts": rows, "kept": page.kept}, [text])
@@ -60,7 +62,8 @@ class VerdictRow(msgspec.Struct, frozen=True):
     it was refused.
 
     `base_offset` is that of the duplicate's original; -1 for a refused batch. Fields of a batch without a
-    whole header are -1. `client` sent the batch. `number` counts the verdicts since the gateway started.
+    whole header are -1. `client` sent the batch. `number` counts the verdicts since the gateway `node_id`
+    started.
     """
 
     number: int
@@ -75,6 +78,7 @@ class VerdictRow(msgspec.Struct, frozen=True):
     outcome: Annotated[str, Column("outcome")]
     message: Annotated[str, Column("why")]
     client: ClientOrNone = None
+    node_id: Annotated[int, Column("node", number)] = -1
 
     @property
     def place(self) -> Annotated[str, Column("partition")]:
@@ -88,16 +92,20 @@ class VerdictRow(msgspec.Struct, frozen=True):
 
 
 class VerdictPage(msgspec.Struct, frozen=True):
-    """The newest verdicts that pass the filters, newest first. The gateway keeps `kept` of them in memory."""
+    """The newest verdicts that pass the filters, newest first. Each gateway of `nodes` keeps `kept` of them
+    in memory.
+    """
 
     verdicts: list[VerdictRow]
     kept: int
+    nodes: list[int] = []
 
 
 class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
     """The newest batches that were not stored, and why; with `after` only verdicts with a higher number."""
 
     is_spread = True
+    is_of_each = True
     rows = "verdicts"
     topic: str | None = None
     partition: int | None = None

@@ -2,7 +2,9 @@
 too.
 
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
-right. Without DESCRIBE on the cluster, the answer lists no authorized operations. Source: Kafka's
+right. Without DESCRIBE on the cluster, the answer lists no authorized operations. In v0 `seqgate` commands
+and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips: that needs
+DESCRIBE on the cluster, ALTER for lines of the log, or CLUSTER_ACTION. Source: Kafka's
 AuthHelper.computeDescribeClusterResponse.
 """
 
@@ -17,6 +19,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import NodeServices
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -48,13 +51,24 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         if with_fenced or not broker.is_fenced
     )
     asked = request.include_cluster_authorized_operations
+    question = getattr(request, "question", None)
     return _answer(
         module,
         cluster_id=node.cluster_id,
         controller_id=node.brokers.controller_id,
         brokers=brokers,
         cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
+        answer=None if question is None else await _told(context, question),
     )
+
+
+async def _told(context: RequestContext[NodeServices], question: str) -> str | None:
+    def may(right: Operation) -> bool:
+        is_gateway = context.could(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        return is_gateway or context.may_cluster(right)
+
+    answers = context.node.questions
+    return None if answers is None else await answers(question, may)
 
 
 def _answer(module: Any, **fields: Any) -> Any:

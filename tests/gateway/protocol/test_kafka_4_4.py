@@ -12,6 +12,8 @@ from kio.static.constants import EntityType
 from seqgate.gateway.protocol.kafka_4_4 import (
     API_NAMES,
     CLIENT_TAG,
+    QUESTION_API,
+    QUESTION_TAG,
     has_version,
     payload_module,
     payload_type,
@@ -142,6 +144,19 @@ def test_a_client_is_a_tagged_field_that_others_skip(api_key: int, name: str, ro
     assert end == len(body)
     assert plain(read) == plain(build(kios, row_fields))
     assert payload_type(api_key, 0, EntityType.request) is load_request_schema(api_key, 0)
+
+
+@pytest.mark.parametrize("kind", [EntityType.request, EntityType.response])
+def test_a_question_and_its_answer_are_tagged_fields_that_others_skip(kind: EntityType) -> None:
+    field = "question" if kind is EntityType.request else "answer"
+    ours = payload_type(*QUESTION_API, kind)  # type: ignore[arg-type]
+    kios = {EntityType.request: load_request_schema, EntityType.response: load_response_schema}[kind]
+    asked = written(build(ours, {field: "{}"}))
+    without = written(build(ours, {}))
+    assert asked == without[:-1] + b"\x01" + unsigned_varint(QUESTION_TAG) + b"\x03\x03{}"
+    read, end = entity_reader(kios(*QUESTION_API))(memoryview(asked), 0)
+    assert end == len(asked)
+    assert written(read) == without
 
 
 def test_versions_that_kio_has_are_kios() -> None:

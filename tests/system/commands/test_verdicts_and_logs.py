@@ -128,9 +128,14 @@ class TestLogs:
             times = [line["time_ms"] for line in found]
             assert times == sorted(times)
             assert len({line["number"] for line in found}) < len(found), "each worker counts its lines"
-            said = seqgate("logs", "--data-dir", tmp_path / "data", "--follow", code=None)
-            assert said.code == 1
-            assert "--follow shows the log of one process" in said.stderr
+            assert {line["node_id"] for line in found} == {1, 2}
+            with _following(tmp_path / "data") as follower:
+                assert follower.stdout is not None
+                shown = iter(follower.stdout)
+                told = {next(shown).split()[3] for _ in found}
+                follower.send_signal(2)
+                follower.wait(60)
+            assert told == {"1", "2"}
 
 
 def _following(data: Path) -> subprocess.Popen[str]:

@@ -89,7 +89,7 @@ async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:
 async def test_a_missing_worker_is_told(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         status = await answer(node, StatusRequest())
-    told = joined_status([status], ["the worker on node 2 gave no answer: it is not running now"])
+    told = joined_status([status], missing=["the worker on node 2 gave no answer: it is not running now"])
     assert [row.node_id for row in told.workers] == [status.node_id]
     assert _is_wrong(told)
     assert not _is_wrong(joined_status([status]))

@@ -1,0 +1,102 @@
+"""Questions that every gateway of a cluster answers for itself, and that one gateway passes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from seqgate.gateway.admin.client import answer_of
+from seqgate.gateway.admin.gateways.messages import OtherAnswer, OthersRequest
+from seqgate.gateway.admin.logs.command import LogLinesRequest
+from seqgate.gateway.admin.operations import answer_question
+from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
+from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.security.acls.access import Operation
+from tests.gateway.admin.answers import answer, live
+from tests.gateway.handlers.support import open_node
+from tests.gateway.handlers.two_brokers import OTHER
+from tests.gateway.handlers.two_gateways import Cluster, open_cluster
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with open_cluster(tmp_path) as cluster:
+        cluster.there.services.node.questions = partial(answer_question, live(cluster.there))
+        yield cluster
+
+
+async def others(cluster: Cluster, request: Request[object], *besides: int) -> list[OtherAnswer]:
+    question = msgspec.json.encode(request).decode()
+    return (await answer(cluster.here, OthersRequest(question, list(besides)))).answers
+
+
+@pytest.mark.parametrize("request_type", [ListVerdictsRequest, ListTasksRequest, LogLinesRequest])
+async def test_another_gateway_answers_for_itself(
+    cluster: Cluster, request_type: type[Request[object]]
+) -> None:
+    (told,) = await others(cluster, request_type())
+    assert told.node_id == OTHER
+    assert answer_of(told, request_type()).nodes == [OTHER]  # type: ignore[attr-defined]
+
+
+async def test_whom_the_asker_reaches_itself_is_not_asked(cluster: Cluster) -> None:
+    assert await others(cluster, StatusRequest(), OTHER) == []
+    assert cluster.asked == []
+
+
+async def test_a_gateway_alone_asks_nobody(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        assert (await answer(node, OthersRequest("{}", []))).answers == []
+
+
+async def test_a_gateway_that_is_away_is_named_with_the_reason(cluster: Cluster) -> None:
+    cluster.silent.add(OTHER)
+    (told,) = await others(cluster, StatusRequest())
+    with pytest.raises(ControlError, match="broker 2 is away"):
+        answer_of(told, StatusRequest())
+
+
+async def test_a_gateway_of_an_earlier_release_answers_no_question(cluster: Cluster) -> None:
+    cluster.there.services.node.questions = None
+    (told,) = await others(cluster, StatusRequest())
+    assert told.error == "broker 2 is of an earlier release"
+
+
+async def test_only_what_each_answers_for_itself_is_told(cluster: Cluster) -> None:
+    (told,) = await others(cluster, ListProducersRequest())
+    with pytest.raises(ControlError, match="producers is answered on the control socket only"):
+        answer_of(told, ListProducersRequest())
+
+
+@pytest.mark.parametrize(
+    ("request_type", "right"), [(ListVerdictsRequest, Operation.DESCRIBE), (LogLinesRequest, Operation.ALTER)]
+)
+async def test_a_question_needs_a_right(
+    tmp_path: Path, request_type: type[Request[object]], right: Operation
+) -> None:
+    question = msgspec.json.encode(request_type()).decode()
+    async with open_node(tmp_path) as node:
+        refused, told = [
+            msgspec.json.decode(await answer_question(live(node), question, may), type=ControlAnswer)
+            for may in (lambda _: False, lambda asked: asked is right)
+        ]
+    assert refused.error is not None
+    assert f"needs {right.name} on the cluster" in refused.error
+    assert told.error is None
+
+
+async def test_lines_after_those_that_a_gateway_had_before_its_restart_are_told(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        node_id = node.services.node.node_id
+        whole = await answer(node, LogLinesRequest())
+        newest = max((line.number for line in whole.lines), default=0)
+        assert (await answer(node, LogLinesRequest(after_of={node_id: newest}))).lines == []
+        restarted = await answer(node, LogLinesRequest(after_of={node_id: newest + 1}))
+    assert restarted.lines == whole.lines
