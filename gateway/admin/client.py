@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from seqgate.gateway.admin.gateways.messages import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
@@ -104,6 +103,8 @@ def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIME
     asked = places(data_dir)
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     here, missing = ([ask_here(asked[0])], []) if len(asked) == 1 else workers.all(ask_here)
+    from seqgate.gateway.admin.gateways.messages import OthersRequest  # noqa: PLC0415 - for some commands
+
     line = msgspec.json.encode(request).decode()
     question = OthersRequest(line, [node_id for answer in here for node_id in nodes_of(answer)])
     others = []
@@ -113,7 +114,7 @@ def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIME
         return Each(here, [], [*missing, f"other gateways could not be asked: {error}"])
     for other in told:
         try:
-            others.append(answer_of(other, request))
+            others.append(answer_of(other.answer or ControlAnswer(error=other.error), request))
         except ControlError as error:
             missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
     return Each(here, others, missing)
@@ -125,11 +126,10 @@ def nodes_of(answer: Any) -> list[int]:
     return nodes
 
 
-def answer_of(other: OtherAnswer, request: Request[A]) -> A:
-    """Return the answer of another gateway. Raises ControlError where it gave none."""
-    answer = other.answer
-    if answer is None or answer.error is not None:
-        raise ControlError((answer and answer.error) or other.error or "it says nothing")
+def answer_of(answer: ControlAnswer, request: Request[A]) -> A:
+    """Return the answer of another gateway. Raises ControlError where it is a refusal."""
+    if answer.error is not None:
+        raise ControlError(answer.error)
     try:
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except msgspec.MsgspecError as error:

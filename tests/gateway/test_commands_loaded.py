@@ -71,7 +71,7 @@ MOST_MODULES = {
     "quotas list --bootstrap GATEWAY": 210,
     "users list --bootstrap GATEWAY": 230,
     "cluster gateways --bootstrap GATEWAY": 230,
-    "status --bootstrap GATEWAY": 220,
+    "status --bootstrap GATEWAY": 230,
     "groups list --bootstrap GATEWAY": 240,
     "groups describe readers --bootstrap GATEWAY": 240,
     "transactions list --bootstrap GATEWAY": 260,

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from seqgate.gateway.admin.client import answer_of, joined_pages
-from seqgate.gateway.admin.gateways.messages import OtherAnswer
 from seqgate.gateway.admin.remote.cluster import (
     TIMEOUT_S,
     BrokerAddress,
@@ -21,8 +20,6 @@ from seqgate.gateway.admin.remote.cluster import (
     metadata,
 )
 from seqgate.gateway.admin.request import RUNNING, ControlAnswer, ControlError, PagedRequest, Request
-from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API
-from seqgate.gateway.protocol.messages import request_type, response_type
 
 A = TypeVar("A")
 
@@ -38,13 +35,16 @@ def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
 
 def told_by(address: BrokerAddress, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
     """Return what a gateway answers for itself to a request. Raises ControlError."""
+    from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API  # noqa: PLC0415 - for some commands
+    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415
+
     question = msgspec.json.encode(request).decode()
     describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
     told: Any = ask_broker(address, describe, response_type(*QUESTION_API), timeout_s=timeout_s)
     if told.answer is None:
         raise ControlError("it is no Seqgate gateway, or one of an earlier release")
     answer = msgspec.json.decode(told.answer, type=ControlAnswer)
-    return answer_of(OtherAnswer(-1, answer), request)
+    return answer_of(answer, request)
 
 
 class RemoteClient(msgspec.Struct, frozen=True):
