@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs.command", "logs"),
     "tasks": ("admin.tasks.command", "tasks"),
+    "metrics": ("admin.metrics.command", "metrics"),
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen.command", "reopen"),
     "repair": ("admin.repair.command", "repair"),

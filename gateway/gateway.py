@@ -170,6 +170,7 @@ class Gateway:
             services,
             Path(config.str("log.dirs")) if self._worker_start is None else self._worker_start.share.files,
             traffic=self._traffic,
+            metrics=self._metrics_text,
         )
         if shows_metrics:
             self._metrics = self._make_metrics(services, dispatcher)
@@ -177,6 +178,10 @@ class Gateway:
 
     async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:
         return await self._control.answer_question(question, may)
+
+    async def _metrics_text(self) -> str | None:
+        listener = None if self._metrics is None else self._metrics.listener
+        return None if listener is None else await listener.text()
 
     def _traffic(self) -> Traffic:
         return Traffic(len(self.server), *self.server.counts, self.backend.calls, self.backend.cache)

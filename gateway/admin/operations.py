@@ -10,7 +10,7 @@ import logging
 import pwd
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import islice
 from operator import attrgetter
@@ -34,6 +34,7 @@ from seqgate.gateway.admin.groups.command import (
 )
 from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
+from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
 from seqgate.gateway.admin.names import live as names
 from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway, check_led_here
@@ -157,6 +158,20 @@ def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
     return LogPage([LogLine(*line, node_id) for line in newest][::-1], LINES_KEPT, [node_id])
 
 
+async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:
+    """Return the metrics whose names begin with the prefix. Raises ControlError."""
+    text = None if gateway.metrics is None else await gateway.metrics()
+    if text is None:
+        raise ControlError("it counts no metrics: set seqgate.metrics.listener")
+    node_id = gateway.services.node.node_id
+    lines = [line for line in text.splitlines() if _named(line).startswith(request.prefix)]
+    return MetricsPage([GatewayMetrics(node_id, "\n".join(lines))], [node_id])
+
+
+def _named(line: str) -> str:
+    return line.split(" ", 3)[2] if line.startswith("#") else line
+
+
 # The list.
 
 _sweeps = attrgetter("sweeps")
@@ -207,6 +222,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
     ControlOperation(ListTasksRequest, from_source(_sweeps, Sweeps.tasks)),
     ControlOperation(LogLinesRequest, log_lines),
+    ControlOperation(MetricsRequest, metrics_of),
     ControlOperation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
     ControlOperation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
     ControlOperation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),
@@ -275,10 +291,14 @@ _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
 
 
 def live_gateway(
-    services: Services, source: BlockSource | None, traffic: Callable[[], Traffic], started_at_ms: int
+    services: Services,
+    source: BlockSource | None,
+    traffic: Callable[[], Traffic],
+    started_at_ms: int,
+    metrics: Callable[[], Awaitable[str | None]] | None,
 ) -> LiveGateway:
     """Return the gateway as operations see it; `source` replaces its own store of producer-id blocks."""
-    return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms)
+    return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms, metrics)
 
 
 async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> ControlAnswer:

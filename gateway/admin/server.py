@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -64,14 +64,16 @@ class ControlServer:
         *,
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
+        metrics: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `source`
-        replaces the store of the gateway's own producer-id blocks.
+        """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `metrics`
+        the text of the metrics, `source` replaces the store of the gateway's own producer-id blocks.
         """
         self.path = directory / SOCKET_NAME
         self._services = services
         self._traffic = traffic
         self._source = source
+        self._metrics = metrics
         self._started_at_ms = services.node.clock.now_ms()
         self._gateway: LiveGateway | None = None
         """Known from the first command on."""
@@ -119,7 +121,9 @@ class ControlServer:
         from seqgate.gateway.admin.operations import live_gateway  # noqa: PLC0415 - a start is mostly imports
 
         if self._gateway is None:
-            self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
+            self._gateway = live_gateway(
+                self._services, self._source, self._traffic, self._started_at_ms, self._metrics
+            )
         return self._gateway
 
     async def answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:

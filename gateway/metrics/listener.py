@@ -79,6 +79,11 @@ class MetricsListener:
                 return await self._view(path.removeprefix(_VIEW), request)
         return HttpAnswer(404, PLAIN, b"there is no such page here\n" + _INDEX)
 
+    async def text(self) -> str:
+        """Return all metrics in Prometheus's text format."""
+        async with self._scraping:
+            return (await text_of(self._sources, "")).body.decode()
+
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:
         # One scrape at a time: each passes by all partitions.
         async with self._scraping:

@@ -76,6 +76,11 @@ class TestVerdicts:
         assert not seqgate("verdicts", "--data-dir", data, "--json").json["verdicts"]
 
 
+def test_a_gateway_without_a_metrics_listener_says_what_to_set(data: Path) -> None:
+    said = seqgate("metrics", "--data-dir", data, code=1)
+    assert "it counts no metrics: set seqgate.metrics.listener" in said.stderr
+
+
 class TestLogs:
     def test_the_newest_lines(self, data: Path) -> None:
         lines = seqgate("logs", "--data-dir", data, "--json").json["lines"]

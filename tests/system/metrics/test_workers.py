@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.metrics_text import Values
 from tests.support.wire import Wire
+from tests.system.commands.conftest import seqgate
 from tests.system.metrics.scene import LISTENER, create, page, produce, scraped
 from tests.system.workers.scene import consecutive_ports, workers
 
@@ -31,6 +32,12 @@ def test_each_worker_has_the_next_port(tmp_path: Path) -> None:
         assert len(infos) == COUNT, "each tells its own node id"
         for number in range(COUNT):
             assert page(metrics + number, "/readyz") == (200, "ready\n")
+        for reach in (["--data-dir", tmp_path / "data"], ["--bootstrap", gateway.bootstrap]):
+            shown = seqgate("metrics", "seqgate_led_partitions", *reach).stdout.splitlines()
+            assert shown[2:] == [
+                f'seqgate_led_partitions{{node_id="{number + 1}"}} {value}'
+                for number, value in enumerate(led)
+            ]
 
 
 def _records(values: Values) -> float:

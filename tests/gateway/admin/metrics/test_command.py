@@ -1,0 +1,31 @@
+"""The metrics of several gateways as one text."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from seqgate.gateway.admin.metrics.command import GatewayMetrics, united
+
+TEXT = """\
+# HELP seqgate_connections Connections now.
+# TYPE seqgate_connections gauge
+seqgate_connections 3.0
+# HELP seqgate_requests_total Requests.
+# TYPE seqgate_requests_total counter
+seqgate_requests_total{api="Produce {v} 9"} 7.0
+"""
+
+
+def test_each_family_comes_once_with_the_values_of_all_gateways() -> None:
+    lines = list(united([GatewayMetrics(1, TEXT), GatewayMetrics(2, TEXT)]))
+    assert lines[:4] == [
+        "# HELP seqgate_connections Connections now.",
+        "# TYPE seqgate_connections gauge",
+        'seqgate_connections{node_id="1"} 3.0',
+        'seqgate_connections{node_id="2"} 3.0',
+    ]
+    families = text_string_to_metric_families("\n".join(lines) + "\n")
+    found = [(sample.name, sample.labels, sample.value) for each in families for sample in each.samples]
+    assert found[2:] == [
+        ("seqgate_requests_total", {"node_id": node, "api": "Produce {v} 9"}, 7.0) for node in ("1", "2")
+    ]
