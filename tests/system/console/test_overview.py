@@ -90,6 +90,11 @@ def test_charts_show_figures_per_second(browser: Browser, base: str, stub: Metri
         expect(refusals.locator("output")).to_have_text(
             re.compile(r"duplicates [\d,.]*[1-9].* refused [\d,.]*[1-9]")
         )
+        chart.get_by_label("Time that the charts show").select_option("6h")
+        expect(page).to_have_url(re.compile(r"[?]range=6h$"))
+        for choice in page.locator(".chart-range").all():
+            expect(choice).to_have_value("6h")
+        expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile("over 6 h"))
         latency = page.locator("figure").filter(has_text="Produce time")
         expect(latency.locator("output")).to_have_text("1.9 ms")
         window.check()
