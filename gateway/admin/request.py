@@ -44,6 +44,10 @@ class ControlError(Exception):
     """The gateway refused an operation, or it failed; the message is one sentence for the operator."""
 
 
+class Unreachable(ControlError):
+    """Nothing answers at the address of a cluster or a broker, or nothing answers in time."""
+
+
 class NotRunning(ControlError):
     """No gateway answers on the control socket of this data directory."""
 

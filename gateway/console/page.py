@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeVar
@@ -11,17 +11,19 @@ from typing import Final, TypeVar
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.status.messages import ClusterStatus
+from seqgate.gateway.admin.status.messages import ClusterStatus, StatusRequest
 from seqgate.gateway.admin.status.remote import cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
-from seqgate.gateway.console.asking.connections import Cache, may_describe_cluster
+from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
+from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right
 
 # A visit: one request of one person to a page.
 
 _statuses: Final[Cache[ClusterStatus]] = Cache(3.0)
+_servers: Final[Cache[Server]] = Cache(60.0, is_lasting=True)
 CONFIRMED: Final = "confirmed"
 """The field of a form with which the person confirms a change."""
 _LONGEST_NUMBER: Final = 20
@@ -54,6 +56,8 @@ class Visit:
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
     uploads: Mapping[str, Upload] = field(default_factory=dict)
+    operation: str = "describe"
+    """The operation of Kafka's ACLs that this request needs."""
 
     @property
     def user(self) -> str:
@@ -73,6 +77,22 @@ class Visit:
     def status(self, cluster: Cluster) -> ClusterStatus:
         """Return the state of the brokers; one that is a few seconds old counts."""
         return _statuses.get(self.security, cluster.addresses, lambda: cluster_status(cluster))
+
+    @property
+    def server(self) -> Server | None:
+        """The cluster as this person's last pages have found it, for the head of every page."""
+        return _servers.known(self.security, self.console.options)
+
+    def find_server(self) -> None:
+        """Find out which cluster this is, once a minute; a page that works does not fail for it."""
+        with suppress(ControlError):
+            _servers.get(self.security, self.console.options, self._asked_server)
+
+    def _asked_server(self) -> Server:
+        with self.cluster() as cluster:
+            server = server_of(cluster)
+        gateway, _ = self.told(StatusRequest())
+        return server if gateway is None else server._replace(version=f"Seqgate {gateway.version}")
 
     def ask_gateway(self, request: Request[A]) -> A:
         """Return the answer of the metrics listener to a request of the control socket that only reads.
@@ -135,12 +155,17 @@ class Visit:
             with self.cluster() as cluster:
                 is_allowed = may_describe_cluster(cluster)
             if not is_allowed:
+                lack = missing_right("CLUSTER_AUTHORIZATION_FAILED", self.user, "describe")
+                assert lack is not None
                 raise ControlError(
-                    f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); "
-                    "seqgate "
-                    "acls add gives rights"
+                    f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
                 )
         return self.console.listener
+
+    def missing_right(self, error: str) -> MissingRight | None:
+        """Return the right that this request lacks; None for another error."""
+        names = {kind: self.text(field) for kind, field in FIELDS.items()}
+        return missing_right(error, self.user, self.operation, names)
 
     def place(self) -> tuple[str | None, int | None]:
         """Return the topic and the partition of the address, None for all. Raises ControlError."""
@@ -220,9 +245,13 @@ PageEndpoint = Get | Feed | Post
 
 
 class Page:
-    """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open it."""
+    """The endpoints of a page. Its entry in the navigation leads to the first; `g` and `key` open it. A page
+    without a section has no entry.
+    """
 
-    def __init__(self, title: str, section: PageGroup, key: str | None, *endpoints: PageEndpoint) -> None:
+    def __init__(
+        self, title: str, section: PageGroup | None, key: str | None, *endpoints: PageEndpoint
+    ) -> None:
         self.title = title
         self.section = section
         self.key = key

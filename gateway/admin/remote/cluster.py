@@ -29,7 +29,7 @@ from kio.static.primitive import i8, i32, i64
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Watch
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.messages import encode_request
@@ -407,12 +407,14 @@ def _told(reached: BrokerAddress, error: Exception, trouble: str | None) -> Cont
     from kafka import errors  # noqa: PLC0415
 
     if isinstance(error, errors.KafkaTimeoutError | errors.RequestTimedOutError) and trouble is not None:
-        return ControlError(f"gave up: {trouble}")
+        return Unreachable(f"gave up: {trouble}")
     if isinstance(error, errors.KafkaConnectionError | errors.NodeNotReadyError):
-        return ControlError(
+        return Unreachable(
             f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
             f"{sentence(error)}; check advertised.listeners of the cluster"
         )
+    if isinstance(error, errors.KafkaTimeoutError | errors.RequestTimedOutError):
+        return Unreachable(sentence(error))
     return ControlError(sentence(error)) if isinstance(error, errors.KafkaError) else None
 
 
@@ -425,7 +427,7 @@ def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[Broker
         except OSError as error:
             reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
             reasons.append(f"{address.shown} ({reason})")
-    raise ControlError(
+    raise Unreachable(
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
     )
@@ -686,7 +688,7 @@ def ask_broker(
             return exchange(connection, request, response_type)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ControlError(f"the broker at {address.shown} did not answer: {reason}") from error
+        raise Unreachable(f"the broker at {address.shown} did not answer: {reason}") from error
 
 
 # Opens connections to brokers for requests that kafka-python does not send: TCP, then TLS, then the login.

@@ -20,6 +20,7 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import (
     BrokerAddress,
     Cluster,
+    api_versions,
     ask_broker,
     check_connection,
     connected,
@@ -28,7 +29,7 @@ from seqgate.gateway.admin.remote.cluster import (
     metadata,
     open_connection,
 )
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.coordinator.places import TopicPartition
 
 MOST_IDLE: Final = 32
@@ -152,10 +153,15 @@ class _Answer(Generic[A]):
 class Cache(Generic[A]):
     """Answers of one kind. Threads that need the same answer wait for one that asks. Thread-safe."""
 
-    def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Keep each answer for at most `kept_s` seconds of the clock."""
+    def __init__(
+        self, kept_s: float, clock: Callable[[], float] = time.monotonic, *, is_lasting: bool = False
+    ) -> None:
+        """Keep each answer for at most `kept_s` seconds of the clock. `is_lasting`: a quick answer counts for
+        as long.
+        """
         self._kept_s = kept_s
         self._clock = clock
+        self._is_lasting = is_lasting
         self._lock = threading.Lock()
         self._answers: OrderedDict[tuple[ClientSecurity, Any], _Answer[A]] = OrderedDict()
 
@@ -170,8 +176,15 @@ class Cache(Generic[A]):
                 began = self._clock()
                 answer.value = ask()
                 came = self._clock()
-                answer.until = came + min(self._kept_s, (came - began) * TIMES_LONGER)
+                counts_s = self._kept_s if self._is_lasting else (came - began) * TIMES_LONGER
+                answer.until = came + min(self._kept_s, counts_s)
             return answer.value
+
+    def known(self, security: ClientSecurity, key: Any) -> A | None:
+        """Return the last answer, however old; None without one."""
+        with self._lock:
+            answer = self._answers.get((security, key))
+        return None if answer is None else answer.value
 
     def forget(self) -> None:
         with self._lock:
@@ -206,6 +219,22 @@ _DESCRIBE: Final = 1 << 8
 """The bit of the operation DESCRIBE in Kafka's sets of operations."""
 
 
+class Server(NamedTuple):
+    """The cluster that a console shows; `version` is the gateway's, or else the level of its features."""
+
+    cluster_id: str
+    version: str
+
+
+def server_of(cluster: Cluster) -> Server:
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=False)
+    answer = ask_broker(cluster.reached, asked, DescribeClusterResponse, timeout_s=RIGHTS_TIMEOUT_S)
+    features = api_versions(cluster.reached, RIGHTS_TIMEOUT_S).finalized_features
+    levels = {str(row.name): int(row.max_version_level) for row in features}
+    level = levels.get("metadata.version")
+    return Server(answer.cluster_id, "" if level is None else f"metadata.version {level}")
+
+
 def may_describe_cluster(cluster: Cluster) -> bool:
     """Return whether the person has the right DESCRIBE on the cluster."""
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
@@ -237,9 +266,19 @@ class ClusterLogin:
         """Return the mechanisms by which visitors can log in; empty when the listener needs no login."""
         with self._lock:
             if self._known is None or time.monotonic() >= self._until:
-                own = self._security.mechanism
-                self._known = (own,) if own else first_that_answers(self._places(self._security), _offered)
+                self._known = self._asked()
                 self._until = time.monotonic() + KEPT_S
+            return self._known
+
+    def _asked(self) -> tuple[str, ...]:
+        """Return what the listener offers; while nothing answers, what it offered before."""
+        if self._security.mechanism:
+            return (self._security.mechanism,)
+        try:
+            return first_that_answers(self._places(self._security), _offered)
+        except Unreachable:
+            if self._known is None:
+                raise
             return self._known
 
     def _places(self, security: ClientSecurity) -> list[BrokerAddress]:

@@ -69,6 +69,17 @@ def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict
     }
 
 
+def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> list[tuple[str, str]]:
+    """Return the client ids of the members of groups, each with its group."""
+    kinds = {CLASSIC: _of(lines, CLASSIC), **{kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}}
+    return [
+        (str(found.group_id), str(member.client_id))
+        for kind, names in kinds.items()
+        for found in _answers(cluster, names, partial(describing, kind))
+        for member in found.members
+    ]
+
+
 def progress_of(
     cluster: Cluster, groups: Sequence[str], share_groups: Sequence[str]
 ) -> dict[str, GroupProgress]:

@@ -16,6 +16,7 @@ from seqgate.gateway.console.pages import (
     producer_ids,
     producers,
     records,
+    search,
     topics,
     transactions,
 )
@@ -38,4 +39,5 @@ PAGES: Final[tuple[Page, ...]] = (
     cluster.PAGE,
     gateway.LIMITS_PAGE,
     gateway.LOGS_PAGE,
+    search.PAGE,
 )

@@ -2,107 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest, TroubledPartition
+from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.operations import RemoteClient
+from seqgate.gateway.admin.request import ControlError, Unreachable
+from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
+from seqgate.gateway.admin.transactions.command import FindHangingRequest
+from seqgate.gateway.admin.transactions.remote import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View
+from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.groups import group_figures, group_lines
+from seqgate.gateway.console.health import (
+    Facts,
+    GroupSamples,
+    OpenTransaction,
+    Problem,
+    Samples,
+    full_in_ms,
+    judge,
+)
 from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.history import (
+    DAY_MS,
+    DISK_FREE,
+    HOUR_MS,
+    LAG,
+    QUARTER_MS,
+    TOPIC_LAG,
+    TOPIC_RECORDS,
+)
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
-
-# Finds what is wrong with a cluster or a gateway. Pure.
-
-MOST_NAMED: Final = 5
-"""Partitions that a problem names; it counts the others."""
-
-
-class Problem(NamedTuple):
-    """A problem, the advice, and the page with more. With `is_bad` somebody can't work; else it warns."""
-
-    title: str
-    advice: str
-    link: str = ""
-    is_bad: bool = True
-
-
-def problems_of_cluster(status: ClusterStatus) -> Iterator[Problem]:
-    """Yield what the brokers report over the Kafka protocol."""
-    if status.controller is None:
-        yield Problem("The cluster has no controller", "Topics can't be created or changed until it has one.")
-    for broker in status.brokers:
-        if broker.error is not None:
-            yield Problem(f"Broker {broker.node_id} at {broker.address} does not answer", broker.error)
-        for directory in broker.log_dirs:
-            if directory.error is not None:
-                yield Problem(
-                    f"A log directory of broker {broker.node_id} is out of service", directory.error
-                )
-    if status.offline:
-        yield Problem(
-            f"{_counted(len(status.offline))} out of service: {_named(status.offline)}",
-            "Clients can't read or write there. Look for the reason in the gateway's log; seqgate reopen "
-            "opens a partition again.",
-            "/topics?sort=-trouble",
-        )
-    if status.under_replicated:
-        yield Problem(
-            f"{_counted(len(status.under_replicated))} without all replicas in sync: "
-            f"{_named(status.under_replicated)}",
-            "Start the brokers that are missing.",
-            "/topics?sort=-trouble",
-            is_bad=False,
-        )
-
-
-def problems_of_gateway(status: Status) -> Iterator[Problem]:
-    """Yield what only the gateway itself reports."""
-    for offline in status.offline_partitions[:MOST_NAMED]:
-        yield Problem(
-            f"Partition {offline.partition} of {offline.topic} is out of service",
-            f"{offline.reason}. When the disk is well, run: seqgate reopen {offline.topic} "
-            f"{offline.partition}",
-            f"/topics/{offline.topic}",
-        )
-    if status.is_disk_short:
-        yield Problem(
-            "The disk is nearly full, and producers are refused",
-            "Delete topics, shorten their retention, or add space.",
-        )
-    if status.producer_id_store_error is not None:
-        yield Problem("New producer ids can't be claimed", status.producer_id_store_error)
-    for row in status.damaged[:MOST_NAMED]:
-        yield Problem(
-            f"Offsets {row.first_offset:,} to {row.end_offset - 1:,} of {row.topic}-{row.partition} are "
-            "damaged",
-            "Consumers get an error there. Stop the gateway, and run: seqgate repair",
-            f"/topics/{row.topic}",
-        )
-    if status.bucket is not None and status.bucket.is_behind:
-        yield Problem(
-            "The bucket is behind, and producers are refused", "Check the bucket and the network to it."
-        )
-    for sentence in status.missing_workers:
-        yield Problem("A worker does not answer", sentence)
-    for certificate in status.certificates:
-        if certificate.warning is not None:
-            yield Problem(
-                f"The certificate of listener {certificate.listener} needs care",
-                certificate.warning,
-                is_bad=False,
-            )
-
-
-def _counted(number: int) -> str:
-    return "1 partition is" if number == 1 else f"{number:,} partitions are"
-
-
-def _named(rows: Sequence[TroubledPartition]) -> str:
-    named = ", ".join(f"{row.topic}-{row.partition}" for row in rows[:MOST_NAMED])
-    return named if len(rows) <= MOST_NAMED else f"{named} and {len(rows) - MOST_NAMED:,} more"
-
-
-# The overview: what is wrong first, then the figures over time.
+from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
 SERIES: Final = (
     rates.RECORDS,
@@ -114,29 +47,122 @@ SERIES: Final = (
     rates.CONNECTIONS,
     rates.LOOP_DELAY,
 )
+MOST_GROUPS: Final = 200
+"""Groups whose lag counts; the page says when there are more."""
+MOST_TRANSACTIONS: Final = 200
+"""Open transactions whose age is judged."""
+MOST_PARTITIONS: Final = 500
+"""Partitions that are asked for hanging transactions over the Kafka protocol; in a larger cluster only
+--metrics tells them.
+"""
+DISK_MS: Final = 6 * HOUR_MS
+"""The time over which the growth of a disk is judged."""
+
+A = TypeVar("A")
 
 
 def overview(visit: Visit) -> PageAnswer:
-    """Show what is wrong, and the state of the cluster."""
-    with visit.cluster() as cluster:
-        status = visit.status(cluster)
-    problems = list(problems_of_cluster(status))
-    gateway, trouble = _gateway_status(visit)
-    if gateway is not None:
-        problems = [*problems_of_gateway(gateway), *problems]
-    problems += trouble
+    """Show what is wrong, and the state of the cluster. While nothing answers, the charts stay."""
+    notes: list[Problem] = []
+    try:
+        with visit.cluster() as cluster:
+            status = visit.status(cluster)
+    except Unreachable as error:
+        advice = f"{error}. This page asks again by itself."
+        return View(
+            "overview.html", {**_NOTHING, "problems": [Problem("The cluster does not answer", advice)]}
+        )
+    gateway, trouble = _gateway_status(visit, notes)
+    groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
+    transactions = _asked(visit, notes, _transactions)
+    hanging = _hanging(visit, notes, status)
+    disks = {
+        str(broker.node_id): _samples(visit, DISK_FREE, {"broker": str(broker.node_id)}, DISK_MS)
+        for broker in status.brokers
+        if broker.log_dirs
+    }
+    for broker in status.brokers:
+        if broker.error is not None:
+            _note_right(visit, notes, broker.error)
+    health = judge(
+        Facts(
+            status,
+            gateway,
+            groups,
+            transactions,
+            hanging,
+            _samples(visit, rates.OLDEST_TRANSACTION, {}, DAY_MS),
+            None if gateway is None else _samples(visit, rates.PRODUCE_P99, {}, QUARTER_MS),
+            disks,
+        )
+    )
+    sizes = [directory for broker in status.brokers for directory in broker.log_dirs]
+    free = [directory.free_bytes for directory in sizes if directory.free_bytes is not None]
+    full = [found for each in disks.values() if (found := full_in_ms(each)) is not None]
+    lags = [row.lag for row in groups or () if row.lag is not None]
+    problems = sorted([*trouble, *health.problems], key=lambda problem: not problem.is_bad)
     return View(
         "overview.html",
         {
             "status": status,
             "gateway": gateway,
-            "problems": sorted(problems, key=lambda problem: not problem.is_bad),
-            "sizes": [directory for broker in status.brokers for directory in broker.log_dirs],
+            "problems": problems,
+            "notes": notes,
+            "unjudged": health.unjudged,
+            "used_bytes": sum(directory.used_bytes for directory in sizes) if sizes else None,
+            "free_bytes": min(free, default=None),
+            "full_ms": min(full, default=None),
+            "groups": groups,
+            "most_groups": MOST_GROUPS,
+            "lag": sum(lags) if groups is not None else None,
+            "open_transactions": transactions,
+            "is_empty": status.topics == status.internal_topics,
+            "bootstrap": ",".join(shown_address(*each) for each in visit.console.options.bootstrap),
+            "has_login": bool(visit.user),
         },
     )
 
 
-def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
+_NOTHING: Final = {
+    "status": None,
+    "gateway": None,
+    "notes": (),
+    "unjudged": (),
+    "used_bytes": None,
+    "free_bytes": None,
+    "full_ms": None,
+    "groups": None,
+    "most_groups": MOST_GROUPS,
+    "lag": None,
+    "open_transactions": None,
+    "is_empty": False,
+    "bootstrap": "",
+    "has_login": False,
+}
+
+
+def _asked(visit: Visit, notes: list[Problem], ask: Callable[[Cluster], A]) -> A | None:
+    """Return an answer of the cluster; None without one. A missing right becomes a note, no problem."""
+    try:
+        with visit.cluster() as cluster:
+            return ask(cluster)
+    except ControlError as error:
+        _note_right(visit, notes, str(error))
+        return None
+
+
+def _note_right(visit: Visit, notes: list[Problem], error: str) -> bool:
+    """Note, once, the right that an error asks for; return whether it asks for one."""
+    lack = visit.missing_right(error)
+    if lack is None:
+        return False
+    note = Problem("You may not see all of this", lack.sentence, is_bad=False, command=lack.command)
+    if note not in notes:
+        notes.append(note)
+    return True
+
+
+def _gateway_status(visit: Visit, notes: list[Problem]) -> tuple[Status | None, list[Problem]]:
     """Return what only the gateway knows, with its word about being ready; nothing without --metrics."""
     if not visit.has_metrics:
         return None, []
@@ -147,7 +173,63 @@ def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
             problems.append(Problem("The gateway says that it is not ready", words))
         return visit.ask_gateway(StatusRequest()), problems
     except ControlError as error:
+        if _note_right(visit, notes, str(error)):
+            return None, problems
         return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
+
+
+def _samples(visit: Visit, metric: str, labels: dict[str, str], range_ms: int) -> Samples:
+    return Samples(*visit.history.series(metric, labels, range_ms))
+
+
+def _groups(visit: Visit, cluster: Cluster) -> list[GroupSamples]:
+    """Return the groups that this person may describe, with their lag over the last minutes."""
+    return [
+        GroupSamples(
+            group,
+            found.lag,
+            found.members,
+            _samples(visit, LAG, {"group": group}, QUARTER_MS),
+            {
+                topic: (
+                    _samples(visit, TOPIC_LAG, {"group": group, "topic": topic}, QUARTER_MS),
+                    _samples(visit, TOPIC_RECORDS, {"topic": topic}, QUARTER_MS),
+                )
+                for topic in found.topics
+            },
+        )
+        for group, found in sorted(group_figures(cluster, group_lines(cluster)[:MOST_GROUPS]).items())
+    ]
+
+
+def _transactions(cluster: Cluster) -> list[OpenTransaction]:
+    names = [row.transactional_id for row in listed(cluster, TransactionFilter(state="Ongoing"))]
+    return [
+        OpenTransaction(row.transactional_id, row.age_ms, row.timeout_ms)
+        for row in rows_of(cluster, names[:MOST_TRANSACTIONS])
+        if row.age_ms is not None
+    ]
+
+
+_hanging_counts: Final[Cache[int]] = Cache(60.0)
+
+
+def _hanging(visit: Visit, notes: list[Problem], status: ClusterStatus) -> int | None:
+    """Return how many transactions hang; None where asking costs too much, or nobody answers."""
+    told, _ = visit.told(FindHangingRequest())
+    if told is not None:
+        return len(told.hanging)
+    if status.partitions > MOST_PARTITIONS:
+        return None
+    return _asked(
+        visit,
+        notes,
+        lambda cluster: _hanging_counts.get(
+            visit.security,
+            cluster.addresses,
+            lambda: len(RemoteClient(cluster).ask(FindHangingRequest()).hanging),
+        ),
+    )
 
 
 PAGE: Final = Page(

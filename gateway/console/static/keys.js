@@ -1,4 +1,4 @@
-// Keys: `/` goes to the filter, `g` and a letter open a page, `?` shows the list.
+// Keys: `s` goes to the search, `/` to the filter, `g` and a letter open a page, `?` shows the list.
 const AFTER_G_MS = 1500;
 
 export function startKeys() {
@@ -8,9 +8,10 @@ export function startKeys() {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || dialog?.open) return;
     if (event.key === "?") dialog?.showModal();
-    else if (event.key === "/") focusFilter(event);
+    else if (event.key === "/") focus(event, document.querySelector("[data-filter]"));
     else if (event.timeStamp - pressedG < AFTER_G_MS) { pressedG = -AFTER_G_MS; openPage(event.key); }
     else if (event.key === "g") pressedG = event.timeStamp;
+    else if (event.key === "s") focus(event, document.getElementById("search"));
   });
 }
 
@@ -19,13 +20,12 @@ function isTyping(target) {
   return target instanceof HTMLElement && (target.isContentEditable || target.matches("input, select, textarea"));
 }
 
-/** @param {KeyboardEvent} event */
-function focusFilter(event) {
-  const filter = document.querySelector("[data-filter]");
-  if (!(filter instanceof HTMLElement)) return;
+/** @param {KeyboardEvent} event @param {Element | null} field */
+function focus(event, field) {
+  if (!(field instanceof HTMLElement)) return;
   event.preventDefault();
-  filter.focus();
-  if (filter instanceof HTMLInputElement) filter.select();
+  field.focus();
+  if (field instanceof HTMLInputElement) field.select();
 }
 
 /** @param {string} key */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.console.answer import Confirmation, Data, Download, PageAnswer, Redirect, View, address
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import CONFIRMED, Feed, Function, Get, Page, PageEndpoint, Post, Visit
+from seqgate.gateway.console.rights import operation_of
 from seqgate.gateway.console.sessions import FIELD
 from seqgate.gateway.console.web.visiting import (
     NOT_STORED,
@@ -61,21 +62,23 @@ class Desk:
 
     async def _get(self, endpoint: Get, request: Request) -> Response:
         try:
-            visit = await visit_of(self.console, request)
+            visit = replace(
+                await visit_of(self.console, request), operation=operation_of(endpoint.path, changes=False)
+            )
         except LoginNeeded:
             return self.to_login(request)
         except ControlError as error:
-            return self.failed(request, stranger(self.console, request), str(error))
+            return self.refused(request, stranger(self.console, request), error)
         key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
         try:
-            running = self.work.resume(key) or self.work.begin(lambda: endpoint.function(visit))
+            running = self.work.resume(key) or self.work.begin(partial(_found, endpoint.function, visit))
             done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
             if not done:
                 self.work.keep(key, running)
                 return self._waiting(request, visit, endpoint, running.began)
             return self.sent(request, visit, done.pop().result())
         except ControlError as error:
-            return self.failed(request, visit, str(error))
+            return self.refused(request, visit, error)
 
     def _waiting(self, request: Request, visit: Visit, endpoint: Get, began: float) -> Response:
         waited_s = int(asyncio.get_running_loop().time() - began)
@@ -86,7 +89,9 @@ class Desk:
 
     async def _feed(self, endpoint: Feed, request: Request) -> Response:
         try:
-            visit = await visit_of(self.console, request)
+            visit = replace(
+                await visit_of(self.console, request), operation=operation_of(endpoint.path, changes=False)
+            )
             answer = await self._answer(endpoint.function, visit)
         except LoginNeeded:
             return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
@@ -97,7 +102,10 @@ class Desk:
     async def _post(self, endpoint: Post, request: Request) -> Response:
         try:
             sent = await form_of(self.console, request)
-            visit = await visit_of(self.console, request, sent)
+            visit = replace(
+                await visit_of(self.console, request, sent),
+                operation=operation_of(endpoint.path, changes=True),
+            )
         except FormRefused:
             sentence = (
                 "The form is too old or comes from another site. "
@@ -107,11 +115,11 @@ class Desk:
         except LoginNeeded:
             return self.to_login(request)
         except ControlError as error:
-            return self.failed(request, stranger(self.console, request), str(error))
+            return self.refused(request, stranger(self.console, request), error)
         try:
             return self.sent(request, visit, await self._answer(endpoint.function, visit))
         except ControlError as error:
-            return self.failed(request, visit, str(error), status=_BAD_REQUEST)
+            return self.refused(request, visit, error, status=_BAD_REQUEST)
 
     async def _answer(self, function: Function, visit: Visit) -> PageAnswer:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)
@@ -152,6 +160,26 @@ class Desk:
         set_session_id(response, request, self.console.options, visit.session_id)
         return response
 
+    def refused(self, request: Request, visit: Visit, error: ControlError, status: int = 200) -> Response:
+        """Return the page that shows an error of the cluster, or the right that the person lacks. Where
+        nothing answers, the page opens by itself when something does.
+        """
+        may_help = request.method == "GET"
+        if visit.missing_right(str(error)) is not None:
+            title = "You may not see this" if may_help else "You may not do this"
+        else:
+            title = "The cluster does not answer" if isinstance(error, Unreachable) else "This did not work"
+        opens_itself = may_help and isinstance(error, Unreachable)
+        return self.failed(
+            request,
+            visit,
+            str(error),
+            status=status,
+            title=title,
+            may_help=may_help,
+            opens_itself=opens_itself,
+        )
+
     def failed(
         self,
         request: Request,
@@ -160,15 +188,26 @@ class Desk:
         *,
         status: int = 200,
         title: str = "This did not work",
+        may_help: bool = False,
+        opens_itself: bool = False,
     ) -> Response:
-        """Return the page that shows why a request failed."""
-        values = {"sentence": sentence, "title": title, "again": _path(request)}
+        """Return the page that shows why a request failed. `may_help`: it may work when it is sent again."""
+        again = _path(request) if may_help else None
+        values = {"sentence": sentence, "title": title, "again": again, "opens_itself": opens_itself}
         return self._html(request, visit, View("failed.html", values, status))
 
     def to_login(self, request: Request) -> Response:
         """Lead the browser to the login page, and back afterwards."""
         back = _path(request) if request.method == "GET" else "/"
         return RedirectResponse(address("/login", to=back), _SEE_OTHER, headers=NOT_STORED)
+
+
+def _found(function: Function, visit: Visit) -> PageAnswer:
+    """Return the answer of a page, and find out what its head says."""
+    answer = function(visit)
+    if isinstance(answer, View):
+        visit.find_server()
+    return answer
 
 
 def _path(request: Request) -> str:

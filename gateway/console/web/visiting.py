@@ -21,12 +21,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.answer import PageAnswer, address
 from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
+from seqgate.gateway.console.rights import is_refused
 from seqgate.gateway.console.sessions import FIELD, new_id
 
 MOST_FORM_BYTES: Final = 8 << 20
@@ -163,6 +165,15 @@ def span(length_ms: int | None) -> str:
     return UNKNOWN if length_ms is None else duration(length_ms)
 
 
+def sentence(text: str) -> str:
+    """Return an error as a sentence: it begins with a capital letter and ends with a full stop."""
+    text = text.strip()
+    begin = text.partition(" ")[0]
+    if begin.islower() and begin.isalpha():
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
+
+
 def segment(text: str) -> str:
     return quote(text, safe="")
 
@@ -173,6 +184,8 @@ FILTERS: Final = {
     "moment": moment,
     "span": span,
     "segment": segment,
+    "sentence": sentence,
+    "is_refused": is_refused,
     "shown": shown,
 }
 
@@ -215,6 +228,8 @@ class Renderer:
             place=place,
             notice=notice,
             has_metrics=visit.has_metrics,
+            server=visit.server,
+            bootstrap_shown=",".join(shown_address(*each) for each in visit.console.options.bootstrap),
         )
 
 

@@ -112,7 +112,7 @@ def test_what_only_the_gateway_knows_needs_the_right_to_describe_the_cluster(gua
         assert "lacks the right to describe the cluster" in text_of(console.page("/"))
         console.send("/logout", {})
         log_in(console, "ann")
-        assert "Producer ids left" in text_of(console.page("/"))
+        assert "Up for" in text_of(console.page("/"))
 
 
 def test_after_logging_out_the_session_is_over(console: ConsoleClient) -> None:

@@ -102,6 +102,6 @@ def test_a_person_without_the_right_sees_no_log(tmp_path: Path) -> None:
         console_client(guarded.login, metrics_url=f"http://{listener}") as console,
     ):
         console.send("/login", {"username": "bob", "password": PASSWORD, "to": "/topics"})
-        assert "user bob lacks the right to describe the cluster" in text_of(console.page("/logs"))
+        assert "User bob lacks the right to describe the cluster" in text_of(console.page("/logs"))
         assert "lacks the right" in console.data("/api/logs?after=0", status=400)["error"]
         assert "lacks the right" in text_of(console.page("/logs/tasks"))

@@ -37,6 +37,17 @@ def test_keys_open_pages_and_the_list_of_keys(window: Watched) -> None:
     expect(page.get_by_label("Name contains")).to_be_focused()
 
 
+def test_one_key_searches_everything(window: Watched) -> None:
+    page = window.open("/")
+    page.keyboard.press("s")
+    expect(page.get_by_role("searchbox", name="Search everything")).to_be_focused()
+    page.keyboard.type("no-such-thing")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Search", exact=True)).to_be_visible()
+    expect(page.get_by_text("Nothing that you may see has this in its name")).to_be_visible()
+    window.check()
+
+
 def test_the_first_tab_skips_to_the_content(window: Watched) -> None:
     page = window.open("/topics")
     page.keyboard.press("Tab")

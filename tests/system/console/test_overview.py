@@ -70,7 +70,7 @@ def test_a_picture_of_the_overview(
     stub.views["status"] = status_of(gateway)
     with watched(browser, base) as window:
         page = window.open("/")
-        expect(page.get_by_text("Producer ids left")).to_be_visible()
+        expect(page.get_by_text("Disk free")).to_be_visible()
         expect(page.get_by_text("Nothing is wrong")).to_be_visible()
         if window.keeps_pictures:
             page.wait_for_selector('figure[data-points="24"]', timeout=240_000)
@@ -98,6 +98,25 @@ def test_charts_show_figures_per_second(browser: Browser, base: str, stub: Metri
         latency = page.locator("figure").filter(has_text="Produce time")
         expect(latency.locator("output")).to_have_text("1.9 ms")
         window.check()
+
+
+def test_pages_come_back_by_themselves(
+    browser: Browser, base: str, stub: MetricsStub, gateway: GatewayProcess
+) -> None:
+    with watched(browser, base) as overview, watched(browser, base, dark=True) as other:
+        page = overview.open("/")
+        expect(page.locator("figure canvas").first).to_be_visible()
+        gateway.kill()
+        problems = page.get_by_role("region", name="What is wrong")
+        expect(problems).to_contain_text("The cluster does not answer")
+        expect(page.locator("figure canvas").first).to_be_visible()
+        topics = other.open("/topics")
+        expect(topics.get_by_role("heading", name="The cluster does not answer")).to_be_visible()
+        other.check()
+        gateway.start()
+        expect(topics.get_by_role("heading", name="Topics")).to_be_visible()
+        expect(problems).not_to_contain_text("does not answer")
+        overview.check()
 
 
 def test_what_is_wrong_stands_first_also_on_an_open_page(

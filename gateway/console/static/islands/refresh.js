@@ -2,7 +2,8 @@
 // data-also names further elements beside the island's own, data-every the seconds between two readings. People who listen hear what
 // has changed when an element has aria-live.
 import { startIslands } from "../console.js";
-import { repeat } from "../feed.js";
+import { FeedError, repeat } from "../feed.js";
+import { showProblem } from "../feed-problem.js";
 import { showTimes } from "../times.js";
 
 const EVERY_S = "5";
@@ -14,8 +15,14 @@ export function start(element) {
   let isFirst = true;
   repeat(async () => {
     if (isFirst) { isFirst = false; return; }
-    const fresh = await page();
-    for (const id of ids) replace(document.getElementById(id), fresh?.getElementById(id), shown);
+    try {
+      const fresh = await page();
+      const failed = fresh.getElementById("failed");
+      for (const id of ids) replace(document.getElementById(id), fresh.getElementById(id), shown);
+      showProblem(element, failed && failed.textContent?.trim());
+    } catch (error) {
+      showProblem(element, error);
+    }
   }, Number(element.dataset.every ?? EVERY_S) * 1000);
 }
 
@@ -39,13 +46,15 @@ function isSelected(element) {
   return selection !== null && !selection.isCollapsed && selection.containsNode(element, true);
 }
 
-/** Returns the page as the server shows it now; null while the page waits or the console does not answer. */
-async function page() {
+/** Returns the page as the server shows it now. Throws an error whose message is a sentence for the person. */
+export async function page() {
+  let response;
   try {
-    const response = await fetch(location.href, { cache: "no-store", headers: { Accept: "text/html" } });
-    if (!response.ok || response.redirected) return null;
-    return new DOMParser().parseFromString(await response.text(), "text/html");
+    response = await fetch(location.href, { cache: "no-store", headers: { Accept: "text/html" } });
   } catch {
-    return null;
+    throw new FeedError("The console does not answer. It may have ended.");
   }
+  if (response.redirected) throw new FeedError("Your session has ended. Log in again.");
+  if (!response.ok) throw new FeedError(`The console answers with status ${response.status}.`);
+  return new DOMParser().parseFromString(await response.text(), "text/html");
 }

@@ -1,0 +1,81 @@
+"""What a person may not see or do, as a sentence with the command that gives the right. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_REFUSED: Final = re.compile(r"\b(CLUSTER|TOPIC|GROUP|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b")
+"""Kafka's errors for a missing right on a resource."""
+_NAMED: Final = re.compile(r"\b(?:topic|group) ([\w.-]+)", re.ASCII)
+_RESOURCES: Final = {
+    "TOPIC": ("topic", "--topic"),
+    "GROUP": ("group", "--group"),
+    "TRANSACTIONAL_ID": ("transactional id", "--transactional-id"),
+}
+FIELDS: Final = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "id"}
+"""The fields of addresses and forms that name each resource."""
+ANYBODY: Final = "ANONYMOUS"
+"""Kafka's principal of clients without a login."""
+
+
+_OPERATIONS: Final = {
+    "settings": ("describe-configs", "alter-configs"),
+    "quotas": ("describe-configs", "alter-configs"),
+    "produce": ("write", "write"),
+    "records": ("read", "read"),
+    "reset": ("describe", "read"),
+    "delete": ("describe", "delete"),
+    "create": ("create", "create"),
+    "abort": ("describe", "write"),
+}
+"""What a request needs whose address has a word: to look, and to change. The first word here counts."""
+
+
+def operation_of(path: str, *, changes: bool) -> str:
+    """Return the operation of Kafka's ACLs that a request needs, as `seqgate acls add --operation` has it."""
+    parts = set(path.replace("-", "/").split("/"))
+    look, change = next((both for word, both in _OPERATIONS.items() if word in parts), ("describe", "alter"))
+    return change if changes else look
+
+
+class MissingRight(NamedTuple):
+    sentence: str
+    command: str
+
+
+def is_refused(error: str | None) -> bool:
+    """Return whether an error says that the person lacks a right: whoever answered so is well."""
+    return error is not None and _REFUSED.search(error) is not None
+
+
+def missing_right(
+    error: str, user: str, operation: str, names: Mapping[str, str] | None = None
+) -> MissingRight | None:
+    """Return the right that an error asks for; None for another error.
+
+    `operation` is what the page needs, as `seqgate acls add --operation` spells it; `names` are those that
+    the address or the form has, by Kafka's types of resources.
+    """
+    refused = _REFUSED.search(error)
+    if refused is None:
+        return None
+    kind = refused[1]
+    command = ["seqgate", "acls", "add", "--allow-principal", f"User:{user or ANYBODY}"]
+    command += ["--operation", operation]
+    if kind == "CLUSTER":
+        what = "the cluster"
+        command.append("--cluster")
+    else:
+        noun, option = _RESOURCES[kind]
+        named = _NAMED.search(error)
+        name = (names or {}).get(kind) or (named[1] if named is not None else "")
+        what = f"{noun} {name}" if name else f"the {noun}"
+        command += [option, name or "NAME"]
+    who = f"user {user}" if user else "a client without a login"
+    verb, _, configs = operation.partition("-")
+    what = f"the configs of {what}" if configs else what
+    sentence = f"{who} lacks the right to {verb} {what} ({refused[0]})"
+    return MissingRight(sentence, shlex.join(command))

@@ -1,0 +1,101 @@
+"""The overview: what a person may see of it, what it judges from samples, and what stays while nothing answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from seqgate.gateway.console.health import ENOUGH
+from seqgate.gateway.console.metrics.history import LAG, key_of
+from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
+from tests.support.gateway_process import GatewayProcess
+from tests.support.group_members import commit_offsets
+from tests.support.guarded_gateway import PASSWORD, Guarded, guarded_gateway
+from tests.system.commands.clients import create_topic
+from tests.system.commands.conftest import seqgate
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with guarded_gateway(tmp_path_factory.mktemp("guarded")) as gateway:
+        yield gateway
+
+
+def test_a_missing_right_is_no_alarm(guarded: Guarded) -> None:
+    with console_client(guarded.login) as console:
+        page = text_of(console.send("/login", {"username": "bob", "password": PASSWORD, "to": "/"}))
+        assert "does not answer" not in page
+        assert "no answer" not in page
+        assert "Nothing is wrong" in page
+        assert "You may not see all of this" in page
+        command = "seqgate acls add --allow-principal User:bob --operation describe --cluster"
+        assert page.count(command) == 1
+        cluster = text_of(console.page("/cluster"))
+        assert "does not answer" not in cluster
+        assert command in cluster
+        users = console.page("/access/users")
+        assert title_of(users) == "You may not see this"
+        assert command in text_of(users)
+        quotas = text_of(console.page("/access/quotas"))
+        assert "User bob lacks the right to describe the configs of the cluster" in quotas
+
+
+def test_the_command_on_the_page_gives_the_right(guarded: Guarded) -> None:
+    with console_client(guarded.login) as console:
+        console.send("/login", {"username": "bob", "password": PASSWORD, "to": "/"})
+        right = ("--allow-principal", "User:bob", "--operation", "describe", "--cluster")
+        seqgate("acls", "add", *right, "--bootstrap", guarded.process.bootstrap)
+        assert "You may not see all of this" not in text_of(console.page("/"))
+
+
+def test_an_empty_cluster_says_how_to_connect(guarded: Guarded) -> None:
+    with console_client(guarded.process.bootstrap) as console:
+        page = text_of(console.page("/"))
+    assert f"bootstrap.servers={guarded.process.bootstrap}" in page
+    assert f"seqgate topics create orders --bootstrap {guarded.process.bootstrap}" in page
+
+
+def test_a_lag_that_grows_is_never_green(console: ConsoleClient, shared_gateway: GatewayProcess) -> None:
+    create_topic(shared_gateway.bootstrap, "judged", 1)
+    commit_offsets(shared_gateway.bootstrap, "judged-group", "judged", {0: 0})
+    now_ms = time.time_ns() // 1_000_000
+    samples = 4 * ENOUGH
+    for number in range(samples):
+        at_ms = now_ms - (samples - number) * 20_000
+        console.console.sampler.history.add(at_ms, {key_of(LAG, {"group": "judged-group"}): 1_000.0 * number})
+    page = text_of(console.page("/"))
+    assert "Nothing is wrong" not in page
+    assert "Group judged-group falls behind" in page
+    assert "records in a minute" in page
+
+
+def test_the_page_stays_while_nothing_answers(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data") as gateway, console_client(gateway.bootstrap) as console:
+        assert "Nothing is wrong" in text_of(console.page("/"))
+        head = console.page("/").partition("<main")[0]
+        assert gateway.bootstrap in head
+        assert 'title="The id of the cluster"' in head
+        gateway.kill()
+        overview = console.page("/")
+        assert "The cluster does not answer." in text_of(overview)
+        assert 'data-source="/api/figures"' in overview
+        topics = console.page("/topics")
+        assert title_of(topics) == "The cluster does not answer"
+        assert 'data-island="again"' in topics
+        assert gateway.bootstrap in topics.partition("<main")[0]
+        gateway.start()
+        assert "Nothing is wrong" in text_of(console.page("/"))
+
+
+def test_the_head_has_the_version_that_the_gateway_tells(measured: ConsoleClient) -> None:
+    measured.page("/topics")
+    for path, status in (("/groups", 200), ("/no-such-page", 404)):
+        assert f"Seqgate {version('seqgate')}" in measured.page(path, status).partition("<main")[0]
+
+
+def test_a_page_that_does_not_exist_is_not_offered_again(console: ConsoleClient) -> None:
+    assert "Open this page again" not in console.page("/no-such-page", status=404)
