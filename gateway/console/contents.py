@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import struct
 import threading
 from collections import OrderedDict
@@ -426,6 +427,36 @@ def formatted_json(content: bytes | str, *, indent: int = 2) -> str:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise ContentError(f"the content is no JSON: {error}") from None
     return formatted if isinstance(formatted, str) else text(formatted)
+
+
+def is_json(content: bytes) -> bool:
+    """Return whether a content is JSON that is more than one word or number."""
+    if content.lstrip()[:1] not in _STARTS_JSON:
+        return False
+    try:
+        formatted_json(content)
+    except ContentError:
+        return False
+    return True
+
+
+MOST_COLOURED: Final = 64 << 10
+"""Letters of a text whose pieces have colours; a longer one has none, because a page has room for so many."""
+_TOKEN: Final = re.compile(
+    r'(?P<name>"(?:[^"\\]|\\.)*")(?=\s*:)|(?P<text>"(?:[^"\\]|\\.)*")'
+    r"|(?P<number>-?\d[\d.eE+-]*)|(?P<word>true|false|null)"
+)
+
+
+def json_tokens(found: str) -> list[tuple[str, str]]:
+    """Return formatted JSON in pieces, each with its kind: name, text, number, word, or none of them."""
+    if len(found) > MOST_COLOURED:
+        return [("", found)]
+    tokens, end = [], 0
+    for match in _TOKEN.finditer(found):
+        tokens += [("", found[end : match.start()]), (match.lastgroup or "", match[0])]
+        end = match.end()
+    return [token for token in (*tokens, ("", found[end:])) if token[1]]
 
 
 def json_text(value: Any) -> str:

@@ -87,6 +87,13 @@ MOST_PARTITIONS: Final = 32
 """Partitions that one page reads; a person names others."""
 SEARCHED: Final = 5_000
 """How many offsets of each partition one page reads when it searches for a text from the end."""
+STEP_SEARCHED: Final = 1_000
+"""How many offsets of each partition one step of a search reads from the end."""
+STEP_SECONDS: Final = 1.0
+"""The time after which a step of a search that goes forward ends; the next step resumes there."""
+LONGEST_KEPT: Final = 16 << 10
+"""Bytes that a search keeps of a key, a value or a header; of longer ones it keeps the beginning."""
+MOST_SECONDS: Final = 8.0
 _LONGEST_POSITIONS: Final = 2_000
 
 
@@ -103,7 +110,10 @@ class From(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The wished records: `at` is an offset or a time in ms, `positions` the offsets for BEFORE and AFTER."""
+    """The wished records: `at` is an offset or a time in ms, `positions` the offsets for BEFORE and AFTER.
+
+    `is_step`: the page is one of many short ones, of a search that shows its hits as they come.
+    """
 
     start: From = From.NEWEST
     at: int = 0
@@ -111,11 +121,24 @@ class Wish:
     partition: int | None = None
     rows: int = 50
     committed: bool = False
+    is_step: bool = False
+    longest_kept: int = LONGEST_KEPT
+
+    @property
+    def is_backward(self) -> bool:
+        return self.start in {From.NEWEST, From.BEFORE}
+
+    @property
+    def searched(self) -> int:
+        """The offsets of each partition that a search for a text reads from the end."""
+        return STEP_SEARCHED if self.is_step else SEARCHED
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPage:
-    """A page of records. `newer` and `older` are the positions of its neighbours; None: there is none."""
+    """A page of records. `newer` and `older` are the positions of its neighbours; None: there is none. `left`
+    counts the offsets that follow the page in its direction.
+    """
 
     records: Sequence[Kept]
     found: SearchResult
@@ -124,18 +147,32 @@ class RecordPage:
     older: Mapping[int, int] | None
     left_out: int
     is_newest_first: bool
+    left: int
+
+    @property
+    def following(self) -> Mapping[int, int] | None:
+        """The positions at which the page after this one begins, or ends; None after the last page."""
+        return self.older if self.is_newest_first else self.newer
 
 
 def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: RecordFilter) -> RecordPage:
     """Return the records of a page. Raises ControlError or an error of kafka-python."""
     partitions, left_out = _partitions(topic, wish)
     starts, ends = offsets(cluster, topic.name, partitions)
-    is_backward = wish.start in {From.NEWEST, From.BEFORE}
+    is_backward = wish.is_backward
     if is_backward:
         spans = _spans_back(cluster, topic, wish, wanted, starts, ends)
     else:
         spans = _spans_on(cluster, topic, wish, starts, ends)
-    found = Search(topic, spans, wanted, SEARCHED if is_backward else wish.rows, wish.committed).run(cluster)
+    found = Search(
+        topic,
+        spans,
+        wanted,
+        wish.searched if is_backward else wish.rows,
+        wish.committed,
+        wish.longest_kept,
+        STEP_SECONDS if wish.is_step and not is_backward else MOST_SECONDS,
+    ).run(cluster)
     ordered = sorted(found.records, key=_order(spans), reverse=is_backward)
     older = {partition: span.first for partition, span in spans.items()}
     newer = dict(found.positions)
@@ -155,6 +192,10 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
         older if any(older[partition] > starts[partition] for partition in older) else None,
         left_out,
         is_backward,
+        sum(
+            older[partition] - starts[partition] if is_backward else ends[partition] - newer[partition]
+            for partition in spans
+        ),
     )
 
 
@@ -194,7 +235,7 @@ def _offsets_back(
     cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: RecordFilter, before: Mapping[int, int]
 ) -> dict[int, int]:
     """Return how many offsets to go back in each partition: fewer where records are large."""
-    many = SEARCHED if wanted.matches is not None else wish.rows
+    many = wish.searched if wanted.matches is not None else wish.rows
     places = [place for place in topic.partitions if place.partition in before]
     figures = partition_figures(cluster, topic, places)
     budget = MOST_BYTES // max(1, len(places)) // 2
@@ -277,11 +318,8 @@ def _position(part: str) -> tuple[int, int]:
 # Finds the records for one page: from an offset or a time on, or the newest. Bounded in time, bytes and
 # records.
 
-MOST_SECONDS: Final = 8.0
 MOST_BYTES: Final = 64 << 20
 """Bytes that a search reads; after more it ends with what it has found."""
-LONGEST_KEPT: Final = 16 << 10
-"""Bytes that a search keeps of a key, a value or a header; of longer ones it keeps the beginning."""
 SEARCHES: Final = 3
 """Searches that run at a time; each may hold a record of any size. Others wait."""
 _TURNS: Final = threading.BoundedSemaphore(SEARCHES)
@@ -344,6 +382,7 @@ class Search:
     most: int
     committed: bool = False
     longest_kept: int = LONGEST_KEPT
+    seconds: float = MOST_SECONDS
 
     def run(self, cluster: Cluster) -> SearchResult:
         """Return what the spans hold. Raises ControlError."""
@@ -353,10 +392,10 @@ class Search:
     def _run(self, cluster: Cluster) -> SearchResult:
         found = SearchResult(positions={partition: span.first for partition, span in self.spans.items()})
         matches = dict.fromkeys(self.spans, 0)
-        deadline = time.monotonic() + MOST_SECONDS
+        deadline = time.monotonic() + self.seconds
         left = {partition for partition, span in self.spans.items() if span.first < span.end}
         while left:
-            found.stopped = _bound(found, deadline)
+            found.stopped = self._bound(found, deadline)
             if found.stopped is not None:
                 break
             stretches = fetch(
@@ -398,13 +437,12 @@ class Search:
         nothing_came = not stretch.size_bytes
         return position >= self.spans[partition].end or position >= stretch.end_offset or nothing_came
 
-
-def _bound(found: SearchResult, deadline: float) -> str | None:
-    if found.size_bytes >= MOST_BYTES:
-        return f"The search ended after {MOST_BYTES >> 20} MiB."
-    if time.monotonic() >= deadline:
-        return f"The search ended after {MOST_SECONDS:g} s."
-    return None
+    def _bound(self, found: SearchResult, deadline: float) -> str | None:
+        if found.size_bytes >= MOST_BYTES:
+            return f"The search ended after {MOST_BYTES >> 20} MiB."
+        if time.monotonic() >= deadline:
+            return f"The search ended after {self.seconds:g} s."
+        return None
 
 
 # Fetches records with one request for each leader, without a group. kafka-python's consumer hides what a

@@ -6,13 +6,16 @@ import base64
 import binascii
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.produce.command import ProducedRecord
 from seqgate.gateway.admin.produce.remote import produce as send
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.times import time_or_age_ms
 from seqgate.gateway.console.answer import (
     Confirmation,
@@ -32,6 +35,7 @@ from seqgate.gateway.console.asking.records import (
     From,
     Kept,
     OffsetSpan,
+    ReadRecord,
     RecordFilter,
     RecordPage,
     Search,
@@ -48,19 +52,26 @@ from seqgate.gateway.console.contents import (
     AVRO,
     FORMS,
     HEX,
+    JSON,
     PROTOBUF,
     SCHEMA,
     ContentError,
     Schema,
     Shown,
+    is_json,
+    json_tokens,
     line,
     show,
 )
+from seqgate.gateway.console.files import FILES, write_file
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
 ROWS: Final = 50
 RECORDS_MOST_ROWS: Final = 500
 LIVE: Final = "live"
+WHOLE_PAGE: Final = "whole"
+"""The field that asks for a search in one page, for browsers without scripts."""
 MOST_CHOICES: Final = 5_000
 """Topics in the list of choices; a person types the name of another."""
 
@@ -80,12 +91,15 @@ def records(visit: Visit) -> PageAnswer:
     forms = forms_of(visit)
     wanted = filter_of(visit)
     start = visit.text("from") or "newest"
+    is_search = wanted.matches is not None and start != LIVE and visit.text(WHOLE_PAGE) != "yes"
     page: RecordPage | None = None
+    wish = None if start == LIVE else _wish(visit, start)
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
-        if start != LIVE:
-            page = record_page(cluster, topic, _wish(visit, start), wanted)
-    kept = kept_fields(visit, "partition", "rows", *FILTER_FIELDS, *FORM_FIELDS)
+        if wish is not None and not is_search:
+            page = record_page(cluster, topic, wish, wanted)
+    kept = kept_fields(visit, "partition", "rows", *FILTER_FIELDS, *FORM_FIELDS, WHOLE_PAGE)
+    place = kept_fields(visit, "from", "offset", "time", "at")
     path = records_path(name)
     return View(
         "records.html",
@@ -95,6 +109,9 @@ def records(visit: Visit) -> PageAnswer:
             "rows": [] if page is None else [row_of(found, forms) for found in page.records],
             "forms": forms,
             "start": start,
+            "is_search": is_search,
+            "here": kept | place,
+            "has_parquet": find_spec("pyarrow") is not None,
             "path": path,
             "kept": kept,
             "shown_forms": kept_fields(visit, *FORM_FIELDS),
@@ -155,6 +172,15 @@ class ShownContent(NamedTuple):
     size_bytes: int | None
     shown: Shown | None
     is_cut: bool
+    can_be_json: bool = False
+
+    @property
+    def tokens(self) -> list[tuple[str, str]]:
+        """The shown text in pieces with the kind of each, for colours; one piece for what is no JSON."""
+        assert self.shown is not None
+        if self.shown.form not in {JSON, SCHEMA}:
+            return [("", self.shown.text)]
+        return json_tokens(self.shown.text)
 
 
 def record(visit: Visit) -> PageAnswer:
@@ -174,6 +200,7 @@ def record(visit: Visit) -> PageAnswer:
         {
             "topic": topic,
             "record": found,
+            "transactional_id": _transactional_id(visit, found),
             "contents": contents,
             "headers": headers,
             "forms": forms,
@@ -184,6 +211,18 @@ def record(visit: Visit) -> PageAnswer:
     )
 
 
+def _transactional_id(visit: Visit, found: ReadRecord) -> str | None:
+    """Return the transactional id of a record's producer; None where no coordinator tells it."""
+    if not found.is_transactional:
+        return None
+    try:
+        with visit.cluster() as cluster:
+            rows = listed(cluster, TransactionFilter(producer_id=found.producer_id))
+    except ControlError:
+        return None
+    return rows[0].transactional_id if rows else None
+
+
 def _content(
     part: str, content: bytes | None, size: int | None, form: str, schema: Schema | None
 ) -> ShownContent:
@@ -191,11 +230,12 @@ def _content(
     if content is None:
         return ShownContent(part, None, None, is_cut=False)
     is_cut = len(content) != size
-    shown = show(content, form, schema, is_cut=is_cut)
-    if shown.form == HEX and len(content) > HEX_BYTES:
-        error = shown.error
-        shown, is_cut = show(content[:HEX_BYTES], HEX, None, is_cut=True)._replace(error=error), True
-    return ShownContent(part, size, shown, is_cut)
+    found = show(content, form, schema, is_cut=is_cut)
+    if found.form == HEX and len(content) > HEX_BYTES:
+        error = found.error
+        found, is_cut = show(content[:HEX_BYTES], HEX, None, is_cut=True)._replace(error=error), True
+    can_be_json = not is_cut and is_json(content)
+    return ShownContent(part, size, found, is_cut, can_be_json)
 
 
 def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
@@ -326,8 +366,8 @@ def _headers(text: str) -> list[tuple[str, bytes]]:
 def _question(topic: str, record: ProducedRecord) -> Confirmation:
     partition = "by the key, or any" if record.partition is None else str(record.partition)
     return Confirmation(
-        title=f"Store this record in topic {topic}?",
-        action="Store the record",
+        title=f"Produce this record to topic {topic}?",
+        action="Produce the record",
         back=f"{records_path(topic)}/produce",
         sentences=("A record can't be taken back.",),
         changes=(
@@ -344,6 +384,69 @@ def _shown(content: bytes | None) -> str:
         return "null"
     text = content[:_SHOWN].decode(errors="replace")
     return f"{text}{'…' if len(content) > _SHOWN else ''} ({len(content):,} bytes)"
+
+
+# A search that shows its hits as they come: each answer is a short page, and says where the next one begins.
+
+
+def search(visit: Visit) -> PageAnswer:
+    forms, wanted = forms_of(visit), filter_of(visit)
+    with visit.cluster() as cluster:
+        topic = topic_places(cluster, visit.text("topic"))
+        wish = replace(_wish(visit, visit.text("from") or "newest"), is_step=True)
+        page = record_page(cluster, topic, wish, wanted)
+    following = page.following
+    return Data(
+        {
+            "rows": [as_json(row_of(kept, forms)) for kept in page.records],
+            "from": From.BEFORE if page.is_newest_first else From.AFTER,
+            "at": None if following is None else written_positions(following),
+            "searched": page.found.searched,
+            "left": page.left,
+            "left_out": page.left_out,
+            "problems": page.found.problems[:5],
+        }
+    )
+
+
+# The records as a file: those of a page, or all that a search finds.
+
+MOST_DOWNLOADED: Final = 10_000
+"""Records of one file; a search that finds more ends there."""
+MOST_DOWNLOADED_BYTES: Final = 256 << 20
+
+
+def export(visit: Visit) -> PageAnswer:
+    """Return the records of the page, or all that the filter finds, as JSON, CSV or Parquet."""
+    kind = visit.text("format")
+    if kind not in FILES:
+        raise ControlError(f"format must be one of {', '.join(FILES)}, not {kind[:40]}")
+    start = visit.text("from") or "newest"
+    wish = replace(_wish(visit, "newest" if start == LIVE else start), longest_kept=WHOLE)
+    wanted = filter_of(visit)
+    pages = _pages(visit, wish, wanted)
+    first = next(pages)
+    written = write_file(kind, chain([first], pages))
+    return Download(written, f"{visit.text('topic')}.{kind}", FILES[kind])
+
+
+def _pages(visit: Visit, wish: Wish, wanted: RecordFilter) -> Iterator[list[ReadRecord]]:
+    """Yield the records of the page; of a search those of the following pages too."""
+    number = size_bytes = 0
+    while True:
+        with visit.cluster() as cluster:
+            page = record_page(cluster, topic_places(cluster, visit.text("topic")), wish, wanted)
+        room = MOST_DOWNLOADED - number
+        yield [kept.record for kept in page.records[:room]]
+        number += len(page.records)
+        size_bytes += sum((kept.key_bytes or 0) + (kept.value_bytes or 0) for kept in page.records)
+        following = page.following
+        if wanted.matches is None or following is None or number >= MOST_DOWNLOADED:
+            return
+        if size_bytes >= MOST_DOWNLOADED_BYTES or page.found.problems:
+            return
+        towards = From.BEFORE if page.is_newest_first else From.AFTER
+        wish = replace(wish, start=towards, positions=following, rows=RECORDS_MOST_ROWS)
 
 
 # The records that arrive while a person looks.
@@ -448,8 +551,13 @@ def kept_fields(visit: Visit, *names: str) -> dict[str, str]:
     return {name: visit.text(name) for name in names if visit.text(name)}
 
 
+MOST_NAMES: Final = 10
+"""Headers of a record whose names a row shows; the record itself shows all."""
+LONGEST_NAME: Final = 60
+
+
 class RecordRow(NamedTuple):
-    """A record as a row. `key` and `value` are None for null."""
+    """A record as a row. `key` and `value` are None for null, `headers` are names."""
 
     partition: int
     offset: int
@@ -458,7 +566,7 @@ class RecordRow(NamedTuple):
     value: str | None
     key_bytes: int | None
     value_bytes: int | None
-    headers: int
+    headers: tuple[str, ...]
     producer_id: int
     is_transactional: bool
     marker: str | None
@@ -482,7 +590,7 @@ def row_of(kept: Kept, forms: Forms) -> RecordRow:
         value=value,
         key_bytes=kept.key_bytes,
         value_bytes=kept.value_bytes,
-        headers=len(record.headers),
+        headers=tuple(shown(name, LONGEST_NAME) for name, _ in record.headers[:MOST_NAMES]),
         producer_id=record.producer_id,
         is_transactional=record.is_transactional,
         marker=record.marker,
@@ -536,6 +644,8 @@ PAGE: Final = Page(
     Get("/records", choice, waits_for="the list of topics"),
     Get("/records/{topic}", records, waits_for="the records"),
     Feed("/api/records/{topic}/tail", tail),
+    Feed("/api/records/{topic}/search", search),
+    Feed("/api/records/{topic}/download", export),
     Get("/records/{topic}/produce", form_record_produce),
     Post("/records/{topic}/produce", produce),
     Get("/records/{topic}/schema", form_record_schemas),

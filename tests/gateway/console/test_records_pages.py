@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -117,9 +120,53 @@ def test_several_partitions_come_together_by_time(
 def test_a_filter_finds_text(
     console: ConsoleClient, producer: KafkaProducer, query: str, matches: int
 ) -> None:
-    text = text_of(console.page(f"/records/rp-newest?{query}&rows=500"))
+    text = text_of(console.page(f"/records/rp-newest?{query}&rows=500&whole=yes"))
     assert len(re.findall(r"key \d+ value \d+", text)) == matches
     assert "of 120 searched" in text
+
+
+@pytest.mark.parametrize("start", ["from=newest", "from=oldest"])
+def test_a_search_comes_in_steps(console: ConsoleClient, producer: KafkaProducer, start: str) -> None:
+    page = console.page(f"/records/rp-newest?{start}&filter=value+1&rows=10")
+    assert "value 1" not in page.partition("<tbody")[2]
+    assert "Stop" in text_of(page)
+    hits, searched, place = [], 0, start
+    while place:
+        step = console.data(f"/api/records/rp-newest/search?filter=value+1&rows=10&{place}")
+        hits += [row["value"] for row in step["rows"]]
+        searched += step["searched"]
+        place = "" if step["at"] is None else f"from={step['from']}&at={step['at']}"
+    assert sorted(hits) == sorted(f"value {number}" for number in range(120) if str(number)[0] == "1")
+    assert (hits[0] == "value 119") == (start == "from=newest")
+    assert step["left"] == 0
+    assert searched >= 120
+
+
+def test_records_are_downloaded(
+    console: ConsoleClient,
+    topics: Callable[..., str],
+    producer: KafkaProducer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = f"/api/records/{topics('rp-files')}/download"
+    producer.send("rp-files", b'{"a": 1}', key=None, headers=[("trace", b"7")])
+    producer.send("rp-files", b"\xff", key=b"k,\n").get(10)
+    rows = console.data(f"{path}?format=json&from=oldest")
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
+        (0, None, '{"a": 1}'),
+        (1, "k,\n", "/w=="),
+    ]
+    assert rows[0]["headers"] == [{"name": "trace", "value": "7"}]
+    assert rows[1]["value_encoding"] == "base64"
+    answer = console.http.get(f"{path}?format=csv&from=oldest&rows=1")
+    assert [row["value"] for row in csv.DictReader(io.StringIO(answer.text))] == ['{"a": 1}']
+    assert 'filename="rp-files.csv"' in answer.headers["content-disposition"]
+    found = console.data("/api/records/rp-newest/download?format=json&rows=1&filter=value+1")
+    assert len(found) == 31
+    assert console.data(f"{path}?format=json&filter=nothing") == []
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert "pip install pyarrow" in console.data(f"{path}?format=parquet", status=400)["error"]
+    assert "format must be one of" in console.data(f"{path}?format=x", status=400)["error"]
 
 
 def test_a_wrong_filter_is_told(console: ConsoleClient, producer: KafkaProducer) -> None:
@@ -133,7 +180,11 @@ def test_hostile_contents_are_shown_as_text(
     console: ConsoleClient, topics: Callable[..., str], producer: KafkaProducer
 ) -> None:
     producer.send(topics("rp-hostile"), HOSTILE, key=HOSTILE, headers=[(HOSTILE.decode(), HOSTILE)]).get(10)
-    for path in ("/records/rp-hostile", "/records/rp-hostile/0/0", "/records/rp-hostile?filter=%3Cscript%3E"):
+    for path in (
+        "/records/rp-hostile",
+        "/records/rp-hostile/0/0",
+        "/records/rp-hostile?filter=%3Cscript%3E&whole=yes",
+    ):
         page = console.page(path).partition("<main")[2]
         assert "<script" not in page
         assert "<img" not in page
@@ -151,7 +202,7 @@ def test_null_binary_and_large_contents(
     assert "50 MiB" in text
     assert "00 ff fe" in text_of(console.page(f"/records/{topic}?from=oldest"))
     assert "beginning of 50 MiB" in text_of(console.page(f"/records/{topic}/0/2"))
-    assert "null" in text_of(console.page(f"/records/{topic}/0/0"))
+    assert "Value Null" in text_of(console.page(f"/records/{topic}/0/0"))
     whole = console.http.get(f"/records/{topic}/0/2/value")
     assert len(whole.content) == 50 << 20
     assert whole.headers["content-disposition"] == 'attachment; filename="rp-odd-0-2-value.bin"'
@@ -204,7 +255,7 @@ def test_a_record_is_produced_after_a_question(console: ConsoleClient, topics: C
     )
     assert "00 01" in text_of(page)
     page = console.confirmed(f"/records/{topic}/produce", {"key_is": "text", "key": "k", "value_is": "null"})
-    assert "null" in text_of(page)
+    assert "Value Null" in text_of(page)
     wrong = {"value_is": "base64", "value": "%"}
     assert "not base64" in text_of(console.send(f"/records/{topic}/produce", wrong, status=400))
     forgotten = {"key": "k", "value_is": "text", "value": "x"}
