@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
+from seqgate.gateway.admin.tables import duration, size_in_words
+
 # The answers that the functions of a page return. `web` turns an answer into HTTP.
 
 
@@ -112,6 +114,33 @@ def ordered(rows: Sequence[R], sort: str, keys: Mapping[str, Callable[[R], Any]]
 def _comparable(value: Any) -> tuple[bool, Any]:
     """Return a key that puts unknown values before all others."""
     return (value is not None, value if value is not None else 0)
+
+
+# Values of settings in units for people. Pure.
+
+_MS_OF_UNIT: Final = {".ms": 1, ".seconds": 1_000, ".minutes": 60_000, ".hours": 3_600_000}
+_LARGEST: Final = (1 << 63) - 1
+_KIB: Final = 1 << 10
+
+
+def in_units(name: str, value: str | None) -> str:
+    """Return a setting's value as people say it, such as `7 d` or `1 GiB`; empty where the value says it."""
+    if value is None or not value.isdecimal():
+        return "no limit" if value == "-1" and "retention" in name else ""
+    number, unit = int(value), f".{name.rpartition('.')[2]}"
+    if unit == ".bytes":
+        if number in {_LARGEST, (1 << 31) - 1}:
+            return "no limit"
+        return size_in_words(number).replace(".0 ", " ") if number >= _KIB else ""
+    if unit not in _MS_OF_UNIT or not number:
+        return ""
+    return "no limit" if number == _LARGEST else duration(number * _MS_OF_UNIT[unit]).replace(".0 ", " ")
+
+
+def with_units(name: str, value: str) -> str:
+    """Return a setting's value, and in brackets how people say it."""
+    said = in_units(name, value)
+    return f"{value} ({said})" if said else value or "empty"
 
 
 # The addresses of pages.

@@ -15,7 +15,16 @@ from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, Gate
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Status, StatusRequest
-from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
+from seqgate.gateway.admin.tables import counted
+from seqgate.gateway.console.answer import (
+    Confirmation,
+    PageAnswer,
+    Redirect,
+    View,
+    address,
+    page_of,
+    with_units,
+)
 from seqgate.gateway.console.asking.connections import leaders_of
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
 
@@ -124,15 +133,18 @@ def drain(visit: Visit) -> PageAnswer:
                 back="/cluster",
                 sentences=(
                     (
-                        f"Node {node_id} hands over the {led:,} partitions that it leads, and gets no new "
-                        "ones, until it starts again."
+                        f"Node {node_id} hands over what it leads ({counted(led, 'partition')}), and gets no "
+                        "new partitions until it starts again."
                     ),
                     "It goes on to serve clients, so that you can stop it without a pause for anyone.",
+                    "Only a restart of the node takes this back.",
                 ),
                 changes=[(f"partitions that node {node_id} leads", f"{led:,}", "0")],
             )
         left = remote.drain(cluster, DrainRequest(node_id, LONGEST_MS)).leaders
-    sentence = f"still leads {left:,} partitions, and hands them over" if left else "leads nothing any more"
+    sentence = (
+        f"still leads {counted(left, 'partition')}, and hands them over" if left else "leads nothing any more"
+    )
     return Redirect("/cluster", notice=f"Node {node_id} {sentence}.")
 
 
@@ -152,13 +164,16 @@ _OWN_SOURCES: Final = {True: "DYNAMIC_DEFAULT_BROKER_CONFIG", False: "DYNAMIC_BR
 
 def settings(visit: Visit, problem: str | None = None, status: int = 200) -> View:
     """Show the settings whose names or values contain the filter, those that somebody has set first."""
-    wanted = visit.text("filter").strip().lower()
+    wanted, only_changed = visit.text("filter").strip().lower(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
         resource = _resource(visit, cluster)
         rows = configs_remote.get(cluster, resource, [], everything=True).configs
         brokers = cluster.broker_ids()
     matching = [row for row in rows if wanted in row.name.lower() or wanted in (row.value or "").lower()]
-    ordered = sorted(matching, key=lambda row: (row.source == _DEFAULT_SOURCE, row.name))
+    changed = [row for row in matching if row.source != _DEFAULT_SOURCE]
+    ordered = sorted(
+        changed if only_changed else matching, key=lambda row: (row.source == _DEFAULT_SOURCE, row.name)
+    )
     shown, paging = page_of(ordered, visit.number("page", 1, 1))
     values = {
         "node": resource.name,
@@ -168,6 +183,8 @@ def settings(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
         "rows": shown,
         "paging": paging,
         "wanted": visit.text("filter"),
+        "only_changed": only_changed,
+        "changed": len(changed),
         "all_settings": len(rows),
         "sources": _SOURCES,
         "own_source": _OWN_SOURCES[resource.is_all_brokers],
@@ -206,7 +223,7 @@ def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
             action="Remove the setting" if is_removed else "Change the setting",
             back=back,
             sentences=("The change counts at once, without a restart.",),
-            changes=[(name, now, "what counts without it" if is_removed else value or "empty")],
+            changes=[(name, now, "what counts without it" if is_removed else with_units(name, value))],
         )
     refused = configs_remote.change_remote(
         cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
@@ -224,7 +241,7 @@ def _now(cluster: Cluster, resource: Resource, name: str) -> str:
         return "not set"
     if row.is_sensitive:
         raise ControlError(f"{name} is secret; set it with seqgate configs set, so that no page has it")
-    return "not set" if row.value is None else row.value or "empty"
+    return "not set" if row.value is None else with_units(name, row.value)
 
 
 PAGE: Final = Page(

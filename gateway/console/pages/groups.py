@@ -57,6 +57,8 @@ from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""
+MOST_SORTED: Final = 500
+"""Groups of a list that is sorted by lag without being asked to; more are sorted by name, which is quick."""
 _KEYS: Final[Mapping[str, Callable[[tuple[GroupLine, GroupFigures]], Any]]] = {
     "group": lambda row: row[0].group,
     "kind": lambda row: (row[0].kind, row[0].group),
@@ -70,7 +72,7 @@ _FIGURES: Final = ("members", "lag")
 def groups(visit: Visit) -> PageAnswer:
     """Show the groups that match the filters; figures of those on the page, unless a filter needs all."""
     wanted, kind = visit.text("filter").strip(), visit.text("kind")
-    state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort", "group")
+    state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort")
     compares = bool(topic) or sort.removeprefix("-") in _FIGURES
     with visit.cluster() as cluster:
         lines = group_lines(cluster)
@@ -79,6 +81,9 @@ def groups(visit: Visit) -> PageAnswer:
             for line in lines
             if wanted.lower() in line.group.lower() and kind in ("", line.kind) and state in ("", line.state)
         ]
+        if not sort:
+            sort = "-lag" if len(rows) <= MOST_SORTED else "group"
+            compares = compares or sort != "group"
         if compares and len(rows) > MOST_COMPARED:
             raise ControlError(
                 f"the console compares at most {MOST_COMPARED:,} groups by members, lag or topic, and "

@@ -38,7 +38,7 @@ def all_producers(visit: Visit) -> PageAnswer:
     return View(
         "producers.html",
         {
-            "rows": [(key_of(*place_of(row)), row) for row in told.rows],
+            "rows": [(key_of(*place_of(row)), row) for row in sorted(told.rows, key=_is_idle)],
             "counters": told.counters,
             "trouble": told.trouble,
             "topic": topic,
@@ -51,6 +51,15 @@ def all_producers(visit: Visit) -> PageAnswer:
             **table_of(visit, topic, partition),
         },
     )
+
+
+IDLE_MS: Final = 5 * 60_000
+"""The time without a batch after which a producer's strip is empty."""
+
+
+def _is_idle(row: ProducerRow) -> bool:
+    """Return whether a producer has sent nothing lately: a page has those last."""
+    return row.age_ms is not None and row.age_ms > IDLE_MS
 
 
 def _cursor_fields(cursor: tuple[str, int, int] | None) -> dict[str, Any]:

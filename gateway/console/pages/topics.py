@@ -9,6 +9,7 @@ from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.configs.command import ConfigRow
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import counted
 from seqgate.gateway.admin.topics import remote
 from seqgate.gateway.config.table import BY_TOPIC_NAME
 from seqgate.gateway.console.answer import (
@@ -20,6 +21,7 @@ from seqgate.gateway.console.answer import (
     page_of,
     topic_path,
     topic_settings_path,
+    with_units,
 )
 from seqgate.gateway.console.asking.topics import (
     TopicLine,
@@ -146,7 +148,7 @@ def _question(wanted: _Wanted) -> Confirmation:
         changes=(
             ("partitions", "–", default if wanted.partitions is None else f"{wanted.partitions:,}"),
             ("replicas", "–", default if wanted.replicas is None else str(wanted.replicas)),
-            *((name, "default", value or "empty") for name, value in wanted.settings.items()),
+            *((name, "default", with_units(name, value)) for name, value in wanted.settings.items()),
         ),
     )
 
@@ -157,18 +159,18 @@ def delete(visit: Visit) -> PageAnswer:
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
         if not visit.is_confirmed or visit.text("typed") != name:
-            counted = topic.partitions[:_MOST_COUNTED]
-            figures = partition_figures(cluster, topic, counted).values()
+            first = topic.partitions[:_MOST_COUNTED]
+            figures = partition_figures(cluster, topic, first).values()
             offsets = sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in figures)
-            more = "more than " if len(topic.partitions) > len(counted) else ""
+            more = "more than " if len(topic.partitions) > len(first) else ""
             return Confirmation(
                 title=f"Delete topic {name}?",
                 action="Delete the topic",
                 back=topic_path(name),
                 sentences=(
                     (
-                        f"The topic has {len(topic.partitions):,} partitions with {more}{offsets:,} offsets "
-                        "in use."
+                        f"The topic has {counted(len(topic.partitions), 'partition')} with {more}"
+                        f"{counted(offsets, 'record')}."
                     ),
                     "All its records and settings are deleted. They can't be brought back.",
                 ),
@@ -201,9 +203,7 @@ def partitions(visit: Visit) -> PageAnswer:
             "rows": rows,
             "paging": paging,
             "figures": figures,
-            "offsets_in_use": sum(
-                (figure.log_end_offset or 0) - (figure.log_start_offset or 0) for figure in known
-            ),
+            "records": sum((figure.log_end_offset or 0) - (figure.log_start_offset or 0) for figure in known),
             "size_bytes": sum(figure.size_bytes or 0 for figure in figures.values()),
             "is_whole": paging.pages == 1,
         },
@@ -216,7 +216,9 @@ def add_partitions(visit: Visit) -> PageAnswer:
     with visit.cluster() as cluster:
         now = len(topic_places(cluster, name).partitions)
         if wanted <= now:
-            raise ControlError(f"topic {name} has {now} partitions already; give a higher number than {now}")
+            raise ControlError(
+                f"topic {name} has {counted(now, 'partition')} already; give a higher number than {now}"
+            )
         if not visit.is_confirmed:
             return Confirmation(
                 title=f"Give topic {name} more partitions?",
@@ -235,7 +237,7 @@ def add_partitions(visit: Visit) -> PageAnswer:
     if outcome.error is not None:
         raise ControlError(f"topic {name} keeps its partitions: {outcome.error}")
     topic_lists.forget()
-    return Redirect(topic_path(name), f"Topic {name} has {wanted:,} partitions.")
+    return Redirect(topic_path(name), f"Topic {name} has {counted(wanted, 'partition')}.")
 
 
 # The settings of a topic, which people change in their place.
@@ -263,7 +265,7 @@ class SettingLine(NamedTuple):
 def settings(visit: Visit) -> PageAnswer:
     """Show the settings of a topic, those that are set on it first."""
     name = visit.text("topic")
-    wanted = visit.text("filter").strip()
+    wanted, only_changed = visit.text("filter").strip(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
         listing = configs.get(cluster, configs.Resource("topic", name), (), everything=True)
@@ -271,11 +273,16 @@ def settings(visit: Visit) -> PageAnswer:
     lines = [
         _line(row, is_seqgate=is_seqgate) for row in listing.configs if wanted.lower() in row.name.lower()
     ]
+    changed = [line for line in lines if line.is_set_here]
     return View(
         "topic_settings.html",
         {
             "topic": topic,
-            "lines": sorted(lines, key=lambda line: (not line.is_set_here, line.row.name)),
+            "only_changed": only_changed,
+            "changed": len(changed),
+            "lines": sorted(
+                changed if only_changed else lines, key=lambda line: (not line.is_set_here, line.row.name)
+            ),
             "wanted": wanted,
         },
     )
@@ -302,12 +309,12 @@ def change_setting(visit: Visit) -> PageAnswer:
         )
     if error is not None:
         raise ControlError(f"{name} of topic {topic} is not changed: {error}")
-    done = "has its default again" if unset else f"is {_shown(value)}"
+    done = "has its default again" if unset else f"is {with_units(name, value)}"
     return Redirect(topic_settings_path(topic), f"{name} of topic {topic} {done}.")
 
 
 def _question_topic_settings(topic: str, before: ConfigRow, value: str | None) -> Confirmation:
-    after = "the default" if value is None else _shown(value)
+    after = "the default" if value is None else with_units(before.name, value)
     return Confirmation(
         title=f"Change {before.name} of topic {topic}?",
         action="Change",
@@ -315,12 +322,12 @@ def _question_topic_settings(topic: str, before: ConfigRow, value: str | None) -
         sentences=("A stricter retention deletes records, and they can't be brought back.",)
         if before.name in {"retention.ms", "retention.bytes", "cleanup.policy"}
         else (),
-        changes=((before.name, "secret" if before.is_sensitive else _shown(before.value or ""), after),),
+        changes=((before.name, _before(before), after),),
     )
 
 
-def _shown(value: str) -> str:
-    return value or "empty"
+def _before(row: ConfigRow) -> str:
+    return "secret" if row.is_sensitive else with_units(row.name, row.value or "")
 
 
 PAGE: Final = Page(

@@ -244,11 +244,16 @@ class Listed(NamedTuple):
     state: str
 
 
+_ENDED: Final = {"CompleteCommit": 1, "CompleteAbort": 1, "Empty": 1, "Dead": 1}
+"""The states without an open transaction, which a list has last."""
+
 listings: Final[Cache[list[Listed]]] = Cache(KEPT_S)
 
 
 def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
-    """Return the ids that pass the filters, by id; a list that is a few seconds old counts."""
+    """Return the ids that pass the filters, those with an open transaction first, then by id; a list that is
+    a few seconds old counts.
+    """
     if wanted.state is not None and wanted.state not in STATES:
         raise ControlError(f"state must be one of {', '.join(STATES)}, not {wanted.state}")
     return listings.get(
@@ -276,7 +281,7 @@ def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
         for rows in found.values()
         for row in rows
     }
-    return sorted(rows)
+    return sorted(rows, key=lambda row: (_ENDED.get(row.state, 0), row))
 
 
 PAGE: Final = Page(

@@ -25,7 +25,7 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
-from seqgate.gateway.console.answer import PageAnswer, address
+from seqgate.gateway.console.answer import PageAnswer, address, in_units
 from seqgate.gateway.console.console import Console, ConsoleOptions
 from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
 from seqgate.gateway.console.rights import is_refused
@@ -187,6 +187,7 @@ FILTERS: Final = {
     "sentence": sentence,
     "is_refused": is_refused,
     "shown": shown,
+    "in_units": in_units,
 }
 
 

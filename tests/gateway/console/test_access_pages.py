@@ -112,7 +112,7 @@ def test_entries_are_added_listed_and_removed(console: ConsoleClient) -> None:
     assert "User:bob may READ topic orders-* from *" in asked
     done = text_of(console.confirmed("/access/acls/add", fields))
     assert "3 entries are added." in done
-    assert "User:bob may READ group desk* prefixed everywhere" in done
+    assert "User:bob allow READ group desk* prefixed any" in done
     only = text_of(console.page("/access/acls?principal=bob&kind=TOPIC"))
     assert "group desk" not in only.partition("Clear")[2]
     entry = {
@@ -161,7 +161,7 @@ def test_operations_are_those_of_the_resource(console: ConsoleClient) -> None:
     page = console.confirmed("/access/acls/add", fields)
     assert "1 entry is added." in page
     assert "<script>" not in page.partition("<main")[2]
-    assert "may not ALTER cluster kafka-cluster" in text_of(page)
+    assert "deny ALTER cluster kafka-cluster" in text_of(page)
 
 
 def test_quotas_are_set_changed_and_removed(console: ConsoleClient) -> None:

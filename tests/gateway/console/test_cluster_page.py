@@ -44,7 +44,7 @@ def test_a_setting_is_changed_and_removed_in_place(console: ConsoleClient) -> No
     assert asked.index("log.retention.ms not set") < asked.index("86400000")
     done = text_of(console.confirmed("/cluster/settings", {**node, "value": "86400000"}))
     assert "log.retention.ms is changed." in done
-    assert "86400000 set for this broker" in done
+    assert "86400000 (1 d) set for this broker" in done
     gone = text_of(console.confirmed("/cluster/settings", {**node, "unset": "yes"}))
     assert "log.retention.ms is removed." in gone
     assert "86400000" not in gone
@@ -53,7 +53,7 @@ def test_a_setting_is_changed_and_removed_in_place(console: ConsoleClient) -> No
 def test_a_setting_of_all_brokers(console: ConsoleClient) -> None:
     every = {"node": "default", "name": "log.retention.bytes"}
     assert "1000000" in text_of(console.confirmed("/cluster/settings", {**every, "value": "1000000"}))
-    assert "1000000 set for all brokers" in text_of(
+    assert "1000000 (976.6 KiB) set for all brokers" in text_of(
         console.page("/cluster/settings?filter=log.retention.bytes")
     )
     console.confirmed("/cluster/settings", {**every, "unset": "yes"})

@@ -68,11 +68,11 @@ def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: Gateway
         join_streams_group(streams, "kind-streams", "orders", "app-1")
         fresh(console)
         page = text_of(console.page("/groups?filter=KIND-"))
-        assert "kind-classic classic Stable 1 0 0" in page
-        assert "kind-consumer consumer Stable 1 0 0" in page
+        assert "kind-classic classic Stable 1 – 0 0" in page
+        assert "kind-consumer consumer Stable 1 – 0 0" in page
         assert "kind-share share Stable 1" in page
         assert "kind-streams streams" in page
-        assert "kind-simple simple Empty 0 2 6" in page
+        assert "kind-simple simple Empty 0 orders 2 6" in page
         listed = text_of(console.page("/groups?filter=kind-&kind=share"))
         assert "kind-share" in listed
         assert "kind-classic" not in listed

@@ -34,15 +34,30 @@ def test_a_setting_is_changed_and_unset(console: ConsoleClient, shared_gateway: 
     seqgate("topics", "create", "tp-set", "--bootstrap", shared_gateway.bootstrap)
     path, fields = "/topics/tp-set/settings", {"name": "retention.ms", "value": "60000", "action": "set"}
     asked = console.send(path, fields)
-    assert "604800000 60000" in text_of(asked)
+    assert "604800000 (7 d) 60000 (1 min)" in text_of(asked)
     assert "this topic" not in text_of(console.page(f"{path}?filter=retention.ms"))
-    assert "retention.ms of topic tp-set is 60000." in text_of(console.confirmed(path, fields))
+    assert "retention.ms of topic tp-set is 60000 (1 min)." in text_of(console.confirmed(path, fields))
     assert "this topic" in text_of(console.page(f"{path}?filter=retention.ms"))
     page = console.confirmed(path, {"name": "retention.ms", "action": "unset"})
     assert "has its default again" in text_of(page)
     refused = console.send(path, {**fields, "value": "soon", "confirmed": "yes"}, status=400)
     assert "is not changed" in text_of(refused)
     assert "has no configuration" in text_of(console.send(path, {"name": "retention.m"}, status=400))
+
+
+def test_settings_are_told_in_units_and_only_the_changed_ones(
+    console: ConsoleClient, shared_gateway: GatewayProcess
+) -> None:
+    changed = ("--set", "segment.bytes=1073741824", "--set", "retention.ms=-1")
+    seqgate("topics", "create", "tp-units", *changed, "--bootstrap", shared_gateway.bootstrap)
+    every = text_of(console.page("/topics/tp-units/settings"))
+    assert "86400000 (1 d)" in every
+    page = text_of(console.page("/topics/tp-units/settings?changed=yes"))
+    assert "1073741824 (1 GiB)" in page
+    assert "-1 (no limit)" in page
+    assert "delete.retention.ms" not in page
+    seqgate("topics", "create", "tp-plain", "--bootstrap", shared_gateway.bootstrap)
+    assert "Every setting has its default" in text_of(console.page("/topics/tp-plain/settings?changed=yes"))
 
 
 def test_partitions_are_added_and_never_removed(

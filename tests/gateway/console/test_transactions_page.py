@@ -43,7 +43,7 @@ def test_lists_and_filters(unmeasured: ConsoleClient, measured_gateway: GatewayP
 
     whole = listed(f"pattern=.*-{topic}")
     assert all(name in whole for name in (idle, busy, late))
-    assert re.search(rf"{busy} Ongoing \S+ s 1 min 2 \d+ 0", whole), whole
+    assert re.search(rf"{busy} open Ongoing \S+ s 1 min 2 \d+ 0", whole), whole
     assert "overdue" in whole
     assert idle not in listed(f"pattern=.*{topic}&state=Ongoing")
     assert busy not in listed(f"pattern=.*{topic}&older_than_s=3600")
@@ -73,7 +73,9 @@ def test_one_transaction_with_the_offsets_that_it_holds(
     assert f"{topic} -1 0 0 1" in text
     assert "Client rdkafka (127.0.0.1, confluent-kafka-python" in text
     listed = text_of(unmeasured.page(f"/transactions?pattern={name}"))
-    assert re.search(rf"{name} Ongoing .* rdkafka \(127\.0\.0\.1, confluent-kafka-python", listed), listed
+    assert re.search(rf"{name} open Ongoing .* rdkafka \(127\.0\.0\.1, confluent-kafka-python", listed), (
+        listed
+    )
     assert f"g<b> {topic}-0 7 waits for the transaction" in text
     assert "--metrics" in text_of(unmeasured.page(path_of(name)))
     producer.abort_transaction(WAIT_S)
