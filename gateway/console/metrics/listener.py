@@ -86,10 +86,10 @@ class MetricsClient:
 
 
 def _values(value: Any) -> Sequence[Any]:
-    """Return the values of a field: a list has several, and None has none."""
+    """Return the values of a field: a list has several; None and an empty mapping have none."""
     if isinstance(value, list | tuple):
         return value
-    return () if value is None else (value,)
+    return () if value is None or value == {} else (value,)
 
 
 def _text(value: Any) -> str:
