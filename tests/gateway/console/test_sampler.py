@@ -1,10 +1,28 @@
-"""The pauses of the thread that reads the charts' figures."""
+"""What the console samples by itself, and how often."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+from typing import cast
+
 import pytest
 
-from seqgate.gateway.console.metrics.sampler import EVERY_S, FIRST_EVERY_S, FIRST_ROUNDS, IDLE_EVERY, pause_s
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.console.asking.connections import ClusterLogin, Connections
+from seqgate.gateway.console.metrics.history import LAG, QUARTER_MS, TOPIC_RECORDS
+from seqgate.gateway.console.metrics.listener import MetricsClient
+from seqgate.gateway.console.metrics.sampler import (
+    EVERY_S,
+    FIRST_EVERY_S,
+    FIRST_ROUNDS,
+    IDLE_EVERY,
+    Sampler,
+    pause_s,
+)
+from tests.support.metrics_stub import metrics_stub
+
+BEGIN = 1_795_847_040_000
 
 
 @pytest.mark.parametrize(
@@ -23,3 +41,46 @@ def test_a_later_round_that_is_slow_is_followed_by_a_longer_pause(taken_s: float
 
 def test_a_later_round_that_is_quick_keeps_time() -> None:
     assert pause_s(0.05, FIRST_ROUNDS + 1) == pytest.approx(EVERY_S - 0.05)
+
+
+class Login:
+    """What the console knows of a cluster with logins, or without."""
+
+    def __init__(self, *mechanisms: str) -> None:
+        self._mechanisms = mechanisms
+
+    def mechanisms(self) -> tuple[str, ...]:
+        return self._mechanisms
+
+
+def sampler_of(listener: MetricsClient | None, times_ms: Iterable[int]) -> Sampler:
+    """Return a sampler of a cluster with logins, without a login of its own."""
+    login = cast("ClusterLogin", Login("SCRAM-SHA-256"))
+    return Sampler(listener, Connections(()), login, ClientSecurity(), None, iter(times_ms).__next__)
+
+
+def test_the_listener_is_sampled_without_a_login() -> None:
+    with metrics_stub() as stub:
+        counts = itertools.count(100, 50)
+        stub.metrics = lambda: (
+            f'seqgate_topic_records_total{{topic="t"}} {next(counts)}\n'
+            'seqgate_topic_records_total{topic="idle"} 5\nseqgate_group_lag_records{group="g"} 7\n'
+        )
+        sampler = sampler_of(MetricsClient(stub.url), (BEGIN, BEGIN + 5_000, BEGIN + 10_000))
+        for _ in range(3):
+            sampler.sample()
+    assert (sampler.error, sampler.asks_cluster) == (None, False)
+    history = sampler.history
+    times, values = history.series(TOPIC_RECORDS, {"topic": "t"}, QUARTER_MS)
+    assert (times, values) == ([BEGIN, BEGIN + 5_000, BEGIN + 10_000], [None, 10, 10])
+    assert history.last(LAG, {"group": "g"}) == 7
+    assert history.last_write_ms("t") == BEGIN + 10_000
+    assert history.last_write_ms("idle") is None
+
+
+def test_without_listener_and_login_nothing_is_sampled_and_the_reason_is_told() -> None:
+    sampler = sampler_of(None, (BEGIN,))
+    sampler.sample()
+    assert sampler.error is not None
+    assert "--command-config" in sampler.error
+    assert sampler.history.since_ms == BEGIN, "the chart shows a time without figures"
