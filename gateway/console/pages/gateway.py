@@ -40,9 +40,7 @@ def lines(visit: Visit) -> PageAnswer:
     """Return the lines after a number. `restarted`: the gateway counts anew, and these are its first."""
     after = visit.number("after", 0)
     found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
-    restarted = not found and after > 0 and _newest(visit) < after
-    if restarted:
-        found = visit.ask_gateway(LogLinesRequest(limit=MOST_LINES)).lines
+    restarted = after > 0 and (found[-1].number if found else _newest(visit)) < after
     return Data({"lines": [_shown(line) for line in found], "restarted": restarted})
 
 
