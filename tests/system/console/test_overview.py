@@ -126,7 +126,7 @@ def test_what_is_wrong_stands_first_also_on_an_open_page(
         page = window.open("/")
         stub.ready = (503, "a flush failed")
         first = page.get_by_role("region", name="What is wrong").locator(".notice").first
-        expect(first).to_contain_text("a flush failed", timeout=TIMEOUT_MS)
+        expect(first).to_contain_text("A flush failed", timeout=TIMEOUT_MS)
         expect(page.get_by_text("Nothing is wrong")).to_be_hidden()
         window.check()
     stub.ready = (200, "ready")
