@@ -60,9 +60,9 @@ def test_a_client_id_and_a_producer_id_lead_to_the_producer(found: str, measured
 
 
 def test_the_key_search_opens_the_records(filled: GatewayProcess, measured: ConsoleClient) -> None:
-    page = text_of(measured.page("/records/needle-topic?filter=needle-key&in=key"))
-    assert "needle-key" in page
-    assert "1 record of" in page
+    page = measured.page("/records/needle-topic?filter=needle-key&in=key")
+    assert 'value="needle-key"' in page
+    assert '<option value="key" selected>' in page
 
 
 def test_hits_are_bounded_and_an_exact_name_comes_first(
