@@ -147,6 +147,8 @@ def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> 
 
 TIMEOUT_S: Final = 10.0
 KEPT_S: Final = 5.0
+MOST_COUNTED: Final = 5_000
+"""Partitions whose records a list counts; a page of topics with more has no counts."""
 MOST_BROKERS: Final = 20
 """Brokers that are asked for sizes; partitions that others lead have no size."""
 
@@ -230,6 +232,24 @@ def _line(topic: Any, sizes: Mapping[TopicPartition, Mapping[int, int]]) -> Topi
     )
 
 
+def record_counts(cluster: Cluster, lines: Sequence[TopicLine]) -> dict[str, int]:
+    """Return the log end offsets minus the log start offsets; none where a leader does not answer."""
+    places = [
+        (line.name, partition) for line in lines if not line.offline for partition in range(line.partitions)
+    ]
+    if len(places) > MOST_COUNTED:
+        return {}
+    try:
+        starts = cluster.offsets(places, OffsetSpec.EARLIEST)
+        ends = cluster.offsets(places, OffsetSpec.LATEST)
+    except KafkaError:
+        return {}
+    found: dict[str, int] = {}
+    for place in places:
+        found[place[0]] = found.get(place[0], 0) + ends.get(place, 0) - starts.get(place, 0)
+    return found
+
+
 # A few settings of all topics, for pages that list the topics with one of them. Raises ControlError or an
 # error of kafka-python.
 
@@ -249,6 +269,11 @@ def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings
 
 def _asked_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
     topics = [line.name for line in topic_lines(cluster) if not line.is_internal]
+    return settings_of(cluster, topics, names)
+
+
+def settings_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str]) -> dict[str, Settings]:
+    """Return these settings of some topics."""
     found: dict[str, Settings] = {}
     for first in range(0, len(topics), TOPICS_AT_ONCE):
         wanted = [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from kafka.errors import KafkaError
 
 from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.configs.command import ConfigRow
@@ -23,14 +26,27 @@ from seqgate.gateway.console.answer import (
     topic_settings_path,
     with_units,
 )
+from seqgate.gateway.console.asking.groups import group_figures, group_lines
 from seqgate.gateway.console.asking.topics import (
     TopicLine,
     partition_figures,
+    record_counts,
+    settings_of,
     topic_lines,
     topic_lists,
     topic_places,
 )
-from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.metrics.history import (
+    HOUR_MS,
+    TOPIC_BYTES_IN,
+    TOPIC_BYTES_OUT,
+    TOPIC_RECORDS,
+    TOPIC_SIZE,
+    Key,
+    Series,
+    key_of,
+)
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
 _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
     "name": lambda line: line.name,
@@ -49,10 +65,13 @@ def topics(visit: Visit) -> PageAnswer:
     known = [line for line in lines if internal or not line.is_internal]
     matching = [line for line in known if wanted.lower() in line.name.lower()]
     rows, paging = page_of(ordered(matching, sort, _ORDERS, "name"), visit.number("page", 1, 1))
+    with visit.cluster() as cluster:
+        figures = _figures(visit, cluster, rows)
     return View(
         "topics.html",
         {
             "rows": rows,
+            "figures": figures,
             "paging": paging,
             "wanted": wanted,
             "internal": internal,
@@ -60,6 +79,70 @@ def topics(visit: Visit) -> PageAnswer:
             "all_topics": len(known),
             "query": {"filter": wanted, "internal": "yes" if internal else None},
         },
+    )
+
+
+class TopicFigures(NamedTuple):
+    """The figures of a topic in the list; None for an unknown one. `spark` has the points of a line."""
+
+    records: int | None
+    records_per_s: float | None
+    spark: str
+    last_write_ms: int | None
+    retention_ms: str | None
+    retention_bytes: str | None
+    cleanup_policy: str | None
+    groups: int | None
+
+
+_SHOWN_SETTINGS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
+MOST_GROUPS: Final = 500
+"""Groups whose topics the list counts; a cluster with more has no counts."""
+SPARK_WIDTH: Final = 72
+SPARK_HEIGHT: Final = 18
+
+
+def _figures(visit: Visit, cluster: Cluster, rows: Sequence[TopicLine]) -> dict[str, TopicFigures]:
+    records = record_counts(cluster, rows)
+    settings = settings_of(cluster, [row.name for row in rows], _SHOWN_SETTINGS)
+    groups = _groups_of_topics(cluster)
+    found = {}
+    for row in rows:
+        values, labels = settings.get(row.name, {}), {"topic": row.name}
+        found[row.name] = TopicFigures(
+            records.get(row.name),
+            visit.history.last(TOPIC_RECORDS, labels),
+            spark(visit.history.series(TOPIC_RECORDS, labels, HOUR_MS)),
+            visit.history.last_write_ms(row.name),
+            values.get("retention.ms"),
+            values.get("retention.bytes"),
+            values.get("cleanup.policy"),
+            None if groups is None else groups[row.name],
+        )
+    return found
+
+
+def _groups_of_topics(cluster: Cluster) -> Counter[str] | None:
+    """Return how many groups read each topic, of the groups that the person may see."""
+    try:
+        lines = group_lines(cluster)
+        if len(lines) > MOST_GROUPS:
+            return None
+        return Counter(topic for each in group_figures(cluster, lines).values() for topic in each.topics)
+    except (ControlError, KafkaError):
+        return None
+
+
+def spark(series: Series) -> str:
+    """Return the points of a line through a series, for SVG; empty where there are fewer than two values."""
+    known = [(time_ms, value) for time_ms, value in zip(*series, strict=True) if value is not None]
+    if len(known) < 2 or known[-1][0] == known[0][0]:
+        return ""
+    (first, _), (last, _) = known[0], known[-1]
+    highest = max(value for _, value in known) or 1.0
+    return " ".join(
+        f"{(time_ms - first) / (last - first) * SPARK_WIDTH:.1f},{(1 - value / highest) * SPARK_HEIGHT:.1f}"
+        for time_ms, value in known
     )
 
 
@@ -210,6 +293,18 @@ def partitions(visit: Visit) -> PageAnswer:
     )
 
 
+def topic_history(visit: Visit) -> PageAnswer:
+    """Return the rates and the size of a topic that the person may see, for the charts of its page."""
+    name = visit.text("topic")
+    with visit.cluster() as cluster:
+        topic_places(cluster, name)
+    keys: dict[str, Key] = {
+        metric: key_of(metric, {"topic": name})
+        for metric in (TOPIC_RECORDS, TOPIC_BYTES_IN, TOPIC_BYTES_OUT, TOPIC_SIZE)
+    }
+    return visit.chart(visit.history, keys, visit.console.sampler.error)
+
+
 def add_partitions(visit: Visit) -> PageAnswer:
     name = visit.text("topic")
     wanted = visit.number("partitions", 0, 1, MOST_PARTITIONS)
@@ -338,6 +433,7 @@ PAGE: Final = Page(
     Get(CREATE, creation),
     Post(CREATE, create),
     Get("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
+    Feed("/api/topics/{topic}/history", topic_history),
     Post("/topics/{topic}/partitions", add_partitions),
     Get("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
     Post("/topics/{topic}/settings", change_setting),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from seqgate.gateway.console.metrics.history import Series
+from seqgate.gateway.console.pages.topics import spark
 from seqgate.gateway.console.web import desk
 from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
@@ -23,6 +27,36 @@ def test_topics_are_listed_filtered_and_sorted(
     assert page.index(">cl-b<") < page.index(">cl-a<")
     assert "No topic matches" in text_of(console.page("/topics?filter=%3Cscript%3E"))
     assert "<script>" not in console.page("/topics?filter=%3Cscript%3E").partition("<main")[2]
+
+
+def test_a_topic_is_listed_with_its_figures(console: ConsoleClient, shared_gateway: GatewayProcess) -> None:
+    changed = ("--set", "retention.ms=3600000", "--set", "cleanup.policy=compact,delete")
+    seqgate("topics", "create", "cl-figures", *changed, "--bootstrap", shared_gateway.bootstrap)
+    seqgate("produce", "cl-figures", "--bootstrap", shared_gateway.bootstrap, "--key", "k", stdin=b"a\nb\n")
+    page = text_of(console.page("/topics?filter=cl-figures"))
+    assert re.search(r"cl-figures 1 2 \S+ .*1 h compact,delete 0 1 ", page), page
+    found = console.data("/api/topics/cl-figures/history?range=1h")
+    assert set(found["series"]) == {
+        "topic_records_per_s",
+        "topic_bytes_in_per_s",
+        "topic_bytes_out_per_s",
+        "topic_size_bytes",
+    }
+    assert "there is no topic" in console.data("/api/topics/cl-none/history", status=400)["error"]
+
+
+@pytest.mark.parametrize(
+    ("values", "points"),
+    [
+        ([], ""),
+        ([5.0], ""),
+        ([None, 5.0], ""),
+        ([0.0, None, 5.0], "0.0,18.0 72.0,0.0"),
+        ([0.0, 0.0], "0.0,18.0 72.0,18.0"),
+    ],
+)
+def test_a_line_shows_the_rate(values: list[float | None], points: str) -> None:
+    assert spark(Series(list(range(len(values))), values)) == points
 
 
 def test_a_wrong_page_number_is_told(console: ConsoleClient) -> None:
