@@ -176,7 +176,7 @@ class Gateway:
             self._metrics = self._make_metrics(services, dispatcher)
         self._services = services
 
-    async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:
+    async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> bytes:
         return await self._control.answer_question(question, may)
 
     async def _metrics_text(self) -> str | None:

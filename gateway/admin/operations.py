@@ -331,9 +331,9 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
     return ControlAnswer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
 
 
-async def answer_question(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> str:
+async def answer_question(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> bytes:
     """Return the answer to a request that came over the Kafka protocol, both as JSON."""
-    return msgspec.json.encode(await _told(gateway, question, may)).decode()
+    return msgspec.json.encode(await _told(gateway, question, may))
 
 
 async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> ControlAnswer:

@@ -126,7 +126,7 @@ class ControlServer:
             )
         return self._gateway
 
-    async def answer_question(self, question: str, may: Callable[[Operation], bool]) -> str:
+    async def answer_question(self, question: str, may: Callable[[Operation], bool]) -> bytes:
         """Return the answer to a question that came over the Kafka protocol."""
         from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415 - as above
 

@@ -138,7 +138,7 @@ _ADDED: Final[Mapping[tuple[int, int], tuple[int | None, _Changes, _Changes]]] =
     QUESTION_API: (
         QUESTION_TAG,
         {"DescribeClusterRequest": (("question", "?string", None),)},
-        {"DescribeClusterResponse": (("answer", "?string", None),)},
+        {"DescribeClusterResponse": (("answer", "?bytes", None),)},
     ),
     (61, 0): (CLIENT_TAG, {}, {"ProducerState": _CLIENT}),
     (65, 0): (CLIENT_TAG, {}, {"TransactionState": _CLIENT}),
@@ -149,6 +149,7 @@ _FLEXIBLE: Final = 64, 0
 """UnregisterBroker: a message with the headers of the messages that are new."""
 _PYTHON_TYPES: Final[Mapping[str, Any]] = {
     "string": str,
+    "bytes": bytes,
     "bool": bool,
     "uuid": uuid.UUID | None,
     "timedelta_i32": timedelta,

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.upkeep.compaction import Compaction
 
 
-AnswersQuestions = Callable[[str, Callable[[Operation], bool]], Awaitable[str]]
+AnswersQuestions = Callable[[str, Callable[[Operation], bool]], Awaitable[bytes]]
 """Returns the answer to a question of another gateway, or of a command, about this gateway, both as JSON. The
 function tells whether the asker has a right on the cluster.
 """

@@ -62,7 +62,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     )
 
 
-async def _told(context: RequestContext[NodeServices], question: str) -> str | None:
+async def _told(context: RequestContext[NodeServices], question: str) -> bytes | None:
     def may(right: Operation) -> bool:
         is_gateway = context.could(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
         return is_gateway or context.may_cluster(right)

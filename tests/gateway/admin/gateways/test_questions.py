@@ -46,6 +46,17 @@ async def test_another_gateway_answers_for_itself(
     assert answer_of(told.answer or ControlAnswer(error=told.error), request_type()).nodes == [OTHER]  # type: ignore[attr-defined]
 
 
+async def test_an_answer_may_be_longer_than_a_string_of_kafka(cluster: Cluster) -> None:
+    long = ControlAnswer(error="x" * 0x8000)
+
+    async def answered(question: str, may: object) -> bytes:  # noqa: ARG001 - as a gateway is asked
+        return msgspec.json.encode(long)
+
+    cluster.there.services.node.questions = answered
+    (told,) = await others(cluster, StatusRequest())
+    assert told.answer == long
+
+
 async def test_whom_the_asker_reaches_itself_is_not_asked(cluster: Cluster) -> None:
     assert await others(cluster, StatusRequest(), OTHER) == []
     assert cluster.asked == []
