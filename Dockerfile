@@ -11,6 +11,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils && 
 WORKDIR /build
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
+COPY docs docs
 COPY gateway gateway
 COPY log log
 COPY pid_allocator pid_allocator

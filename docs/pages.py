@@ -320,11 +320,16 @@ def _anchor(heading: str) -> str:
     return heading.lower().replace(".", "").replace(" ", "-")
 
 
+def _linked(text: str) -> str:
+    """Return what a setting says with links to the pages that it names."""
+    return re.sub(r"`seqgate help ([\w-]+)`", r"[\1.md](\1.md)", text)
+
+
 def _topic_entry(setting: Setting) -> str:
     default = render(setting.default)
     facts = f"type: {setting.type.name.lower()}; default: {f'`{default}`' if default else 'empty'}"
     effect = "; effect: none" if setting.without_effect else ""
-    return f"### `{setting.topic_name}`\n\n{setting.doc}\n\n- {facts}; allowed: {setting.allowed()}{effect}\n"
+    return f"### `{setting.topic_name}`\n\n{_linked(setting.doc)}\n\n- {facts}; allowed: {setting.allowed()}{effect}\n"
 
 
 def _kept_row(setting: Setting) -> str:
@@ -349,13 +354,13 @@ def _group_entry(entry: GroupConfig) -> str:
     elif setting.check is None:
         rows.append(("allowed", setting.allowed()))
     facts = "; ".join(f"{name}: {value}" for name, value in rows)
-    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
+    return f"### `{setting.name}`\n\n{_linked(setting.doc)}\n\n- {facts}\n"
 
 
 def _client_metrics_entry(setting: Setting) -> str:
     default = render(setting.default)
     facts = f"type: {setting.type.name.lower()}; default: {f'`{default}`' if default else 'empty'}"
-    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
+    return f"### `{setting.name}`\n\n{_linked(setting.doc)}\n\n- {facts}\n"
 
 
 def _alterable(setting: Setting) -> str:
@@ -378,7 +383,7 @@ def _setting_entry(setting: Setting) -> str:
     if setting.without_effect:
         rows.append(("effect", "none"))
     facts = "; ".join(f"{name}: {value}" for name, value in rows)
-    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
+    return f"### `{setting.name}`\n\n{_linked(setting.doc)}\n\n- {facts}\n"
 
 
 # docs/commands.md

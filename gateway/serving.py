@@ -45,7 +45,7 @@ def serve(
         "[default: 1]",
     ),
     settings: list[str] | None = option(
-        "--set", "NAME=VALUE", "A setting (docs/configuration.md); may be repeated."
+        "--set", "NAME=VALUE", "A setting (`seqgate help configuration`); may be repeated."
     ),
     config_file: Path | None = option(
         "--config", "FILE", "A TOML file with settings.", exists=True, dir_okay=False
@@ -60,7 +60,8 @@ def serve(
     test_control: str | None = option(
         "--test-control",
         "HOST:PORT",
-        "Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
+        "Let programs on this machine order faults and move the clock (`seqgate help testing`). For tests "
+        "only.",
     ),
     exit_with: int | None = option(
         "--exit-with",

@@ -14,7 +14,7 @@ def certify(
     command: str | None = option(
         "--command",
         "COMMAND",
-        "The command that starts the application. Words may hold placeholders (docs/certify.md).",
+        "The command that starts the application. Words may hold placeholders (`seqgate help certify`).",
     ),
     lists: bool = flag("--list", "Print the scripts, and run nothing."),
     scripts: str | None = option("--scripts", "NAME,...", "Run these scripts only. [default: all thirty]"),
@@ -60,7 +60,7 @@ def certify(
     """Run an application's producer through thirty fault scripts; report what it loses, doubles or reorders.
 
     The application reads values from its standard input, sends each to the topic as it reads it, and ends
-    with exit code 0 when all are acknowledged (docs/certify.md). It finds the address and the topic in
+    with exit code 0 when all are acknowledged (`seqgate help certify`). It finds the address and the topic in
     SEQGATE_BOOTSTRAP and SEQGATE_TOPIC. Each run has a broker of its own.
 
     The exit code is 0 if the application passed every script.

@@ -28,7 +28,7 @@ DELIVERY_TOPIC_SETTINGS = (
     )(
         "Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups "
         "get the record no earlier. With an empty name no record is delayed. Not allowed together with the "
-        "cleanup policy compact. See delayed-records.md."
+        "cleanup policy compact. See `seqgate help delayed-records`."
     ),
 )
 DELIVERY_SETTINGS = (
@@ -106,7 +106,8 @@ def _limit(name: str, doc: str) -> Setting:
 BACKLOG_SETTINGS = (
     _limit(
         "backlog.quota.bytes",
-        "Bytes of a partition that its slowest group may leave unread; -1 for no limit. See docs/backlog.md.",
+        "Bytes of a partition that its slowest group may leave unread; -1 for no limit. See "
+        "`seqgate help backlog`.",
     ),
     _limit(
         "backlog.quota.ms",

@@ -393,13 +393,14 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint, dynamic=True)(
             "Delays in ms, such as `1000,5000,25000`, after which the share group gets a record again that "
             "was released or whose lock timed out: the first one after the first delivery, and so on; the "
-            "last one is repeated. Empty: at once. Other records are not held up. See dead-letters.md."
+            "last one is repeated. Empty: at once. Other records are not held up. See "
+            "`seqgate help dead-letters`."
         )
     ),
     GroupConfig(
         _OF_ONE_GROUP.text(LETTER_TOPIC, "", dynamic=True)(
             "Topic to which the records of the share group go that a member rejects, or that were delivered "
-            "too often (KIP-1191). Empty for none. See dead-letters.md."
+            "too often (KIP-1191). Empty for none. See `seqgate help dead-letters`."
         )
     ),
     GroupConfig(

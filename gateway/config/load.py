@@ -271,8 +271,8 @@ def exposure_complaint(config: Config) -> str | None:
             return (
                 f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, "
                 f"write and delete everything: {_weakness(config, listener)}. Listen on 127.0.0.1, give the "
-                f"listener authentication (docs/security.md), or set {ALLOW_INSECURE_LISTENERS}=true where "
-                "only trusted clients reach the address"
+                f"listener authentication (`seqgate help security`), or set {ALLOW_INSECURE_LISTENERS}=true "
+                "where only trusted clients reach the address"
             )
     return None
 

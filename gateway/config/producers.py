@@ -146,7 +146,7 @@ DEDUPLICATION_SETTINGS = (
     )(
         "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
         "is not above the highest sequence id of its name in the partition is acknowledged and not stored. "
-        "See deduplication.md."
+        "See `seqgate help deduplication`."
     ),
     _header("name", "dedup.name")("Record header that holds the producer name."),
     _header("sequence", "dedup.sequence")("Record header that holds the sequence id, as decimal text."),

@@ -130,6 +130,6 @@ def exposure_complaint(options: ConsoleOptions, cluster_login: ClusterLogin) -> 
         reason = f"the console can't find out whether people must log in ({error})"
     return (
         f"a console on {host or 'every interface'}:{port} would let everybody who reaches it read and change "
-        f"everything: {reason}. Listen on 127.0.0.1, use a listener with logins (docs/security.md), or give "
-        f"--insecure where only trusted people reach the address"
+        f"everything: {reason}. Listen on 127.0.0.1, use a listener with logins (`seqgate help security`), "
+        f"or give --insecure where only trusted people reach the address"
     )

@@ -214,6 +214,7 @@ class PageGroup(Enum):
     CLIENTS = "Clients"
     ACCESS = "Access"
     GATEWAYS = "Gateways"
+    MANUAL = "Help"
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,16 @@ def test_a_line_written_by_the_command_is_read_by_the_command(here: Installed, t
         assert address in here.run("status", "--data-dir", data, cwd=tmp_path)
 
 
+def test_the_installed_command_shows_the_pages(here: Installed, built: Built, tmp_path: Path) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        of_docs = {name for name in archive.namelist() if name.startswith("seqgate/docs/")}
+    assert of_docs == {f"seqgate/docs/{path.name}" for path in (REPOSITORY / "docs").glob("*.md")}
+    listed = here.run("help", cwd=tmp_path)
+    for name in of_docs - {"seqgate/docs/README.md"}:
+        assert f"\n  {Path(name).stem} " in listed
+    assert here.run("help", "security", cwd=tmp_path).startswith("# Security")
+
+
 def test_the_bill_of_materials_names_what_is_installed(here: Installed, tmp_path: Path) -> None:
     document = write_bill(here, REPOSITORY, tmp_path / "bill.json")
     assert document["metadata"]["component"]["version"] == version()

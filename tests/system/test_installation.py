@@ -125,6 +125,10 @@ def test_its_command_runs_in_that_project(installed: Path, project: Path, comman
     )
 
 
+def test_its_command_shows_the_pages(installed: Path, project: Path) -> None:
+    assert run(installed / "seqgate", "help", "security", cwd=project).startswith("# Security")
+
+
 def test_it_adds_two_names(installed: Path, project: Path) -> None:
     """All folders of the repository are below `seqgate`; `spark_kafka_compat` is a second name of the one
     there.

@@ -32,7 +32,8 @@ app = Commands("""List, add and remove access control entries: who may do what.
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: \
 a Seqgate gateway on any machine, or Apache Kafka.
-The options are those of kafka-acls. docs/security.md has the operation that each request needs.
+The options are those of kafka-acls. `seqgate help security` has the operation that
+each request needs.
 """)
 
 Topics = Annotated[

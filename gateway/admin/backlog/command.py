@@ -40,7 +40,7 @@ def backlog(
       skipped    records that the group was moved over unread since the gateway started
       producers  open, or holding or refusing while a quota is exceeded; and batches refused since the start
 
-    docs/backlog.md describes quotas and TTL.
+    `seqgate help backlog` describes quotas and TTL.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
         if topic is None:

@@ -17,7 +17,7 @@ app = Commands("""Show and change the configurations of topics, brokers and grou
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: \
 a Seqgate gateway on any machine, or Apache Kafka.
-docs/configuration.md describes each configuration of Seqgate.
+`seqgate help configuration` describes each configuration of Seqgate.
 """)
 
 ConfigKind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]

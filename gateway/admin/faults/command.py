@@ -136,7 +136,7 @@ app = Commands("Order, list and end faults of a gateway that runs with --test-co
 @asks(at_control, first=True)
 def order(
     control: Control,
-    fault: str = argument("FAULT", "Such as drop_answer (docs/testing.md)."),
+    fault: str = argument("FAULT", "Such as drop_answer (`seqgate help testing`)."),
     api: str | None = option("--api", "NAME", "The API of the requests, such as Produce."),
     topic: str | None = option("--topic", "TOPIC", "The topic of the requests, or of the partition."),
     partition: int | None = option("--partition", "N", "The partition of partition_offline."),

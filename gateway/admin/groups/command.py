@@ -109,7 +109,7 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
       log end           after the newest record that consumers can see (the high watermark)
       lag               records that are not done
       acquired          records delivered to a member that has not acknowledged them yet
-      waiting           released records that wait for the end of their delay (dead-letters.md)
+      waiting           released records that wait for the end of their delay (`seqgate help dead-letters`)
       dying             records whose dead letter is not written yet
       holes             stretches of records that are done, after the start
       most deliveries   the highest delivery count of a record after the start

@@ -50,7 +50,7 @@ def names(
       dropped       records of the name that were duplicates, and were not stored, since the gateway started
 
     Any Kafka client sees the same as the committed offset of the group seqgate-name:NAME; see
-    docs/deduplication.md. Exits with 1 when the gateway can't list the names of a partition.
+    `seqgate help deduplication`. Exits with 1 when the gateway can't list the names of a partition.
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs TOPIC", code=2)

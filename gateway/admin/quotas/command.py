@@ -16,7 +16,7 @@ app = Commands("""List, set and remove client quotas: how much users, client ids
 
 The commands speak the Kafka protocol with the cluster at --bootstrap: \
 a Seqgate gateway on any machine, or Apache Kafka.
-docs/quotas.md describes the quotas.
+`seqgate help quotas` describes the quotas.
 """)
 
 USER: Final = "user"

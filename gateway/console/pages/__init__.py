@@ -12,6 +12,7 @@ from seqgate.gateway.console.pages import (
     cluster,
     gateway,
     groups,
+    manual,
     overview,
     producer_ids,
     producers,
@@ -40,4 +41,5 @@ PAGES: Final[tuple[Page, ...]] = (
     gateway.LIMITS_PAGE,
     gateway.LOGS_PAGE,
     search.PAGE,
+    manual.PAGE,
 )

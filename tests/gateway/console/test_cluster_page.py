@@ -22,7 +22,7 @@ def test_a_gateway_alone_says_how_to_get_a_cluster(
     page = text_of(console.page("/cluster"))
     assert f"{shared_gateway.bootstrap} – live controller" in page
     assert "One node serves alone" in page
-    assert "docs/cluster.md" in page
+    assert 'href="/manual/cluster"' in console.page("/cluster")
     assert "Move a partition" not in page
     assert "Drain" not in page
 
