@@ -46,7 +46,7 @@ def test_a_topic_lives_and_dies(console: ConsoleClient) -> None:
     }
     page = console.confirmed("/records/cc-life/produce", record)
     assert "stored in partition 1 at offset 0" in text_of(page)
-    assert '"a": 1' in text_of(page)
+    assert '"a":1' in text_of(page).replace(" ", "")  # each name and value has its colour
     assert "1 record, newest first" in text_of(console.page("/records/cc-life"))
     assert console.data("/api/records/cc-life/tail?at=0:0,1:0")["at"] == "0:0,1:1"
     page = console.confirmed("/topics/cc-life/delete", {}, typed="cc-life")

@@ -54,7 +54,7 @@ def test_groups_of_kafka(console: ConsoleClient, kafka: KafkaPeer) -> None:
             "console-classic classic Stable 1",
             "console-consumer consumer",
             "console-share share",
-            "console-simple simple Empty 0 1 6",
+            f"console-simple simple Empty 0 {TOPIC} 1 6",
         )
         await_shown(console, "/groups/view?group=console-consumer", "reader")
         await_shown(console, "/groups/view?group=console-share", "wire")
@@ -69,7 +69,7 @@ def test_the_cluster_of_kafka(console: ConsoleClient, kafka: KafkaPeer) -> None:
     assert "Drain" not in text_of(console.page("/cluster"))
     fields = {"node": "1", "name": "log.retention.ms", "filter": "log.retention.ms"}
     assert "is changed" in console.confirmed("/cluster/settings", {**fields, "value": "86400000"})
-    await_shown(console, "/cluster/settings?filter=log.retention.ms", "86400000 set for this broker")
+    await_shown(console, "/cluster/settings?filter=log.retention.ms", "86400000 (1 d) set for this broker")
     console.confirmed("/cluster/settings", {**fields, "unset": "yes"})
 
 

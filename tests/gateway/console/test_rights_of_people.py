@@ -41,8 +41,8 @@ def as_bob(guarded: Guarded) -> Iterator[ConsoleClient]:
 
 def test_a_group_that_bob_may_not_describe_hides_no_other(as_bob: ConsoleClient) -> None:
     page = text_of(as_bob.page("/groups"))
-    assert "desk simple Empty 0 1 0" in page
-    assert "hidden simple Empty – – –" in page
+    assert "desk simple Empty 0 orders 1 0" in page
+    assert "hidden simple Empty – – – –" in page
     assert "orders 0 0" in text_of(as_bob.page("/groups/view?group=desk"))
     assert "GROUP_AUTHORIZATION_FAILED" in text_of(as_bob.page("/groups/view?group=hidden"))
 

@@ -49,7 +49,7 @@ async def test_another_gateway_answers_for_itself(
 async def test_an_answer_may_be_longer_than_a_string_of_kafka(cluster: Cluster) -> None:
     long = ControlAnswer(error="x" * 0x8000)
 
-    async def answered(question: str, may: object) -> bytes:  # noqa: ARG001 - as a gateway is asked
+    async def answered(question: str, may: object) -> bytes:
         return msgspec.json.encode(long)
 
     cluster.there.services.node.questions = answered
