@@ -339,7 +339,7 @@ async def answer_question(gateway: LiveGateway, question: str, may: Callable[[Op
 async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> ControlAnswer:
     try:
         request = _decoder.decode(question)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         return ControlAnswer(error=f"the question is not understood: {error}")
     name = request.operation_name()
     if not request.is_of_each:

@@ -103,6 +103,16 @@ async def test_a_question_needs_a_right(
     assert told.error is None
 
 
+@pytest.mark.parametrize("question", ["", "[", '{"type":"no such"}', '{"x":' * 6_000], ids=len)
+async def test_what_is_no_question_is_refused(tmp_path: Path, question: str) -> None:
+    async with open_node(tmp_path) as node:
+        told = msgspec.json.decode(
+            await answer_question(live(node), question, lambda _: True), type=ControlAnswer
+        )
+    assert told.error is not None
+    assert told.error.startswith("the question is not understood: ")
+
+
 async def test_lines_after_those_that_a_gateway_had_before_its_restart_are_told(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         node_id = node.services.node.node_id
