@@ -119,7 +119,8 @@ class _Login:
         principal = challenge.logged_in.principal
         if not hmac.compare_digest(final.nonce, challenge.nonce):
             raise LoginRefused(
-                "the last message of the client has another nonce than the server's answer",
+                "the last message of the client has another nonce than the server's answer; librdkafka "
+                "before 2.6.1 sends such a message: upgrade it",
                 principal=principal,
             )
         signed = challenge.signed + b"," + final.without_proof
