@@ -84,7 +84,7 @@ class TestImage:
         assert image.added_bytes < MOST_ADDED_BYTES
 
     def test_it_has_the_bytecode_of_what_it_runs(self, image: Image) -> None:
-        sources = [path for path in image.added.rglob("*.py") if "site-packages/gateway" in str(path)]
+        sources = [path for path in image.added.rglob("*.py") if "site-packages/seqgate" in str(path)]
         assert len(sources) > 300
         made = [path.parent / "__pycache__" / f"{path.stem}.cpython-313.pyc" for path in sources]
         assert [path for path in made if not path.is_file()] == []
