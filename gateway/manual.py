@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
 from seqgate.gateway.admin.commands import argument, command, stop
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, nearest_hint
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs"
 """The pages: docs/ of the checkout, or the folder of the same name in an installed package."""
@@ -46,7 +46,9 @@ def page_names() -> list[str]:
 def page_text(name: str) -> str:
     """Return a page as Markdown, without comments; a picture is its description. Raises ControlError."""
     if name not in page_names():
-        raise ControlError(f"there is no page {name}{_nearest(name, page_names())}; `seqgate help` lists all")
+        raise ControlError(
+            f"there is no page {name}{nearest_hint(name, page_names())}; `seqgate help` lists all"
+        )
     return _read(name)
 
 
@@ -83,7 +85,7 @@ def section_text(name: str, anchor: str) -> str:
             return "\n".join(text.splitlines()[section.line : next(after, None)]).rstrip() + "\n"
     known = [each.anchor for each in sections]
     raise ControlError(
-        f"page {name} has no section {anchor}{_nearest(anchor, known)}; `seqgate help {name}` shows all"
+        f"page {name} has no section {anchor}{nearest_hint(anchor, known)}; `seqgate help {name}` shows all"
     )
 
 
@@ -112,14 +114,7 @@ def help_text(words: list[str]) -> str:
     if found:
         return "\n".join(section_text(_COMMANDS, each) for each in found)
     names = {*page_names(), *(each.split("-")[1] for each in known if each.startswith("seqgate-"))}
-    raise ControlError(f"there is no page {name}{_nearest(name, names)}; `seqgate help` lists all")
-
-
-def _nearest(name: str, names: Any) -> str:
-    import difflib  # noqa: PLC0415 - only for a wrong name
-
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; the nearest name is {matches[0]}" if matches else ""
+    raise ControlError(f"there is no page {name}{nearest_hint(name, names)}; `seqgate help` lists all")
 
 
 def listed_pages() -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -114,7 +114,7 @@ def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIME
         return Each(here, [], [*missing, f"other gateways could not be asked: {error}"])
     for other in told:
         try:
-            others.append(answer_of(other.answer or ControlAnswer(error=other.error), request))
+            others.append(answer_of(other.answer, request))
         except ControlError as error:
             missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
     return Each(here, others, missing)

@@ -48,6 +48,14 @@ class Unreachable(ControlError):
     """Nothing answers at the address of a cluster or a broker, or nothing answers in time."""
 
 
+def nearest_hint(name: str, names: Iterable[str]) -> str:
+    """Return `; the nearest name is …` for the entry of `names` most similar to `name`, or nothing."""
+    import difflib  # noqa: PLC0415 - only for a wrong name
+
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f"; the nearest name is {matches[0]}" if matches else ""
+
+
 class NotRunning(ControlError):
     """No gateway answers on the control socket of this data directory."""
 

@@ -11,15 +11,8 @@ from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.command import ConfigListing, ConfigRow
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
-from seqgate.gateway.admin.remote.cluster import (
-    Cluster,
-    ask_broker,
-    check,
-    nearest_hint,
-    refusal,
-    refusal_of_text,
-)
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check, refusal, refusal_of_text
+from seqgate.gateway.admin.request import ControlError, nearest_hint
 from seqgate.gateway.config.table import without_listener
 
 _TYPES: Final = {"topic": 2, "broker": 4, "group": 32}

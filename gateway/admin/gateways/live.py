@@ -91,9 +91,9 @@ async def _ask(peers: AsksPeers, node_id: int, question: str) -> OtherAnswer:
     try:
         told = await peers.ask(node_id, describe, timeout_s=ASK_TIMEOUT_S)
     except PeerUnavailable as error:
-        return OtherAnswer(node_id, error=str(error))
+        return OtherAnswer(node_id, ControlAnswer(error=str(error)))
     if told.answer is None:
-        return OtherAnswer(node_id, error=f"broker {node_id} is of an earlier release")
+        return OtherAnswer(node_id, ControlAnswer(error=f"broker {node_id} is of an earlier release"))
     return OtherAnswer(node_id, msgspec.json.decode(told.answer, type=ControlAnswer))
 
 

@@ -71,11 +71,10 @@ class DrainRequest(Request[Drained], tag="cluster.drain"):
 
 
 class OtherAnswer(msgspec.Struct, frozen=True):
-    """What another gateway answered, or why it did not."""
+    """The answer of another gateway; one that gave none has the reason as its error."""
 
     node_id: int
-    answer: ControlAnswer | None = None
-    error: str | None = None
+    answer: ControlAnswer
 
 
 class OtherAnswers(msgspec.Struct, frozen=True):

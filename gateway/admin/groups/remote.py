@@ -39,12 +39,11 @@ from seqgate.gateway.admin.remote.cluster import (
     api_versions,
     ask_coordinator,
     check,
-    nearest_hint,
     refusal,
     refusal_of_text,
     topic_partition,
 )
-from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.admin.request import ControlError, Request, from_source, nearest_hint
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.messages import request_module, request_type, response_type

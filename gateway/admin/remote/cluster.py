@@ -7,7 +7,6 @@ kafka-python takes longer to import than such a command to run, so it is importe
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import socket
@@ -29,7 +28,7 @@ from kio.static.primitive import i8, i32, i64
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Watch
-from seqgate.gateway.admin.request import ControlError, Unreachable
+from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.messages import encode_request
@@ -956,9 +955,3 @@ def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -
     """Return the error for a missing, perhaps hidden topic, with the name of the most similar topic."""
     hidden = ", or this user may not see it" if may_be_hidden else ""
     return NoTopic(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
-
-
-def nearest_hint(name: str, names: Iterable[str]) -> str:
-    """Return `; the nearest name is …` for the entry of `names` most similar to `name`, or nothing."""
-    matches: list[Any] = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f"; the nearest name is {matches[0]}" if matches else ""
