@@ -151,19 +151,19 @@ def judge_group(found: GroupSamples) -> Problem | None:
         if found.members == 0:
             advice = (
                 f"Records arrive in {where}, and the group has no members.{behind} Start its consumers, or "
+                "delete the group if nobody needs it."
             )
-            advice += "delete the group if nobody needs it."
             return Problem(f"Group {name} reads nothing", advice, link)
         advice = (
             f"Records arrive in {where}, and its committed offsets do not move.{behind} Look at its members "
+            "and at the log of its consumers: one may be stuck at a record, or not commit."
         )
-        advice += "and at the log of its consumers: one may be stuck at a record, or not commit."
         return Problem(f"Group {name} stands still", advice, link)
     assert trend is not None
     advice = (
         f"Its lag grows by {counted(max(1, round(trend.per_minute)), 'record')} in a minute.{behind} Add "
+        "consumers, up to one for each partition, or make them faster."
     )
-    advice += "consumers, up to one for each partition, or make them faster."
     return Problem(f"Group {name} falls behind", advice, link, is_bad=False)
 
 
@@ -320,7 +320,7 @@ def judge_disk(broker: str, free: Samples) -> Problem | None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a person may know. None: not known to this person, or not to this console."""
+    """The state of a cluster as one person may see it. None: not known to the person, or to the console."""
 
     status: ClusterStatus | None = None
     gateway: Status | None = None
@@ -333,20 +333,15 @@ class Facts:
 
 
 def judge(facts: Facts) -> Health:
-    problems: list[Problem] = []
-    if facts.gateway is not None:
-        problems += problems_of_gateway(facts.gateway)
-    if facts.status is not None:
-        problems += problems_of_cluster(facts.status)
-    problems += [found for row in facts.groups or () if (found := judge_group(row)) is not None]
-    problems += judge_transactions(facts.transactions or (), facts.oldest_transaction, facts.hanging)
-    if facts.produce_p99 is not None:
-        problems += [found for found in [judge_produce_time(facts.produce_p99)] if found is not None]
-    problems += [
-        found
-        for broker, free in sorted(facts.disks.items())
-        if (found := judge_disk(broker, free)) is not None
+    judged = [
+        *(() if facts.gateway is None else problems_of_gateway(facts.gateway)),
+        *(() if facts.status is None else problems_of_cluster(facts.status)),
+        *(judge_group(row) for row in facts.groups or ()),
+        *judge_transactions(facts.transactions or (), facts.oldest_transaction, facts.hanging),
+        None if facts.produce_p99 is None else judge_produce_time(facts.produce_p99),
+        *(judge_disk(broker, free) for broker, free in sorted(facts.disks.items())),
     ]
+    problems = [found for found in judged if found is not None]
     return Health(sorted(problems, key=lambda found: not found.is_bad), list(_unjudged(facts)))
 
 

@@ -18,7 +18,7 @@ from seqgate.gateway.console.asking.connections import Cache, Server, may_descri
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
-from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right
+from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right, right_on_cluster
 
 # A visit: one request of one person to a page.
 
@@ -119,7 +119,7 @@ class Visit:
 
     @property
     def history(self) -> History:
-        """What the console has sampled. Show only series of topics and groups that the person may see."""
+        """The samples of the console. Show only series of topics and groups that the person may see."""
         return self.console.sampler.history
 
     def figures(self, names: Sequence[str]) -> Data:
@@ -155,8 +155,7 @@ class Visit:
             with self.cluster() as cluster:
                 is_allowed = may_describe_cluster(cluster)
             if not is_allowed:
-                lack = missing_right("CLUSTER_AUTHORIZATION_FAILED", self.user, "describe")
-                assert lack is not None
+                lack = right_on_cluster(self.user, "describe")
                 raise ControlError(
                     f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
                 )

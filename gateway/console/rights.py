@@ -1,4 +1,4 @@
-"""What a person may not see or do, as a sentence with the command that gives the right. Pure."""
+"""Turns a refusal into a sentence that names the missing right and the command that gives it. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 _REFUSED: Final = re.compile(r"\b(CLUSTER|TOPIC|GROUP|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b")
 """Kafka's errors for a missing right on a resource."""
 _NAMED: Final = re.compile(r"\b(?:topic|group) ([\w.-]+)", re.ASCII)
+CLUSTER: Final = "CLUSTER"
 _RESOURCES: Final = {
     "TOPIC": ("topic", "--topic"),
     "GROUP": ("group", "--group"),
@@ -19,8 +20,6 @@ FIELDS: Final = {"TOPIC": "topic", "GROUP": "group", "TRANSACTIONAL_ID": "id"}
 """The fields of addresses and forms that name each resource."""
 ANYBODY: Final = "ANONYMOUS"
 """Kafka's principal of clients without a login."""
-
-
 _OPERATIONS: Final = {
     "settings": ("describe-configs", "alter-configs"),
     "quotas": ("describe-configs", "alter-configs"),
@@ -31,7 +30,7 @@ _OPERATIONS: Final = {
     "create": ("create", "create"),
     "abort": ("describe", "write"),
 }
-"""What a request needs whose address has a word: to look, and to change. The first word here counts."""
+"""The operations to look and to change, by a word of the address; the first word here that it has counts."""
 
 
 def operation_of(path: str, *, changes: bool) -> str:
@@ -63,19 +62,25 @@ def missing_right(
     if refused is None:
         return None
     kind = refused[1]
-    command = ["seqgate", "acls", "add", "--allow-principal", f"User:{user or ANYBODY}"]
-    command += ["--operation", operation]
-    if kind == "CLUSTER":
-        what = "the cluster"
-        command.append("--cluster")
-    else:
-        noun, option = _RESOURCES[kind]
-        named = _NAMED.search(error)
-        name = (names or {}).get(kind) or (named[1] if named is not None else "")
-        what = f"{noun} {name}" if name else f"the {noun}"
-        command += [option, name or "NAME"]
+    if kind == CLUSTER:
+        return right_on_cluster(user, operation)
+    noun, option = _RESOURCES[kind]
+    named = _NAMED.search(error)
+    name = (names or {}).get(kind) or (named[1] if named is not None else "")
+    what = f"{noun} {name}" if name else f"the {noun}"
+    return _missing(kind, what, (option, name or "NAME"), user, operation)
+
+
+def right_on_cluster(user: str, operation: str) -> MissingRight:
+    """Return the right to an operation on the cluster, which the person lacks."""
+    return _missing(CLUSTER, "the cluster", ("--cluster",), user, operation)
+
+
+def _missing(kind: str, what: str, options: tuple[str, ...], user: str, operation: str) -> MissingRight:
     who = f"user {user}" if user else "a client without a login"
     verb, _, configs = operation.partition("-")
     what = f"the configs of {what}" if configs else what
-    sentence = f"{who} lacks the right to {verb} {what} ({refused[0]})"
+    sentence = f"{who} lacks the right to {verb} {what} ({kind}_AUTHORIZATION_FAILED)"
+    principal = f"User:{user or ANYBODY}"
+    command = ["seqgate", "acls", "add", "--allow-principal", principal, "--operation", operation, *options]
     return MissingRight(sentence, shlex.join(command))

@@ -29,14 +29,7 @@ def clients(visit: Visit) -> PageAnswer:
     rows.sort(key=lambda row: (row.labels.get("client_id", ""), row.instance_id))
     shown, paging = page_of(rows, visit.number("page", 1, 1))
     return View(
-        "clients.html",
-        {
-            "rows": shown,
-            "paging": paging,
-            "wanted": wanted,
-            "all_clients": len(found),
-            "bootstrap": ",".join(f"{host}:{port}" for host, port in visit.console.options.bootstrap),
-        },
+        "clients.html", {"rows": shown, "paging": paging, "wanted": wanted, "all_clients": len(found)}
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Unreachable
@@ -117,7 +116,6 @@ def overview(visit: Visit) -> PageAnswer:
             "lag": sum(lags) if groups is not None else None,
             "open_transactions": transactions,
             "is_empty": status.topics == status.internal_topics,
-            "bootstrap": ",".join(shown_address(*each) for each in visit.console.options.bootstrap),
             "has_login": bool(visit.user),
         },
     )
@@ -136,7 +134,6 @@ _NOTHING: Final = {
     "lag": None,
     "open_transactions": None,
     "is_empty": False,
-    "bootstrap": "",
     "has_login": False,
 }
 

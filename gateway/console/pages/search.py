@@ -30,7 +30,7 @@ class Hit(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """What was found of a kind; `trouble` says why the kind could not be searched."""
+    """The hits of one kind; `trouble` is the reason why the kind could not be searched."""
 
     title: str
     found: Sequence[Hit]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -62,9 +62,7 @@ class Desk:
 
     async def _get(self, endpoint: Get, request: Request) -> Response:
         try:
-            visit = replace(
-                await visit_of(self.console, request), operation=operation_of(endpoint.path, changes=False)
-            )
+            visit = await visit_of(self.console, request, operation_of(endpoint.path, changes=False))
         except LoginNeeded:
             return self.to_login(request)
         except ControlError as error:
@@ -89,9 +87,7 @@ class Desk:
 
     async def _feed(self, endpoint: Feed, request: Request) -> Response:
         try:
-            visit = replace(
-                await visit_of(self.console, request), operation=operation_of(endpoint.path, changes=False)
-            )
+            visit = await visit_of(self.console, request, operation_of(endpoint.path, changes=False))
             answer = await self._answer(endpoint.function, visit)
         except LoginNeeded:
             return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
@@ -102,10 +98,8 @@ class Desk:
     async def _post(self, endpoint: Post, request: Request) -> Response:
         try:
             sent = await form_of(self.console, request)
-            visit = replace(
-                await visit_of(self.console, request, sent),
-                operation=operation_of(endpoint.path, changes=True),
-            )
+            operation = operation_of(endpoint.path, changes=True)
+            visit = await visit_of(self.console, request, operation, sent)
         except FormRefused:
             sentence = (
                 "The form is too old or comes from another site. "

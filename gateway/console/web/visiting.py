@@ -54,14 +54,16 @@ class SentForm:
 _NOTHING: Final = SentForm()
 
 
-async def visit_of(console: Console, request: Request, sent: SentForm = _NOTHING) -> Visit:
-    """Return the visit of a request. Raises LoginNeeded, and ControlError when the cluster can't be asked."""
+async def visit_of(console: Console, request: Request, operation: str, sent: SentForm = _NOTHING) -> Visit:
+    """Return the visit of a request that needs a right to `operation`. Raises LoginNeeded, and ControlError
+    when the cluster can't be asked.
+    """
     visit = stranger(console, request, sent)
     login = console.sessions.login(visit.session_id)
     if login is None:
         login = await anyio.to_thread.run_sync(_open_login, console)
     path = {name: str(value) for name, value in request.path_params.items()}
-    return replace(visit, security=login, path=path, uploads=sent.uploads)
+    return replace(visit, security=login, path=path, uploads=sent.uploads, operation=operation)
 
 
 def stranger(console: Console, request: Request, sent: SentForm = _NOTHING) -> Visit:
