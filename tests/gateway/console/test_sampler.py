@@ -1,4 +1,4 @@
-"""What the console samples by itself, and how often."""
+"""The sampler of the console: what it asks by itself, and how often."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_later_round_that_is_quick_keeps_time() -> None:
 
 
 class Login:
-    """What the console knows of a cluster with logins, or without."""
+    """A stub of the login at a cluster with logins, or without."""
 
     def __init__(self, *mechanisms: str) -> None:
         self._mechanisms = mechanisms

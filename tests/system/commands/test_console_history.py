@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import REPOSITORY, SOURCES, GatewayProcess
 from tests.support.group_members import commit_offsets
 from tests.system.commands.conftest import seqgate
@@ -50,13 +50,15 @@ def lags(address: str) -> dict[int, float]:
 
 def sampled(address: str, after_ms: int = 0) -> dict[int, float]:
     """Return the lags when there is one after a time."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        found = lags(address)
-        if max(found, default=0) > after_ms:
-            return found
-        time.sleep(0.2)
-    raise AssertionError("the console does not sample the lag")
+    found: dict[int, float] = {}
+
+    def is_sampled() -> bool:
+        found.clear()
+        found.update(lags(address))
+        return max(found, default=0) > after_ms
+
+    await_true(is_sampled, "the console samples the lag", TIMEOUT_S)
+    return found
 
 
 def test_a_killed_console_finds_its_history_again(tmp_path: Path) -> None:
