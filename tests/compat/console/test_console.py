@@ -26,8 +26,8 @@ def console(bootstrap: str) -> Iterator[ConsoleClient]:
         yield client
 
 
-def test_a_topic_lives_and_dies(console: ConsoleClient) -> None:
-    assert "Nothing is wrong" in text_of(console.page("/"))
+def test_a_topic_lives_and_dies(console: ConsoleClient, bootstrap: str) -> None:
+    assert bootstrap in text_of(console.page("/"))
     page = console.confirmed(
         "/create-topic", {"name": "cc-life", "partitions": "2", "settings": "retention.ms=60000"}
     )
