@@ -1,12 +1,7 @@
-"""Decisions about topics: create them, add partitions.
+"""Decisions about topics: create them, add partitions, delete them.
 
-Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a
-whole; a refused topic does not affect the other topics of the request.
-
-Decisions about topics: delete them.
-
-Rules and order of checks: Kafka's ControllerApis.deleteTopics. A refused topic does not affect the other
-topics of the request.
+Each request is decided as a whole; a refused topic does not affect the other topics of the request. Rules and
+order of checks: Kafka's ControllerApis and ReplicationControlManager.
 """
 
 from __future__ import annotations

@@ -31,9 +31,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple
-
-from kio.schema.errors import ErrorCode
+from typing import NamedTuple
 
 from seqgate.gateway.protocol.frames import (
     MAX_ITEMS,
@@ -88,19 +86,6 @@ class FetchRow(NamedTuple):
     current_leader: tuple[int, int] | None = None
     preferred_read_replica: int = -1
     """The node id of the gateway that the client should read from instead (KIP-392); -1 for this one."""
-
-
-REFUSED: Final = frozenset(
-    {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed}
-)
-"""The errors of partitions that are unknown or denied: nothing is read of them."""
-
-
-def error_row(index: int, error: ErrorCode) -> FetchRow:
-    """Return the row of a partition that can't be read. As in Kafka, a partition that is unknown or denied
-    has an empty list of aborted transactions, any other a null.
-    """
-    return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
 
 
 TopicRows = tuple[str | bytes, Sequence[FetchRow]]

@@ -2,27 +2,16 @@
 
 What is decoded is bounded: in fields, in measurements, in bytes of a metric, in labels of a measurement, and
 in characters of names and values. Gauges, sums and histograms with explicit ranges are decoded; exponential
-histograms and summaries are dropped, because no Kafka client pushes any. Source: KIP-714, opentelemetry-proto
-`metrics.proto`.
+histograms and summaries are dropped, because no Kafka client pushes any.
 
-Call `decode` in a thread: it may take a tenth of a second. No part of it keeps Python's lock for more than a
-few milliseconds.
-
-Finds the messages nested in a protobuf message without decoding them.
-
-The protobuf library decodes a message in one piece and keeps Python's lock meanwhile: a payload of a few MiB
-stops the event loop for a quarter of a second. So the outer messages of a payload are taken apart here, and
-the library decodes only small inner ones.
+Call `decode` in a thread: it may take a tenth of a second. The protobuf library decodes a message in one
+piece and keeps Python's lock meanwhile, for a quarter of a second where a payload has a few MiB. So the outer
+messages of a payload are taken apart here, and the library decodes only small inner ones: no part keeps the
+lock for more than a few milliseconds.
 
 A field is a varint `number << 3 | wire type`, and then its value: wire type 0 a varint, 1 eight bytes, 5 four
-bytes, 2 a varint with the length and as many bytes. Source: protobuf's "Encoding".
-
-The newest value of each series that clients have pushed, by client.
-
-A measurement replaces the value of its series, or, as a delta, is added to it: counters and histograms that
-clients push as deltas come out cumulative. A delta that ends no later than the one before is a retry of a
-push whose answer was lost, and is not added again. A series that its client pushes no more is forgotten after
-the lifetime of the client, and so is a client that pushes nothing more.
+bytes, 2 a varint with the length and as many bytes. Source: KIP-714, opentelemetry-proto `metrics.proto`,
+protobuf's "Encoding".
 """
 
 from __future__ import annotations
@@ -30,14 +19,13 @@ from __future__ import annotations
 import enum
 import math
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from seqgate.gateway.telemetry.subscriptions import CLIENT_LABELS, ClientDescription
+from seqgate.gateway.telemetry.subscriptions import CLIENT_LABELS
 
 if TYPE_CHECKING:
     from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
@@ -346,97 +334,3 @@ class PushedSeries(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     """The labels of the client and those of the measurement. Names are labels of Prometheus."""
     value: float | HistogramValue
-
-
-class SeriesLimits(msgspec.Struct, frozen=True):
-    """The series that are kept of one client, and of all clients."""
-
-    of_client: int
-    of_all: int
-
-
-class _Series(msgspec.Struct, eq=False):
-    unit: str
-    help: str
-    value: Value
-    time_ns: int
-    pushed_ms: float
-
-    def fold_in(self, point: Point, now_ms: float) -> None:
-        self.pushed_ms = now_ms
-        self.unit, self.help = point.unit, point.help
-        if not point.is_delta:
-            self.value = point.value
-        elif not point.time_ns or point.time_ns > self.time_ns:
-            self.value = _sum(self.value, point.value)
-        self.time_ns = max(self.time_ns, point.time_ns)
-
-
-def _sum(earlier: Value, later: Value) -> Value:
-    if isinstance(earlier, HistogramValue) and isinstance(later, HistogramValue):
-        return earlier.plus(later)
-    assert isinstance(earlier, float)
-    assert isinstance(later, float)
-    return earlier + later
-
-
-class _PushingClient(msgspec.Struct, eq=False):
-    labels: dict[str, str]
-    series: dict[SeriesKey, _Series] = msgspec.field(default_factory=dict)
-    expires_ms: float = 0.0
-
-
-class SeriesStore:
-    def __init__(self) -> None:
-        self._clients: dict[uuid.UUID, _PushingClient] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[PushedSeries]:
-        """Yield all series, client by client. Pushes may be folded in between two of them."""
-        for client in list(self._clients.values()):
-            for key, series in list(client.series.items()):
-                labels = {**dict(key.labels), **client.labels}
-                yield PushedSeries(key.name, key.kind, series.unit, series.help, labels, series.value)
-
-    def fold_in(
-        self,
-        description: ClientDescription,
-        points: list[Point],
-        now_ms: float,
-        lifetime_ms: int,
-        limits: SeriesLimits,
-    ) -> int:
-        """Fold in the measurements of a push; return how many a limit on series has dropped."""
-        client = self._clients.get(description.client_instance_id)
-        if client is None:
-            client = _PushingClient(description.labels())
-        client.expires_ms = now_ms + lifetime_ms
-        self._forget_old(client, now_ms - lifetime_ms)
-        dropped = 0
-        for point in points:
-            known = client.series.get(point.key)
-            if known is not None:
-                known.fold_in(point, now_ms)
-            elif len(client.series) < limits.of_client and self._count < limits.of_all:
-                client.series[point.key] = _Series(point.unit, point.help, point.value, point.time_ns, now_ms)
-                self._count += 1
-            else:
-                dropped += 1
-        if client.series:
-            self._clients[description.client_instance_id] = client
-        else:
-            self._clients.pop(description.client_instance_id, None)
-        return dropped
-
-    def _forget_old(self, client: _PushingClient, before_ms: float) -> None:
-        for key in [key for key, series in client.series.items() if series.pushed_ms <= before_ms]:
-            del client.series[key]
-            self._count -= 1
-
-    def expire(self, now_ms: float) -> None:
-        """Forget the clients that have pushed nothing for their lifetime."""
-        for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
-            self._count -= len(self._clients.pop(instance_id).series)

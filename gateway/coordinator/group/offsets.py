@@ -25,7 +25,8 @@ the offsets of the records in the log; this module keeps the order in which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -314,8 +315,8 @@ class Committer(NamedTuple):
     group_instance_id: str | None = None
     has_member_epoch: bool = True
     """Whether the request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
-    knows_group_errors: bool = False
-    """Whether a TxnOffsetCommit may get GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (v6 and later)."""
+    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({})
+    """The errors that the version of a TxnOffsetCommit does not know, each with the one that it gets."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -374,8 +375,7 @@ class OffsetCommits:
         error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
             return ErrorCode.none  # members may commit what they read before the rebalance
-        is_newer = error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}
-        return ErrorCode.illegal_generation if is_newer and not committer.knows_group_errors else error
+        return committer.renamed.get(error, error)
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""

@@ -18,8 +18,10 @@ DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by i
 
 The client needs DELETE on the topic or on the cluster. TOPIC_AUTHORIZATION_FAILED has the name of a topic
 deleted by id only if the client may describe the topic, and does not tell whether a topic exists that the
-client may not describe. Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the
-request; Kafka shuffles them.
+client may not describe. The results come in the order of the request; Kafka shuffles them. Source: Kafka's
+ControllerApis.deleteTopics.
+
+The pure rules of all three, in the order of Kafka's checks, are in `metadata/topics.py`.
 """
 
 from __future__ import annotations

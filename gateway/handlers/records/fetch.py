@@ -16,8 +16,7 @@ partition that the request names; from v13 on the answer names none.
 Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchRequest, FetchSession,
 KIP-74, KIP-227; UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 
-Chooses the partitions that a fetch reads and those that its answer names, for whole requests and for
-sessions (KIP-227).
+A fetch names the partitions that it reads, or continues a session that knows them (KIP-227).
 
     session id  session epoch   the fetch is
     0           −1              whole, without a session
@@ -43,7 +42,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, Deferred, HoldingBack, RequestContext, ResponseBytes
 from seqgate.gateway.handlers.answering.leaders import name_leaders
 from seqgate.gateway.protocol.fetch_codec import (
-    REFUSED,
     FetchPosition,
     FetchRequest,
     FetchRow,
@@ -51,7 +49,6 @@ from seqgate.gateway.protocol.fetch_codec import (
     TopicKey,
     TopicRows,
     encode_fetch_response,
-    error_row,
     fetch_reader,
 )
 from seqgate.gateway.protocol.frames import NodeEndpoint
@@ -280,6 +277,18 @@ def _frame(pieces: list[Piece]) -> ResponseBytes:
 
 
 # One partition of a fetch.
+
+REFUSED: Final = frozenset(
+    {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition, ErrorCode.topic_authorization_failed}
+)
+"""The errors of partitions that are unknown or denied: nothing is read of them."""
+
+
+def error_row(index: int, error: ErrorCode) -> FetchRow:
+    """Return the row of a partition that can't be read. As in Kafka, a partition that is unknown or denied
+    has an empty list of aborted transactions, any other a null.
+    """
+    return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
 
 
 def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
@@ -553,7 +562,9 @@ class Fetch:
         return _frame(pieces)
 
     def reads_any(self) -> bool:
-        """Return whether any partition of the fetch exists and may be read."""
+        """Return whether any partition of the fetch exists and may be read. One that is led elsewhere or
+        offline exists, too.
+        """
         return any(self._resolve(key)[1] not in REFUSED for key, _ in self.wanted())
 
     def unknown_isolation(self) -> ResponseBytes:

@@ -32,7 +32,8 @@ from seqgate.gateway.cluster.reading.bucket_reads import (
     NotConfirmed,
 )
 from seqgate.gateway.handlers.answering.api import RequestContext
-from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow, error_row
+from seqgate.gateway.handlers.records.fetch import error_row
+from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
 from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices

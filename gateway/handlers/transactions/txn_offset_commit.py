@@ -1,9 +1,10 @@
 """TxnOffsetCommit (key 28, versions 0–6): commit offsets that take effect when the transaction is committed.
 
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
-AddOffsetsToTxn does. From v6 on topics are named by id, and a client learns that its group is unknown or its
-member epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A client needs WRITE on the transactional
-id, and READ on the group and on each topic.
+AddOffsetsToTxn does. From v6 on topics are named by id, and a member learns that its group is unknown or its
+epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A share group, which commits nothing, is unknown
+in every version. `OffsetCommits.check_in_transaction` judges the member, as for OffsetCommit. A client needs
+WRITE on the transactional id, and READ on the group and on each topic.
 Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
 """
 
@@ -37,6 +38,10 @@ FIRST_WITH_ABORTABLE: Final = 4
 FIRST_THAT_ADDS: Final = 5
 """First version in which the commit adds its partition to the transaction."""
 FIRST_WITH_TOPIC_IDS: Final = 6
+_BEFORE_TOPIC_IDS: Final = {
+    ErrorCode.group_id_not_found: ErrorCode.illegal_generation,
+    ErrorCode.stale_member_epoch: ErrorCode.illegal_generation,
+}
 
 Errors = dict[tuple[str | uuid.UUID | None, int], ErrorCode]
 """The error of each partition, by the topic as the request names it."""
@@ -127,7 +132,7 @@ async def _commit(
             request.generation_id,
             request.member_id,
             request.group_instance_id,
-            knows_group_errors=version >= FIRST_WITH_TOPIC_IDS,
+            renamed={} if version >= FIRST_WITH_TOPIC_IDS else _BEFORE_TOPIC_IDS,
         )
     producer = Producer(request.producer_id, request.producer_epoch)
     client_version = VERSION_2 if version >= FIRST_THAT_ADDS else 0

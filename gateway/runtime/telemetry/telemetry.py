@@ -3,6 +3,11 @@ they pushed.
 
 The subscriptions are in the metadata log, so all gateways have the same ones. The clients and their series
 are in memory, of this gateway alone: a client talks to one gateway at a time.
+
+A measurement replaces the value of its series, or, as a delta, is added to it: counters and histograms that
+clients push as deltas come out cumulative. A delta that ends no later than the one before is a retry of a
+push whose answer was lost, and is not added again. A series that its client pushes no more is forgotten after
+the lifetime of the client, and so is a client that pushes nothing more. Source: KIP-714.
 """
 
 from __future__ import annotations
@@ -23,11 +28,13 @@ from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.telemetry.payload import (
+    HistogramValue,
     InvalidPayload,
     Measurements,
+    Point,
     PushedSeries,
-    SeriesLimits,
-    SeriesStore,
+    SeriesKey,
+    Value,
     decode,
 )
 from seqgate.gateway.telemetry.subscriptions import (
@@ -300,3 +307,102 @@ def _decode(payload: Payload) -> Measurements | ErrorCode:
 def _set(done: asyncio.Future[Decoded], decoded: Decoded) -> None:
     if not done.done():
         done.set_result(decoded)
+
+
+# The newest value of each series that clients have pushed, by client.
+
+
+class SeriesLimits(msgspec.Struct, frozen=True):
+    """The series that are kept of one client, and of all clients."""
+
+    of_client: int
+    of_all: int
+
+
+class _Series(msgspec.Struct, eq=False):
+    unit: str
+    help: str
+    value: Value
+    time_ns: int
+    pushed_ms: float
+
+    def fold_in(self, point: Point, now_ms: float) -> None:
+        self.pushed_ms = now_ms
+        self.unit, self.help = point.unit, point.help
+        if not point.is_delta:
+            self.value = point.value
+        elif not point.time_ns or point.time_ns > self.time_ns:
+            self.value = _sum(self.value, point.value)
+        self.time_ns = max(self.time_ns, point.time_ns)
+
+
+def _sum(earlier: Value, later: Value) -> Value:
+    if isinstance(earlier, HistogramValue) and isinstance(later, HistogramValue):
+        return earlier.plus(later)
+    assert isinstance(earlier, float)
+    assert isinstance(later, float)
+    return earlier + later
+
+
+class _PushingClient(msgspec.Struct, eq=False):
+    labels: dict[str, str]
+    series: dict[SeriesKey, _Series] = msgspec.field(default_factory=dict)
+    expires_ms: float = 0.0
+
+
+class SeriesStore:
+    """The series of all clients, and how many a client may still add. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._clients: dict[uuid.UUID, _PushingClient] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[PushedSeries]:
+        """Yield all series, client by client. Pushes may be folded in between two of them."""
+        for client in list(self._clients.values()):
+            for key, series in list(client.series.items()):
+                labels = {**dict(key.labels), **client.labels}
+                yield PushedSeries(key.name, key.kind, series.unit, series.help, labels, series.value)
+
+    def fold_in(
+        self,
+        description: ClientDescription,
+        points: list[Point],
+        now_ms: float,
+        lifetime_ms: int,
+        limits: SeriesLimits,
+    ) -> int:
+        """Fold in the measurements of a push; return how many a limit on series has dropped."""
+        client = self._clients.get(description.client_instance_id)
+        if client is None:
+            client = _PushingClient(description.labels())
+        client.expires_ms = now_ms + lifetime_ms
+        self._forget_old(client, now_ms - lifetime_ms)
+        dropped = 0
+        for point in points:
+            known = client.series.get(point.key)
+            if known is not None:
+                known.fold_in(point, now_ms)
+            elif len(client.series) < limits.of_client and self._count < limits.of_all:
+                client.series[point.key] = _Series(point.unit, point.help, point.value, point.time_ns, now_ms)
+                self._count += 1
+            else:
+                dropped += 1
+        if client.series:
+            self._clients[description.client_instance_id] = client
+        else:
+            self._clients.pop(description.client_instance_id, None)
+        return dropped
+
+    def _forget_old(self, client: _PushingClient, before_ms: float) -> None:
+        for key in [key for key, series in client.series.items() if series.pushed_ms <= before_ms]:
+            del client.series[key]
+            self._count -= 1
+
+    def expire(self, now_ms: float) -> None:
+        """Forget the clients that have pushed nothing for their lifetime."""
+        for instance_id in [key for key, client in self._clients.items() if client.expires_ms <= now_ms]:
+            self._count -= len(self._clients.pop(instance_id).series)

@@ -14,7 +14,7 @@ import pytest
 
 from seqgate.gateway.handlers.answering.api import CloseConnection, NotRepeated
 from seqgate.gateway.handlers.records import produce
-from seqgate.gateway.handlers.records.produce_append import ProduceRepeats
+from seqgate.gateway.handlers.records.produce import ProduceRepeats
 from seqgate.gateway.protocol.produce_codec import ProduceRequest
 from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
 from seqgate.gateway.security.acls.authorizer import Authorizer
