@@ -29,7 +29,6 @@ from seqgate.gateway.admin.request import (
     Request,
     short_path,
 )
-from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, caches_in
 
 if TYPE_CHECKING:
@@ -232,6 +231,8 @@ def addresses_of_gateway(
     """Return the addresses of the gateway that runs on the data directory, or the default address where no
     gateway runs and no option names the directory. Raises ControlError.
     """
+    from seqgate.gateway.admin.status.messages import StatusRequest  # noqa: PLC0415 - for some commands
+
     try:
         status = ask(data_directory(config_file, data_dir), StatusRequest(), timeout_s=timeout_s)
         bound = next(iter(status.bound.values()))

@@ -1,5 +1,6 @@
 """A gateway loads what answers commands soon after its start, so that an upgrade of the package under it
-changes none of it. Before that it loads only what a start needs. A command loads no other command.
+changes none of it. Before that it loads only what a start needs, and never a client of Kafka. A command loads
+no other command, and neither the gateway nor a client of Kafka before it runs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
+from seqgate.gateway.cli import COMMANDS
 from seqgate.gateway.testing import Broker
 from tests.support.gateway_process import AS_INSTALLED
 
@@ -39,6 +41,7 @@ def load_and_stop():
     print(len(sys.modules), len(defined))
     load_commands()
     assert MODULE in sys.modules
+    assert "kafka" not in sys.modules, "a gateway needs no client of Kafka"
     print("loaded", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -58,6 +61,27 @@ except SystemExit:
     pass
 print(len(sys.modules), *sorted(name for name in sys.modules if name.startswith("seqgate.gateway.admin.")))
 """
+EACH_COMMAND = """
+import sys
+from seqgate.gateway.cli import COMMANDS, found
+
+for name in COMMANDS:
+    found(name)
+print(*sys.modules)
+"""
+NOT_BEFORE_IT_RUNS = {
+    "asyncio",
+    "kafka",
+    "kio",
+    "rich",
+    "seqgate.gateway.coordinator",
+    "seqgate.gateway.handlers",
+    "seqgate.gateway.runtime",
+    "seqgate.log",
+    "typer",
+    "uvloop",
+}
+"""What a command imports inside a function, if ever."""
 MOST_MODULES = {
     "serve": 565,
     "--version": 80,
@@ -132,14 +156,19 @@ def test_a_command_loads_no_other(words: str, address: str) -> None:
     *_, last = run(COMMAND, *words.replace("GATEWAY", address).split())
     count, *admin = last.split()
     assert int(count) <= MOST_MODULES[words] + MORE_OF_PYTHON
-    commands = {name.split(".")[3] for name in admin if name.endswith("command")}
-    with_it = [also for start, also in WITH_ANSWERS.items() if words.startswith(start)]
+    commands = {name for name, (place, _) in COMMANDS.items() if f"seqgate.gateway.{place}" in admin}
+    with_it = {
+        also for start, all_ in WITH_ANSWERS.items() if words.startswith(start) for also in all_.split()
+    }
     assert commands == {words.split(maxsplit=1)[0], *with_it} - {"--version", "help"}
+
+
+def test_a_command_imports_no_gateway_before_it_runs() -> None:
+    *_, loaded = run(EACH_COMMAND)
+    assert NOT_BEFORE_IT_RUNS.intersection(loaded.split()) == set()
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["topik"]])
 def test_without_a_command_there_are_all_of_them(words: list[str]) -> None:
     *_, last = run(COMMAND, *words)
-    assert {"seqgate.gateway.admin.topics.command", "seqgate.gateway.admin.users.command"} <= set(
-        last.split()
-    )
+    assert {f"seqgate.gateway.{COMMANDS[name][0]}" for name in ("topics", "users")} <= set(last.split())

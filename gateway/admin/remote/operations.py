@@ -25,11 +25,12 @@ A = TypeVar("A")
 
 
 def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
-    """Return what answers a request: an entry of `OPERATIONS` in the module `remote` of its subject. It is
-    imported for its request, because one command needs one of them.
+    """Return what answers a request: an entry of `OPERATIONS` in its module, or in the module `remote` beside
+    the request's.
     """
-    subject = request.__module__.rpartition(".")[0]
-    found: Callable[[Cluster, Any], Any] = import_module(f"{subject}.remote").OPERATIONS[request]
+    subject, _, name = request.__module__.rpartition(".")
+    place = f"{subject}.remote" if name in {"command", "messages"} else request.__module__
+    found: Callable[[Cluster, Any], Any] = import_module(place).OPERATIONS[request]
     return found
 
 
