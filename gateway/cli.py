@@ -28,7 +28,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "groups": ("admin.groups.command", "app"),
     "dead-letters": ("admin.dead_letters.command", "app"),
     "transactions": ("admin.transactions.command", "app"),
-    "producers": ("admin.producers.command", "producers"),
+    "producers": ("admin.producers", "producers"),
     "verdicts": ("admin.verdicts.command", "verdicts"),
     "names": ("admin.names.command", "names"),
     "backlog": ("admin.backlog.command", "backlog"),

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
+from seqgate.gateway.admin import producers
 from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
@@ -40,8 +41,7 @@ from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway, check_led_here
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
-from seqgate.gateway.admin.producers import live as producers
-from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.reopen.command import Reopened, ReopenRequest
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
@@ -185,7 +185,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(DrainRequest, gateways.drain, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True),
     ControlOperation(ReopenRequest, reopen, changes=True),
-    ControlOperation(ListProducersRequest, producers.list_producers, is_partial=True),
+    ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),
     ControlOperation(ListVerdictsRequest, list_verdicts),
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),

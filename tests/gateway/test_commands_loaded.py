@@ -109,8 +109,13 @@ number.
 """
 MORE_OF_PYTHON = 15 if sys.version_info >= (3, 14) else 0
 """Modules that Python itself loads more for the same imports."""
-WITH_ANSWERS = {"topics describe": "configs", "groups": "transactions", "transactions": "producers"}
-"""The subjects whose answers a command needs, by the words that it begins with."""
+WITH_ANSWERS = {
+    "groups": "transactions",
+    "status": "producers",
+    "topics describe": "configs",
+    "transactions": "producers",
+}
+"""The subjects whose answers or rows a command needs, by the words that it begins with."""
 MOST_DATACLASSES = 15
 """Dataclasses that a start may define. Each takes a millisecond; a struct of msgspec takes none."""
 
@@ -158,7 +163,10 @@ def test_a_command_loads_no_other(words: str, address: str) -> None:
     assert int(count) <= MOST_MODULES[words] + MORE_OF_PYTHON
     commands = {name for name, (place, _) in COMMANDS.items() if f"seqgate.gateway.{place}" in admin}
     with_it = {
-        also for start, all_ in WITH_ANSWERS.items() if words.startswith(start) for also in all_.split()
+        also
+        for start, subjects in WITH_ANSWERS.items()
+        if words.startswith(start)
+        for also in subjects.split()
     }
     assert commands == {words.split(maxsplit=1)[0], *with_it} - {"--version", "help"}
 

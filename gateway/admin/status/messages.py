@@ -4,25 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from seqgate.gateway.admin.producers import ProducerCounters
 from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
-
-
-class ProducerCounters(msgspec.Struct, frozen=True):
-    """Counters of producers and their batches; all but `remembered` start at zero with the gateway.
-
-    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their
-    sequence or epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers
-    refused because there was no room for them. `remembered`: producers that partitions remember now.
-    """
-
-    duplicates: int
-    rejections: int
-    evictions: int
-    refusals: int
-    remembered: int
 
 
 class NameCounters(msgspec.Struct, frozen=True):

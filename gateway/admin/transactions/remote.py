@@ -16,7 +16,7 @@ from kio.schema.list_transactions.v2.response import ListTransactionsResponse
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i64
 
-from seqgate.gateway.admin.producers.remote import active_producers
+from seqgate.gateway.admin.producers import active_producers
 from seqgate.gateway.admin.remote.cluster import (
     LATEST,
     TRANSACTION,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.producers.command import ProducerRow
+from seqgate.gateway.admin.producers import ProducerRow
 from seqgate.gateway.admin.verdicts.command import VerdictRow
 
 ACCEPTED: Final = "accepted"

@@ -16,8 +16,7 @@ from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
 from seqgate.gateway.admin.groups.answers import SHARE, known_lags
 from seqgate.gateway.admin.groups.remote import EMPTY_STATES
-from seqgate.gateway.admin.producers.command import ListProducersRequest
-from seqgate.gateway.admin.producers.remote import list_producers
+from seqgate.gateway.admin.producers import ListProducersRequest, list_producers_remote
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata
 from seqgate.gateway.admin.request import ControlError
@@ -215,7 +214,7 @@ class Sampler:
         if self._listener is None and len(ends) <= MOST_ASKED_PARTITIONS:
             with suppress(ControlError), self._connections.lend(self._security) as cluster:
                 self.producers.see(
-                    now_ms, list_producers(cluster, ListProducersRequest()).producers, is_all=True
+                    now_ms, list_producers_remote(cluster, ListProducersRequest()).producers, is_all=True
                 )
         return found | self._disks
 

@@ -11,10 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.names.command import NamesRequest, Position
 from seqgate.gateway.admin.pids.command import FindOwnerRequest
-from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerRow
-from seqgate.gateway.admin.producers.remote import list_producers
+from seqgate.gateway.admin.producers import (
+    ListProducersRequest,
+    ProducerCounters,
+    ProducerRow,
+    list_producers_remote,
+)
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import ProducerCounters
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
@@ -125,7 +128,7 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
                     f"the cluster has {partitions:,} partitions, and {MOST_PARTITIONS} are asked together; "
                     "choose a topic"
                 )
-        return list_producers(cluster, ListProducersRequest(topic, partition)).producers
+        return list_producers_remote(cluster, ListProducersRequest(topic, partition)).producers
 
 
 # The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.

@@ -14,7 +14,7 @@ from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, j
 from seqgate.gateway.admin.groups.command import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.pids.command import ListBlocksRequest
-from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerPage, ProducerRow
+from seqgate.gateway.admin.producers import ListProducersRequest, ProducerCounters, ProducerPage, ProducerRow
 from seqgate.gateway.admin.request import (
     PAGE_ROWS,
     RUNNING,
@@ -25,7 +25,7 @@ from seqgate.gateway.admin.request import (
     NotRunning,
 )
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import ProducerCounters, StatusRequest
+from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from seqgate.gateway.config import BY_NAME, load_config

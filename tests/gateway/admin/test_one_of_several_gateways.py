@@ -14,7 +14,7 @@ from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.command import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
 from seqgate.gateway.admin.names.command import NamesRequest
 from seqgate.gateway.admin.operations import note_on
-from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.reopen.command import ReopenRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqgate.gateway.admin.producers.command import ProducerRow
+from seqgate.gateway.admin.producers import ProducerRow
 from seqgate.gateway.admin.verdicts.command import VerdictRow
 from seqgate.gateway.console.metrics.producer_events import (
     ACCEPTED,

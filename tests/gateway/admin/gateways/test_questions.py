@@ -13,7 +13,7 @@ from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.gateways.messages import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.logs.command import LogLinesRequest
 from seqgate.gateway.admin.operations import answer_question
-from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.tasks.command import ListTasksRequest

@@ -20,11 +20,11 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
+from seqgate.gateway.admin import producers
 from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.groups import remote as groups
 from seqgate.gateway.admin.groups.answers import Committed
-from seqgate.gateway.admin.producers import remote as producers
-from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
@@ -78,7 +78,7 @@ def asked(cluster: Cluster) -> list[Any]:
         groups.listed(cluster).keys(),
         groups.committed_offsets(cluster, ["readers", "nobody"]),
         groups.members_of(cluster, "readers", "classic"),
-        producers.list_producers(cluster, ListProducersRequest()),
+        producers.list_producers_remote(cluster, ListProducersRequest()),
         [
             told(row)
             for row in transactions.list_transactions(cluster, ListTransactionsRequest()).transactions

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.producers.command import ListProducersRequest
+from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.handlers.answering.api import ClientSoftware
 from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.handlers.records.produce import PendingAnswer

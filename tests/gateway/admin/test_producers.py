@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.producers.command import ListProducersRequest, ProducerRow
+from seqgate.gateway.admin.producers import ListProducersRequest, ProducerRow
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.requests import create

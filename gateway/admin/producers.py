@@ -1,0 +1,314 @@
+"""`seqgate producers`: the active producers of each partition.
+
+The requests and rows, the command, and the two answers: any cluster's over the Kafka protocol, and the
+gateway's on the control socket.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from seqgate.gateway.admin.commands import Output, asks, stop
+from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
+from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.tables import (
+    Block,
+    ClientOrNone,
+    Column,
+    PartitionNumber,
+    TopicName,
+    counted,
+    duration,
+    number,
+    table,
+)
+from seqgate.gateway.security.principals import ClientIdentity
+
+if TYPE_CHECKING:
+    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.coordinator.places import TopicPartition
+    from seqgate.gateway.runtime.partitions.partition import Partition
+    from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
+    from seqgate.gateway.runtime.partitions.registry import Partitions
+    from seqgate.gateway.runtime.services import PartitionServices
+    from seqgate.seq_validator import ProducerEntry
+
+# The request for active producers, and what `seqgate producers --json` prints.
+
+
+class ProducerCounters(msgspec.Struct, frozen=True):
+    """Counters of producers and their batches; all but `remembered` start at zero with the gateway.
+
+    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their
+    sequence or epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers
+    refused because there was no room for them. `remembered`: producers that partitions remember now.
+    """
+
+    duplicates: int
+    rejections: int
+    evictions: int
+    refusals: int
+    remembered: int
+
+
+class ProducerRow(msgspec.Struct, frozen=True):
+    """A producer in one partition: what DescribeProducers answers, and what only the gateway knows.
+
+    `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the
+    timestamp of its newest record. `retained_batches` counts the batches whose retry the gateway still
+    answers with their first offset. `client` is None where nobody knows it.
+    """
+
+    topic: TopicName
+    partition: PartitionNumber
+    producer_id: Annotated[int, Column("producer\nid", number)]
+    producer_epoch: Annotated[int, Column("epoch", number)]
+    last_sequence: Annotated[int, Column("last\nsequence", number)]
+    last_offset: Annotated[int | None, Column("last\noffset", number)]
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    age_ms: Annotated[int | None, Column("age", duration)]
+    retained_batches: Annotated[int | None, Column("batches", number)]
+    client: ClientOrNone = None
+
+
+class ProducerPage(msgspec.Struct, frozen=True):
+    """Some of the producers; `complete`: no producer comes after the last row."""
+
+    producers: list[ProducerRow]
+    complete: bool
+    counters: ProducerCounters | None
+
+
+class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
+    """The active producers by topic, partition and id, from the first one after `after` on. `after` is topic,
+    partition and producer id of the last row of the page before.
+    """
+
+    is_spread = True
+    rows = "producers"
+    key = "topic partition producer_id"
+    topic: str | None = None
+    partition: int | None = None
+    after: tuple[str, int, int] | None = None
+
+
+# The command.
+
+
+@asks(gateway_or_cluster)
+def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPartition = None) -> Output:
+    """Show the active producers of each partition.
+
+    Lists the producer state of every partition in a running gateway, and counts duplicate and refused
+    batches.
+
+    \b
+    Columns:
+      epoch            the producer's epoch; a higher one fences the producer
+      last sequence    the last sequence of its newest batch here; the next batch must follow it
+      last offset      the last offset of that batch
+      age              time since the producer wrote here
+      batches          newest batches whose retry is answered with their first offset
+      client           client id, address, library and principal of the client that wrote last; `-`: it has
+                       not written since the gateway started, or newer ones are remembered in its place
+
+    The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset,
+    age and batches.
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    if partition is not None and topic is None:
+        raise stop("--partition needs --topic", code=2)
+    with opened as client:
+        page = client.ask(ListProducersRequest(topic, partition))
+    return Output({"producers": page.producers, "counters": page.counters}, _text(page))
+
+
+def _text(page: ProducerPage) -> Iterator[Block]:
+    yield table(
+        ProducerRow,
+        page.producers,
+        "topic partition producer_id producer_epoch last_sequence last_offset age_ms retained_batches client",
+    )
+    if (counters := page.counters) is not None:
+        if any(row.client is None for row in page.producers):
+            yield "Clients are unknown that have not written since the gateway started."
+        yield "Since the gateway started:"
+        yield f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original"
+        yield f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch"
+        yield f"  {counted(counters.evictions, 'idle producer')} forgotten to make room for a new one"
+        yield f"  {counted(counters.refusals, 'new producer')} refused for want of room"
+
+
+# Over the Kafka protocol: any cluster's answer. Raises ControlError or kafka-python's errors.
+
+_API: Final = 61, 0
+"""The key and the version of DescribeProducers."""
+
+
+def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
+    """Return all active producers by topic, partition and id, as DescribeProducers reports them."""
+    from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
+
+    rows = active_producers(cluster, led_partitions(cluster, request.topic, request.partition))
+    rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
+    return ProducerPage(rows, True, None)
+
+
+def active_producers(cluster: Cluster, places: Sequence[TopicPartition]) -> list[ProducerRow]:
+    """Return the active producers of partitions, in no order."""
+    from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
+
+    answers = cluster.ask_leaders(places, _question, response_type(*_API))
+    rows = [
+        (topic.name, row) for answer in answers or () for topic in answer.topics for row in topic.partitions
+    ]
+    if answers is not None and not any(row.error_code for _, row in rows):
+        return [
+            _told_row(
+                (topic, row.partition_index),
+                producer,
+                producer.current_txn_start_offset,
+                ClientIdentity.from_json(producer.client),
+            )
+            for topic, row in rows
+            for producer in row.active_producers
+        ]
+    found = cluster.admin.describe_producers([topic_partition(*place) for place in places])
+    return [
+        _told_row(place, producer, producer.current_transaction_start_offset, client)
+        for place, producers in found.items()
+        for producer, client in producers
+    ]
+
+
+def _question(topics: Mapping[str, Sequence[int]]) -> DescribeProducersRequest:
+    from kio.schema.describe_producers.v0 import request  # noqa: PLC0415 - slow to import
+    from kio.schema.types import TopicName  # noqa: PLC0415
+    from kio.static.primitive import i32  # noqa: PLC0415
+
+    return request.DescribeProducersRequest(
+        topics=tuple(
+            request.TopicRequest(name=TopicName(topic), partition_indexes=tuple(map(i32, partitions)))
+            for topic, partitions in topics.items()
+        )
+    )
+
+
+def _told_row(
+    place: TopicPartition, producer: Any, first_offset: int, client: ClientIdentity | None
+) -> ProducerRow:
+    return ProducerRow(
+        *place,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        last_sequence=producer.last_sequence,
+        last_offset=None,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=first_offset,
+        age_ms=None,
+        retained_batches=None,
+        client=client,
+    )
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    ListProducersRequest: list_producers_remote
+}
+"""The answers to the requests of commands."""
+
+
+# In the gateway: its answer on the control socket.
+
+ENTRIES_AT_ONCE: Final = 5_000
+"""Producers that are compared before requests may run."""
+
+
+async def list_producers_live(gateway: LiveGateway, request: ListProducersRequest) -> ProducerPage:
+    """Return one page of the active producers. Raises ControlError."""
+    import asyncio  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.operation import check_led_here  # noqa: PLC0415
+
+    now_ms = gateway.services.node.clock.now_ms()
+    if request.topic is not None and request.partition is not None:
+        check_led_here(gateway.services, request.topic, request.partition)
+    clients = gateway.services.partitions.counters.clients
+    rows: list[ProducerRow] = []
+    for partition in list(_wanted(gateway.services.partitions.registry, request)):
+        lowest = -1
+        if request.after is not None and request.after[:2] == (partition.topic, partition.index):
+            lowest = request.after[2]
+        entries = await _entries(partition, lowest, request.limit + 1 - len(rows))
+        rows.extend(_row(partition, entry, now_ms, clients) for entry in entries)
+        if len(rows) > request.limit:
+            break
+        # Let requests in between: a gateway may have a hundred thousand partitions.
+        await asyncio.sleep(0)
+    return ProducerPage(
+        rows[: request.limit], len(rows) <= request.limit, producer_counters(gateway.services.partitions)
+    )
+
+
+def producer_counters(partitions: PartitionServices) -> ProducerCounters:
+    """Return the counts of remembered, evicted and refused producers, of duplicate and rejected batches."""
+    limit = partitions.log_directory.environment.producer_limit
+    return ProducerCounters(
+        duplicates=partitions.counters.duplicates,
+        rejections=partitions.counters.rejections,
+        evictions=0 if limit is None else limit.evictions,
+        refusals=0 if limit is None else limit.refusals,
+        remembered=sum(len(partition.log.producers) for partition in partitions.registry),
+    )
+
+
+def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
+    """Yield the requested partitions in order, from the previous page's last one on. Raises ControlError."""
+    from seqgate.gateway.admin.operation import find_topic, partitions_after  # noqa: PLC0415 - slow to import
+
+    if request.topic is None:
+        topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
+    else:
+        topics = [find_topic(partitions, request.topic, request.partition)]
+    return partitions_after(topics, lambda topic: topic.all(), request.partition, request.after)
+
+
+async def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
+    """Return the first `count` producers whose ids are above `lowest`, by id. Let requests in between: a
+    partition may remember a million producers.
+    """
+    from seqgate.gateway.runtime.loop.slices import in_slices  # noqa: PLC0415 - slow to import
+
+    entries = list(partition.log.producers)
+    found: list[ProducerEntry] = []
+    async for first in in_slices(range(0, len(entries), ENTRIES_AT_ONCE)):
+        later = [entry for entry in entries[first : first + ENTRIES_AT_ONCE] if entry.producer_id > lowest]
+        found = heapq.nsmallest(count, chain(found, later), key=lambda entry: entry.producer_id)
+    return found
+
+
+def _row(partition: Partition, entry: ProducerEntry, now_ms: int, clients: ProducerClients) -> ProducerRow:
+    return ProducerRow(
+        topic=partition.topic,
+        partition=partition.index,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_offset=entry.last_offset,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.current_transaction_first_offset,
+        age_ms=max(0, now_ms - entry.last_active_ms),
+        retained_batches=len(entry.batches),
+        client=clients.find(entry.producer_id, entry.producer_epoch),
+    )

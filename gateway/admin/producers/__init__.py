@@ -1,1 +1,0 @@
-"""The active producers of each partition."""
