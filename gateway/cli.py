@@ -30,7 +30,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "transactions": ("admin.transactions.command", "app"),
     "producers": ("admin.producers", "producers"),
     "verdicts": ("admin.verdicts.command", "verdicts"),
-    "names": ("admin.names.command", "names"),
+    "names": ("admin.names", "names"),
     "backlog": ("admin.backlog.command", "backlog"),
     "pids": ("admin.pids.command", "app"),
     "users": ("admin.users.command", "app"),

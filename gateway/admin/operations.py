@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import producers
+from seqgate.gateway.admin import names, producers
 from seqgate.gateway.admin.backlog import live as backlog
 from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
@@ -36,8 +36,7 @@ from seqgate.gateway.admin.groups.command import (
 from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
-from seqgate.gateway.admin.names import live as names
-from seqgate.gateway.admin.names.command import NamesRequest
+from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway, check_led_here
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source

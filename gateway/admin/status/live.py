@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from seqgate import __version__
-from seqgate.gateway.admin.names.live import name_counters
+from seqgate.gateway.admin.names import name_counters
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.producers import producer_counters
 from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow

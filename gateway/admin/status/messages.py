@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from seqgate.gateway.admin.names import NameCounters
 from seqgate.gateway.admin.producers import ProducerCounters
 from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
-
-
-class NameCounters(msgspec.Struct, frozen=True):
-    """Counters of producer names; all but `remembered` start at zero with the gateway.
-
-    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records
-    acknowledged and not stored. `evicted`: names evicted to make room for new ones. `expired`: names evicted
-    because they were idle for too long. `refused`: batches refused because there was no room for a new name.
-    """
-
-    remembered: int
-    dropped_records: int
-    evicted: int
-    expired: int
-    refused: int
 
 
 class OfflinePartition(msgspec.Struct, frozen=True):

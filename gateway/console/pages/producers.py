@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.names.command import NamesRequest, Position
+from seqgate.gateway.admin.names import NamesRequest, Position
 from seqgate.gateway.admin.pids.command import FindOwnerRequest
 from seqgate.gateway.admin.producers import (
     ListProducersRequest,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.names.command import NamesRequest
+from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import PageAnswer, View, address, records_path, topic_path

@@ -12,7 +12,7 @@ import pytest
 from seqgate.gateway.admin.backlog.command import BacklogRequest
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.command import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
-from seqgate.gateway.admin.names.command import NamesRequest
+from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import note_on
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.reopen.command import ReopenRequest

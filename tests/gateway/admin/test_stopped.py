@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from seqgate.gateway.admin.names.command import NamesRequest
+from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import OPERATIONS, answer_stopped
 from seqgate.gateway.admin.pids.blocks import BY_HAND, GIVEN_UP
 from seqgate.gateway.admin.pids.command import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.names import live as live_names
-from seqgate.gateway.admin.names.command import NameRow, NamesRequest
+from seqgate.gateway.admin import names
+from seqgate.gateway.admin.names import NameRow, NamesRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.runtime.upkeep import name_keeping
 from tests.gateway.admin.answers import all_pages, answer
@@ -82,7 +82,7 @@ async def test_pages_hold_every_name_once_and_in_order(node: Node, limit: int) -
 
 
 async def test_long_names_make_short_pages(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_names, "PAGE_NAME_BYTES", 150)
+    monkeypatch.setattr(names, "PAGE_NAME_BYTES", 150)
     for number in range(4):
         await write(node, named(b"%d" % number * 100, number))
     pages = await all_pages(node, NamesRequest())
@@ -101,7 +101,7 @@ async def test_a_page_that_takes_long_goes_on_with_the_next(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await write(node, named("a", 1), 2)
-    monkeypatch.setattr(live_names, "PAGE_S", -1.0)
+    monkeypatch.setattr(names, "PAGE_S", -1.0)
     begin = (TOPIC, 2, b"0")
     page = await answer(node, NamesRequest(begin=begin))
     assert (page.names, page.next) == ([], begin)

@@ -1,1 +1,0 @@
-"""The producer names that partitions remember."""
