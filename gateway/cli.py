@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "faults": ("admin.faults.command", "app"),
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs.command", "logs"),
-    "tasks": ("admin.tasks.command", "tasks"),
+    "tasks": ("admin.tasks", "tasks"),
     "metrics": ("admin.metrics.command", "metrics"),
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen.command", "reopen"),

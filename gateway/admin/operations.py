@@ -58,7 +58,7 @@ from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.sweep.command import SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest, list_tasks
 from seqgate.gateway.admin.transactions import answers as of_transactions
 from seqgate.gateway.admin.transactions import live as transactions
 from seqgate.gateway.admin.transactions.command import (
@@ -219,7 +219,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
         SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove
     ),
     ControlOperation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
-    ControlOperation(ListTasksRequest, from_source(_sweeps, Sweeps.tasks)),
+    ControlOperation(ListTasksRequest, list_tasks),
     ControlOperation(LogLinesRequest, log_lines),
     ControlOperation(MetricsRequest, metrics_of),
     ControlOperation(ListUsersRequest, users.list_users_live, users.list_users_stopped),

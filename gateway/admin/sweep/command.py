@@ -15,7 +15,7 @@ from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option
 from seqgate.gateway.admin.options import DryRun, Opened, carried_out, gateway, parsed
 from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, NotRunning, PagedRequest, Request
 from seqgate.gateway.admin.tables import Block, Column, count, table
-from seqgate.gateway.admin.tasks.command import TaskRow
+from seqgate.gateway.admin.tasks import TaskRow
 from seqgate.gateway.admin.times import duration_ms
 
 POLL_S: Final = 0.2

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.request import STOPPED, ControlError, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.admin.sweep.command import SweepPage, SweepRequest
 from seqgate.gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
-from seqgate.gateway.admin.tasks.command import TaskRow
+from seqgate.gateway.admin.tasks import TaskRow
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from seqgate.log import Storage, parse_partition_directory

@@ -1,4 +1,4 @@
-"""The sweeps of a running gateway, and its tasks."""
+"""The sweeps of a running gateway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from seqgate.gateway.admin.request import CONSOLE_HISTORY, RUNNING, SOCKET_NAME, ControlError
 from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
-from seqgate.gateway.admin.tasks.command import ListTasksRequest, TaskPage, TaskRow
+from seqgate.gateway.admin.tasks import TaskRow, task_row
 from seqgate.gateway.runtime.loop.clock import Task
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
@@ -17,8 +17,6 @@ from seqgate.log.stopped import FileLeak
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4
 """Number of sweeps whose findings are kept. The results of older sweeps are dropped."""
-LISTING_TASKS: Final = f"seqgate {ListTasksRequest.operation_name()}"
-"""The name of the task that lists the tasks, which is not listed."""
 OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE, CONSOLE_HISTORY, f"{CONSOLE_HISTORY}.new"})
 """The gateway's own files in the data directory, which `log` does not write."""
 
@@ -46,7 +44,7 @@ class Sweeps:
         while len(self._found) > KEPT_RESULTS:
             del self._found[next(iter(self._found))]
         tasks.start(task, self._sweep(task, request))
-        return self._row(task)
+        return task_row(self._services.node, task)
 
     async def _sweep(self, task: Task, request: SweepRequest) -> None:
         services = self._services
@@ -94,28 +92,7 @@ class Sweeps:
         if task is None or rows is None:
             raise ControlError(f"there is no sweep with number {request.number}")
         page = rows[request.position : request.position + request.limit]
-        return SweepPage(RUNNING, self._row(task), len(rows), page)
-
-    def tasks(self, _: ListTasksRequest) -> TaskPage:
-        """Return the tasks under way and the last ones that ended."""
-        deletions = self._services.partitions.log_directory.environment.deletions
-        rows = [self._row(task) for task in self._services.node.tasks if task.name != LISTING_TASKS]
-        return TaskPage(rows, len(deletions), [self._services.node.node_id])
-
-    def _row(self, task: Task) -> TaskRow:
-        ended_ms = task.ended_ms
-        until_ms = self._services.node.clock.now_ms() if ended_ms is None else ended_ms
-        return TaskRow(
-            number=task.number,
-            name=task.name,
-            begun_ms=task.begun_ms,
-            age_ms=max(0, until_ms - task.begun_ms),
-            done=task.done,
-            total=task.total,
-            ended=ended_ms is not None,
-            failure=task.failure,
-            node_id=self._services.node.node_id,
-        )
+        return SweepPage(RUNNING, task_row(self._services.node, task), len(rows), page)
 
 
 def leak_rows(leaks: Iterable[FileLeak], removed: Collection[object]) -> list[LeakRow]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.metrics.listener import ScrapedSample, samples
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit

@@ -32,7 +32,7 @@ from seqgate.gateway.admin.request import (
 )
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node

@@ -15,8 +15,7 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.sweep.sweeps import Sweeps
-from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer
@@ -32,6 +31,7 @@ from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.log import Storage
 from seqgate.log.files.storage import DataFile
+from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch
@@ -227,7 +227,7 @@ async def test_work_that_takes_too_long_is_reported_and_continues(
     caplog.clear()
     disk.may_flush.clear()
     assert await ask(node) is ErrorCode.request_timed_out
-    page = Sweeps(node.services).tasks(ListTasksRequest())
+    page = await answer(node, ListTasksRequest())
     assert [task.ended for task in page.tasks] == [False]
     assert page.tasks[0].name
     disk.may_flush.set()

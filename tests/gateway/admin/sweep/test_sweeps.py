@@ -14,12 +14,13 @@ import pytest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
 from seqgate.gateway.admin.sweep.sweeps import Sweeps
-from seqgate.gateway.admin.tasks.command import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.runtime.upkeep.background_jobs import FileDeletion
 from seqgate.log.stopped import LeakKind
+from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch, delete_records
@@ -264,7 +265,7 @@ class TestRequests:
             sweeps.begin(SweepRequest())
             with pytest.raises(ControlError, match="under way"):
                 sweeps.begin(SweepRequest())
-            assert [task.name for task in sweeps.tasks(ListTasksRequest()).tasks] == ["sweep"]
+            assert [task.name for task in (await answer(node, ListTasksRequest())).tasks] == ["sweep"]
             await node.services.node.tasks.stop()
 
     async def test_refusals(self, tmp_path: Path) -> None:

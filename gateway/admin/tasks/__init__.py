@@ -1,1 +1,0 @@
-"""The background tasks of a gateway."""
