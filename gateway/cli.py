@@ -45,7 +45,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen.command", "reopen"),
     "repair": ("admin.repair.command", "repair"),
-    "sweep": ("admin.sweep.command", "sweep"),
+    "sweep": ("admin.sweep", "sweep"),
     "help": ("manual", "show"),
 }
 """The commands and groups of commands in the order of the help: the module of each, and its name there."""

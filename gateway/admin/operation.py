@@ -16,7 +16,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
-from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.sweep import Sweeps
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition

@@ -55,8 +55,7 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import live as status
 from seqgate.gateway.admin.status.messages import StatusRequest
-from seqgate.gateway.admin.sweep.command import SweepRequest, SweepResultRequest
-from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest, list_tasks
 from seqgate.gateway.admin.transactions import answers as of_transactions

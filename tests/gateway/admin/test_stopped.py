@@ -20,8 +20,7 @@ from seqgate.gateway.admin.pids.command import (
     MoveNextRequest,
 )
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.sweep.command import SweepRequest
-from seqgate.gateway.admin.sweep.live import sweep
+from seqgate.gateway.admin.sweep import SweepRequest, sweep_stopped
 from seqgate.gateway.admin.transactions.command import DescribeTransactionRequest, ListTransactionsRequest
 from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.config import load_config
@@ -130,7 +129,7 @@ async def test_a_running_gateway_keeps_its_lock(tmp_path: Path) -> None:
         with pytest.raises(ControlError, match="is in use by a process that does not answer"):
             await answer(tmp_path, ClaimBlockRequest(5, "loader"))
         with pytest.raises(ControlError, match="is in use by a process that does not answer"):
-            sweep(tmp_path, SweepRequest(remove=True), NOW_MS, lambda *_: None)
+            sweep_stopped(tmp_path, SweepRequest(remove=True), NOW_MS, lambda *_: None)
 
 
 async def test_a_sweep_removes_only_what_it_is_asked_to(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ async def test_a_sweep_removes_only_what_it_is_asked_to(tmp_path: Path) -> None:
 
     def leaks(request: SweepRequest) -> dict[str, bool]:
         progress: list[tuple[int, int]] = []
-        page = sweep(tmp_path, request, NOW_MS, lambda *counts: progress.append(counts))
+        page = sweep_stopped(tmp_path, request, NOW_MS, lambda *counts: progress.append(counts))
         assert progress[-1][0] == progress[-1][1] > 0
         assert (page.gateway, page.total, page.task.ended) == ("stopped", len(page.leaks), True)
         return {leak.place: leak.removed for leak in page.leaks}

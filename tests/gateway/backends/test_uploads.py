@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.sweep.command import SweepRequest, SweepResultRequest
-from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.parts.manifest import Manifest, decode_manifest

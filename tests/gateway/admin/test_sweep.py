@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.sweep.command import LeakRow, SweepPage, SweepRequest, SweepResultRequest
-from seqgate.gateway.admin.sweep.sweeps import Sweeps
+from seqgate.gateway.admin.sweep import LeakRow, SweepPage, SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey

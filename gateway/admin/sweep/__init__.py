@@ -1,1 +1,0 @@
-"""Sweeps, which find orphaned files and state."""
