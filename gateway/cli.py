@@ -31,7 +31,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "producers": ("admin.producers", "producers"),
     "verdicts": ("admin.verdicts.command", "verdicts"),
     "names": ("admin.names", "names"),
-    "backlog": ("admin.backlog.command", "backlog"),
+    "backlog": ("admin.backlog", "backlog"),
     "pids": ("admin.pids.command", "app"),
     "users": ("admin.users.command", "app"),
     "status": ("admin.status.command", "status"),

@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import names, producers
-from seqgate.gateway.admin.backlog import live as backlog
-from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
+from seqgate.gateway.admin import backlog, names, producers
+from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.gateways import live as gateways
 from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest

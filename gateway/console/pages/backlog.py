@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.backlog import BacklogPage, BacklogRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.answer import Data, PageAnswer, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.backlog import BacklogPage, BacklogRequest
 from seqgate.gateway.admin.client import ask
 from tests.compat.groups.members import await_that
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches

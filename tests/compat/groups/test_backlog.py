@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from seqgate.gateway.admin.backlog.command import BacklogReader, BacklogRequest, PartitionBacklog
+from seqgate.gateway.admin.backlog import BacklogReader, BacklogRequest, PartitionBacklog
 from seqgate.gateway.admin.client import ask
 from tests.compat.groups.members import DEADLINE_S, await_that
 from tests.compat.groups.share_members import share_readers

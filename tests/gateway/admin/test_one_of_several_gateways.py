@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.backlog.command import BacklogRequest
+from seqgate.gateway.admin.backlog import BacklogRequest
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.command import DescribeGroupRequest, ListGroupsRequest, ResetOffsetsRequest
 from seqgate.gateway.admin.names import NamesRequest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.backlog.command import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.backlog import BacklogPage, BacklogRequest
 from seqgate.gateway.admin.client import ask
 from tests.compat.clients.test_backlog_quota import Reader, reading
 from tests.compat.groups.members import await_that

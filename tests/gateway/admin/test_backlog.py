@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.backlog.command import BacklogRequest, LimitedTopicsRequest
+from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer

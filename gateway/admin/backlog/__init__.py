@@ -1,1 +1,0 @@
-"""The backlog of groups: how much of a topic they have not read."""
