@@ -44,7 +44,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "metrics": ("admin.metrics.command", "metrics"),
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen.command", "reopen"),
-    "repair": ("admin.repair.command", "repair"),
+    "repair": ("admin.repair", "repair"),
     "sweep": ("admin.sweep", "sweep"),
     "help": ("manual", "show"),
 }

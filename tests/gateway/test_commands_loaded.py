@@ -111,7 +111,7 @@ MORE_OF_PYTHON = 15 if sys.version_info >= (3, 14) else 0
 """Modules that Python itself loads more for the same imports."""
 WITH_ANSWERS = {
     "groups": "transactions",
-    "status": "names producers",
+    "status": "names producers repair",
     "topics describe": "configs",
     "transactions": "producers",
 }

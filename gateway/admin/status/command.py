@@ -20,7 +20,7 @@ from seqgate.gateway.admin.options import (
     needs_bootstrap,
     nobody,
 )
-from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
+from seqgate.gateway.admin.repair import CutRow, DamagedRow
 from seqgate.gateway.admin.status.messages import (
     BrokerStatus,
     BucketState,

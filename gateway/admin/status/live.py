@@ -9,7 +9,7 @@ from seqgate import __version__
 from seqgate.gateway.admin.names import name_counters
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.producers import producer_counters
-from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
+from seqgate.gateway.admin.repair import CutRow, DamagedRow
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status.messages import (
     BucketState,

@@ -6,7 +6,7 @@ import msgspec
 
 from seqgate.gateway.admin.names import NameCounters
 from seqgate.gateway.admin.producers import ProducerCounters
-from seqgate.gateway.admin.repair.damage import CutRow, DamagedRow
+from seqgate.gateway.admin.repair import CutRow, DamagedRow
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress

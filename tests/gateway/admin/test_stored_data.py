@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.operation import StoppedGateway
-from seqgate.gateway.admin.repair.stopped import repair
+from seqgate.gateway.admin.repair import repair_directory
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
 from seqgate.gateway.admin.users.changes import remove_user_stopped
@@ -43,5 +43,5 @@ def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match="cache of a bucket"):
         remove_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
     with pytest.raises(ControlError, match="cache of a bucket"):
-        repair(data_dir, config, apply=True, now_ms=0)
+        repair_directory(data_dir, config, apply=True, now_ms=0)
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content

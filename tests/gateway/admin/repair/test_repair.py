@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.repair.damage import Repair
+from seqgate.gateway.admin.repair import Repair
 from seqgate.gateway.admin.status.messages import StatusRequest
 from seqgate.gateway.cli import app
 from seqgate.gateway.runtime.partitions.partition import Partition

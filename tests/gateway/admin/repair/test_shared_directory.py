@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.repair.damage import Repair
+from seqgate.gateway.admin.repair import Repair
 from seqgate.gateway.cli import app
 from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
 from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY

@@ -1,1 +1,0 @@
-"""Damaged batches: reporting them, and giving them up."""
