@@ -43,7 +43,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "tasks": ("admin.tasks", "tasks"),
     "metrics": ("admin.metrics.command", "metrics"),
     "backup": ("admin.backup.command", "app"),
-    "reopen": ("admin.reopen.command", "reopen"),
+    "reopen": ("admin.reopen", "reopen"),
     "repair": ("admin.repair", "repair"),
     "sweep": ("admin.sweep", "sweep"),
     "help": ("manual", "show"),

@@ -36,11 +36,11 @@ from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
 from seqgate.gateway.admin.names import NamesRequest
-from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway, check_led_here
+from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
 from seqgate.gateway.admin.pids import blocks as pids
 from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import ListProducersRequest
-from seqgate.gateway.admin.reopen.command import Reopened, ReopenRequest
+from seqgate.gateway.admin.reopen import ReopenRequest, reopen_partition
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
     ControlAnswer,
@@ -76,7 +76,6 @@ from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.gateway.security.acls.access import Operation
-from seqgate.log import IncompatibleFormat, LogError
 
 # The operations of one function each.
 
@@ -106,24 +105,6 @@ def _why_no_backup(*, is_whole: bool) -> str:
         "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
         "and make the backup of the stopped directory, or start it without --workers"
     )
-
-
-async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
-    """Reopen an offline partition's log, once the operator has removed the cause. Raises ControlError."""
-    services = gateway.services
-    name = f"{request.topic}-{request.partition}"
-    partition = services.partitions.registry.get(request.topic, request.partition)
-    if partition is None:
-        check_led_here(services, request.topic, request.partition)
-        raise ControlError(f"there is no partition {name}")
-    log = partition.log
-    if not log.offline:
-        raise ControlError(f"{name} is not offline")
-    try:
-        await services.partitions.recoveries.reopen(log, partition)
-    except (IncompatibleFormat, LogError, OSError) as error:
-        raise ControlError(f"{name} stays offline: {in_words(error)}") from error
-    return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)
 
 
 def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> VerdictPage:
@@ -181,7 +162,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(MoveRequest, gateways.move, changes=True),
     ControlOperation(DrainRequest, gateways.drain, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True),
-    ControlOperation(ReopenRequest, reopen, changes=True),
+    ControlOperation(ReopenRequest, reopen_partition, changes=True),
     ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),
     ControlOperation(ListVerdictsRequest, list_verdicts),
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.groups.command import DescribeGroupRequest, ListGroup
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import note_on
 from seqgate.gateway.admin.producers import ListProducersRequest
-from seqgate.gateway.admin.reopen.command import ReopenRequest
+from seqgate.gateway.admin.reopen import ReopenRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status.messages import StatusRequest

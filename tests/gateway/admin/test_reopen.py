@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.reopen.command import Reopened, ReopenRequest
+from seqgate.gateway.admin.reopen import Reopened, ReopenRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage

@@ -1,1 +1,0 @@
-"""Lists offline partitions, and reopens them (`seqgate reopen`)."""
