@@ -20,11 +20,10 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import backlog, names, producers
+from seqgate.gateway.admin import backlog, gateways, names, producers
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
-from seqgate.gateway.admin.gateways import live as gateways
-from seqgate.gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
+from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
 from seqgate.gateway.admin.groups import answers as of_groups
 from seqgate.gateway.admin.groups.command import (
     DeleteGroupsRequest,
@@ -158,9 +157,9 @@ _sweeps = attrgetter("sweeps")
 OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(StatusRequest, status.status),
     ControlOperation(OthersRequest, gateways.ask_others),
-    ControlOperation(GatewaysRequest, gateways.gateways),
-    ControlOperation(MoveRequest, gateways.move, changes=True),
-    ControlOperation(DrainRequest, gateways.drain, changes=True),
+    ControlOperation(GatewaysRequest, gateways.gateways_live),
+    ControlOperation(MoveRequest, gateways.move_live, changes=True),
+    ControlOperation(DrainRequest, gateways.drain_live, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True),
     ControlOperation(ReopenRequest, reopen_partition, changes=True),
     ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),

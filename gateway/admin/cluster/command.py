@@ -14,12 +14,13 @@ import msgspec
 
 from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
-from seqgate.gateway.admin.gateways.messages import (
+from seqgate.gateway.admin.gateways import (
     DrainRequest,
     GatewayRow,
     Gateways,
     GatewaysRequest,
     MoveRequest,
+    gateways_remote,
 )
 from seqgate.gateway.admin.options import (
     Asker,
@@ -159,9 +160,7 @@ def status(
         bootstrap = bootstrap_of(bootstrap, None, config_file)
     if bootstrap is not None:
         with cluster(bootstrap, command_config, None, config_file) as reached:
-            from seqgate.gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import
-
-            found = remote.gateways(reached, GatewaysRequest())
+            found = gateways_remote(reached, GatewaysRequest())
         return Output(found, gateways_text(found))
     needs_bootstrap(command_config)
     with bucket_settings(address, settings, config_file) as config:

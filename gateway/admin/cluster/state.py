@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from seqgate.gateway.admin.cluster.command import ClusterState, EndedSessionRow, Held, LastSession
-from seqgate.gateway.admin.gateways.live import gateways_of
+from seqgate.gateway.admin.gateways import gateways_of
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.objects import Entry, Missing, ObjectStore

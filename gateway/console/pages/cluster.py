@@ -10,8 +10,15 @@ from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 from seqgate.gateway.admin.configs import remote as configs_remote
 from seqgate.gateway.admin.configs.command import ConfigRow
 from seqgate.gateway.admin.configs.remote import Resource
-from seqgate.gateway.admin.gateways import remote
-from seqgate.gateway.admin.gateways.messages import DrainRequest, Gateways, GatewaysRequest, MoveRequest
+from seqgate.gateway.admin.gateways import (
+    DrainRequest,
+    Gateways,
+    GatewaysRequest,
+    MoveRequest,
+    drain_remote,
+    gateways_remote,
+    move_remote,
+)
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status.messages import Status, StatusRequest
@@ -45,7 +52,7 @@ class ClusterFacts(NamedTuple):
 def cluster_page(visit: Visit) -> PageAnswer:
     with visit.cluster() as cluster:
         status = visit.status(cluster)
-        listed = remote.gateways(cluster, GatewaysRequest())
+        listed = gateways_remote(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)
     changes = visit.console.sampler.leader_changes
     changes.see(time.time_ns() // 1_000_000, leaders)
@@ -115,7 +122,7 @@ def move(visit: Visit) -> PageAnswer:
                     )
                 ],
             )
-        remote.move(cluster, MoveRequest(topic, partition, node_id, LONGEST_MS))
+        move_remote(cluster, MoveRequest(topic, partition, node_id, LONGEST_MS))
     return Redirect("/cluster", notice=f"Node {node_id} leads {topic}-{partition}.")
 
 
@@ -141,7 +148,7 @@ def drain(visit: Visit) -> PageAnswer:
                 ),
                 changes=[(f"partitions that node {node_id} leads", f"{led:,}", "0")],
             )
-        left = remote.drain(cluster, DrainRequest(node_id, LONGEST_MS)).leaders
+        left = drain_remote(cluster, DrainRequest(node_id, LONGEST_MS)).leaders
     sentence = (
         f"still leads {counted(left, 'partition')}, and hands them over" if left else "leads nothing any more"
     )

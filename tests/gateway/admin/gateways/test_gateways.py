@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.gateways.messages import (
+from seqgate.gateway.admin.gateways import (
     Drained,
     DrainRequest,
     GatewayRow,

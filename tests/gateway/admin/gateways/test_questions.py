@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin.client import answer_of
-from seqgate.gateway.admin.gateways.messages import OtherAnswer, OthersRequest
+from seqgate.gateway.admin.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.logs.command import LogLinesRequest
 from seqgate.gateway.admin.operations import answer_question
 from seqgate.gateway.admin.producers import ListProducersRequest

@@ -1,0 +1,402 @@
+"""The gateways of a cluster: who leads how much, moves of partitions, and drained gateways.
+
+The requests and rows of `seqgate cluster gateways`, `move` and `drain`, and their two answers: any gateway's
+over the Kafka protocol, and that of a running gateway on the control socket.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
+from seqgate.gateway.admin.tables import UNKNOWN, Column, count, number
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.metadata.decision import ApiError, Decision
+    from seqgate.gateway.metadata.image import MetadataImage
+    from seqgate.gateway.peer.peers import AsksPeers
+    from seqgate.gateway.runtime.topics.metadata_log import Decide
+
+# The requests about gateways, and what `seqgate cluster` prints of them with --json.
+
+
+class GatewayRow(msgspec.Struct, frozen=True):
+    """A gateway. `state` is live, draining or ended; `session` is None where a cluster does not report it.
+    `leaders` are the partitions that it leads, `preferred` those that prefer it as the leader.
+    """
+
+    node_id: Annotated[int, Column("node", number)]
+    address: Annotated[str, Column("address")]
+    rack: Annotated[str | None, Column("rack", none="")]
+    state: Annotated[str, Column("state")]
+    session: Annotated[int | None, Column("session", number, UNKNOWN)]
+    leaders: Annotated[int, Column("leads", count)]
+    preferred: Annotated[int, Column("preferred by", count)]
+
+
+class Gateways(msgspec.Struct, frozen=True):
+    """The gateways; `leaderless` counts partitions without a live leader, `moving` those to be moved."""
+
+    cluster_id: str
+    gateways: list[GatewayRow]
+    leaderless: int
+    moving: int | None
+
+
+class GatewaysRequest(Request[Gateways], tag="cluster.gateways"):
+    """The gateways of the cluster, and how many partitions each leads."""
+
+
+class MovedPartition(msgspec.Struct, frozen=True):
+    """A partition, and the node id of its leader now."""
+
+    topic: str
+    partition: int
+    leader: int
+
+
+class MoveRequest(Request[MovedPartition], tag="cluster.move"):
+    """Make a gateway a partition's leader and preferred one. Answers when it leads; fails at `timeout_ms`."""
+
+    topic: str
+    partition: int
+    node_id: int
+    timeout_ms: int = 30_000
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """A gateway that is drained, and how many partitions it still leads."""
+
+    node_id: int
+    leaders: int
+
+
+class DrainRequest(Request[Drained], tag="cluster.drain"):
+    """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts
+    again. Answers when it leads nothing any more, or with what is left after `timeout_ms`.
+    """
+
+    node_id: int
+    timeout_ms: int = 30_000
+
+
+class OtherAnswer(msgspec.Struct, frozen=True):
+    """The answer of another gateway; one that gave none has the reason as its error."""
+
+    node_id: int
+    answer: ControlAnswer
+
+
+class OtherAnswers(msgspec.Struct, frozen=True):
+    """The answers of other gateways, in the order of their node ids; none where this one serves alone."""
+
+    answers: list[OtherAnswer]
+
+
+class OthersRequest(Request[OtherAnswers], tag="cluster.ask"):
+    """Ask the other gateways of the cluster, but for those of `besides`, which the asker reaches itself.
+    `question` is a request that every gateway answers for itself, as JSON.
+    """
+
+    question: str
+    besides: list[int]
+
+
+# Over the Kafka protocol: any gateway's answer. Every function raises ControlError.
+
+_BROKERS: Final = 1
+_PREFERRED: Final = 0
+_ASK_AGAIN_S: Final = 0.2
+"""The time between two questions whether a drained gateway leads nothing any more."""
+_NOT_DRAINED: Final = {
+    "broker_id_not_registered": "no live gateway has the node id {node_id}",
+    "invalid_request": "no other live gateway can take the partitions of node {node_id}",
+}
+
+
+def gateways_remote(cluster: Cluster, _: GatewaysRequest) -> Gateways:
+    """Return the gateways of the cluster, those that have ended, too."""
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
+    from kio.static.primitive import i8  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
+    )
+    described = ask_broker(cluster.reached, request, DescribeClusterResponse)
+    _check(described.error_code, described.error_message, "the gateways can't be listed")
+    found = metadata(cluster.reached, TIMEOUT_S)
+    rows = [row for topic in found.topics for row in topic.partitions]
+    leaders = Counter(int(row.leader_id) for row in rows)
+    preferred = Counter(int(row.replica_nodes[0]) for row in rows if row.replica_nodes)
+    listed = [
+        GatewayRow(
+            node_id=int(broker.broker_id),
+            address=f"{broker.host}:{broker.port}",
+            rack=broker.rack or None,
+            state="ended" if broker.is_fenced else "live",
+            session=None,
+            leaders=leaders[int(broker.broker_id)],
+            preferred=preferred[int(broker.broker_id)],
+        )
+        for broker in sorted(described.brokers, key=lambda broker: int(broker.broker_id))
+    ]
+    return Gateways(str(described.cluster_id), listed, leaders[-1], None)
+
+
+def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
+    """Make a gateway the preferred leader of a partition by AlterPartitionReassignments, and elect it."""
+    from datetime import timedelta  # noqa: PLC0415 - slow to import
+
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions  # noqa: PLC0415
+    from kio.schema.elect_leaders.v2.response import ElectLeadersResponse  # noqa: PLC0415
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415
+    from kio.schema.types import TopicName  # noqa: PLC0415
+    from kio.static.primitive import i8, i32, i32Timedelta  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+
+    place = f"{request.topic}-{request.partition}"
+    deadline_s = time.monotonic() + request.timeout_ms / 1000
+    replicas = _replicas(metadata(cluster.reached, TIMEOUT_S).topics, request)
+    wanted = (request.node_id, *(node for node in replicas if node != request.node_id))[: len(replicas)]
+    _reassign(cluster, request, wanted)
+    left_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
+    limit = i32Timedelta.parse(timedelta(milliseconds=left_ms))
+    elect = ElectLeadersRequest(
+        election_type=i8(_PREFERRED),
+        topic_partitions=(
+            TopicPartitions(topic=TopicName(request.topic), partitions=(i32(request.partition),)),
+        ),
+        timeout=limit,
+    )
+    answer = ask_broker(
+        cluster.reached, elect, ElectLeadersResponse, timeout_s=TIMEOUT_S + request.timeout_ms / 1000
+    )
+    _check(answer.error_code, None, f"{place} can't be moved")
+    for topic in answer.replica_election_results:
+        for row in topic.partition_result:
+            if row.error_code not in {ErrorCode.none, ErrorCode.election_not_needed}:
+                _check(row.error_code, row.error_message, f"{place} can't be moved")
+    return MovedPartition(request.topic, request.partition, request.node_id)
+
+
+def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
+    """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
+    from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
+    from kio.schema.types import BrokerId  # noqa: PLC0415
+    from kio.static.primitive import i64  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, api_versions, ask_broker, metadata, refusal  # noqa: PLC0415
+
+    node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
+    asked = BrokerHeartbeatRequest(
+        broker_id=BrokerId(node_id), current_metadata_offset=i64(-1), want_fence=False, want_shut_down=True
+    )
+    if asked.__api_key__ not in {row.api_key for row in api_versions(cluster.reached).api_keys}:
+        # A broker that does not know the request closes the connection.
+        raise ControlError(
+            f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
+            "alone, an older release, or no Seqgate"
+        )
+    while True:
+        answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
+        if answer.error_code:
+            raise ControlError(
+                _NOT_DRAINED.get(
+                    answer.error_code.name, f"node {node_id} can't be drained: {{reason}}"
+                ).format(node_id=node_id, reason=refusal(answer.error_code))
+            )
+        if answer.should_shut_down or time.monotonic() >= deadline_s:
+            break
+        time.sleep(_ASK_AGAIN_S)
+    if answer.should_shut_down:
+        return Drained(node_id, 0)
+    rows = [row for topic in metadata(cluster.reached, TIMEOUT_S).topics for row in topic.partitions]
+    return Drained(node_id, sum(row.leader_id == node_id for row in rows))
+
+
+def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:
+    for topic in topics:
+        for row in topic.partitions:
+            if (topic.name, row.partition_index) == (request.topic, request.partition):
+                return [int(node_id) for node_id in row.replica_nodes]
+    raise ControlError(f"there is no partition {request.topic}-{request.partition}")
+
+
+def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:
+    from kio.schema.alter_partition_reassignments.v0 import request as reassignment  # noqa: PLC0415 - slow to import
+    from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse  # noqa: PLC0415
+    from kio.schema.types import BrokerId, TopicName  # noqa: PLC0415
+    from kio.static.primitive import i32  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.cluster import ask_broker  # noqa: PLC0415
+
+    row = reassignment.ReassignablePartition(
+        partition_index=i32(request.partition), replicas=tuple(BrokerId(node) for node in replicas)
+    )
+    answer = ask_broker(
+        cluster.reached,
+        reassignment.AlterPartitionReassignmentsRequest(
+            topics=(reassignment.ReassignableTopic(name=TopicName(request.topic), partitions=(row,)),)
+        ),
+        AlterPartitionReassignmentsResponse,
+    )
+    what = f"{request.topic}-{request.partition} can't be moved"
+    _check(answer.error_code, answer.error_message, what)
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            _check(partition.error_code, partition.error_message, what)
+
+
+def _check(code: int, message: Any, what: str) -> None:
+    if code:
+        from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
+
+        raise ControlError(f"{what}: {message or refusal(code)}")
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    GatewaysRequest: gateways_remote,
+    MoveRequest: move_remote,
+    DrainRequest: drain_remote,
+}
+"""The answers to the requests of commands."""
+
+
+# In the gateway: its answers on the control socket, and orders that the metadata passes on to all.
+
+ASK_TIMEOUT_S: Final = 10.0
+"""Time for the answer of another gateway; a command waits longer for the answers of all."""
+
+
+def gateways_live(gateway: LiveGateway, _: GatewaysRequest) -> Gateways:
+    """Return the gateways of the cluster. Raises ControlError where there is no cluster."""
+    services = gateway.services
+    _check_cluster(gateway)
+    image = services.topics.metadata_log.image
+    return gateways_of(image, services.node.cluster_id)
+
+
+async def move_live(gateway: LiveGateway, request: MoveRequest) -> MovedPartition:
+    """Make a gateway the leader of a partition. Raises ControlError."""
+    from seqgate.gateway.metadata.leadership import order_move  # noqa: PLC0415 - slow to import
+
+    _check_cluster(gateway)
+    topic = gateway.services.topics.metadata_log.image.topics_by_name.get(request.topic)
+    if topic is None or request.partition not in topic.partitions:
+        raise ControlError(f"there is no partition {request.topic}-{request.partition}")
+    if topic.partitions[request.partition].leader != request.node_id:
+        decide = partial(order_move, topic_id=topic.topic_id, index=request.partition, to=request.node_id)
+        await _carry_out(gateway, decide)
+
+    def leads(image: MetadataImage) -> bool:
+        found = image.topics_by_id.get(topic.topic_id)
+        return found is None or found.partitions[request.partition].leader == request.node_id
+
+    if not await gateway.services.topics.waiters.until(leads, request.timeout_ms / 1000):
+        raise ControlError(
+            f"{request.topic}-{request.partition} has not moved in {request.timeout_ms / 1000:.0f} s; the "
+            "move goes on, and the log of its leader says what it waits for"
+        )
+    return MovedPartition(request.topic, request.partition, request.node_id)
+
+
+async def drain_live(gateway: LiveGateway, request: DrainRequest) -> Drained:
+    """Order a gateway to hand over all partitions that it leads. Raises ControlError."""
+    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.membership import drain_broker  # noqa: PLC0415
+
+    _check_cluster(gateway)
+    await _carry_out(gateway, partial(drain_broker, node_id=request.node_id))
+    await gateway.services.topics.waiters.until(
+        lambda image: not led_by(image, request.node_id), request.timeout_ms / 1000
+    )
+    return Drained(request.node_id, led_by(gateway.services.topics.metadata_log.image, request.node_id))
+
+
+async def ask_others(gateway: LiveGateway, request: OthersRequest) -> OtherAnswers:
+    """Ask the other live gateways. Workers of one data directory have sockets of their own: none is asked."""
+    import asyncio  # noqa: PLC0415 - slow to import
+
+    services = gateway.services
+    others = services.node.brokers.others() if services.partitions.log_directory.share.is_whole else ()
+    asked = [node_id for node_id in others if node_id not in request.besides]
+    told = await asyncio.gather(*(_ask(services.node.peers, each, request.question) for each in asked))
+    return OtherAnswers(told)
+
+
+async def _ask(peers: AsksPeers, node_id: int, question: str) -> OtherAnswer:
+    from seqgate.gateway.peer.peers import PeerUnavailable  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API  # noqa: PLC0415
+    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415
+
+    describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
+    try:
+        told = await peers.ask(node_id, describe, timeout_s=ASK_TIMEOUT_S)
+    except PeerUnavailable as error:
+        return OtherAnswer(node_id, ControlAnswer(error=str(error)))
+    if told.answer is None:
+        return OtherAnswer(node_id, ControlAnswer(error=f"broker {node_id} is of an earlier release"))
+    return OtherAnswer(node_id, msgspec.json.decode(told.answer, type=ControlAnswer))
+
+
+def _check_cluster(gateway: LiveGateway) -> None:
+    if gateway.services.node.brokers.is_alone:
+        raise ControlError("this gateway serves alone: it was started without --cluster")
+
+
+async def _carry_out(gateway: LiveGateway, decide: Decide[ApiError | None]) -> None:
+    """Carry out a decision. Raises ControlError if it is refused, or the metadata can't be changed."""
+    from seqgate.log import LogError  # noqa: PLC0415 - slow to import
+
+    def decided(image: MetadataImage) -> Decision[ApiError | None]:
+        return decide(image)
+
+    try:
+        refused = await gateway.services.topics.metadata_log.commit(decided)
+    except LogError as error:
+        raise ControlError(f"the metadata can't be changed: {error}") from error
+    if refused is not None:
+        raise ControlError(refused.message or refused.error_code.name)
+
+
+# The list of gateways, from the metadata of a cluster.
+
+
+def gateways_of(image: MetadataImage, cluster_id: str) -> Gateways:
+    """Return the gateways that an image registers."""
+    from seqgate.gateway.metadata.leadership import NO_MOVE  # noqa: PLC0415 - slow to import
+
+    leaders: Counter[int] = Counter()
+    preferred: Counter[int] = Counter()
+    moving = 0
+    for topic in image.topics_by_id.values():
+        for partition in topic.partitions.values():
+            leaders[partition.leader] += 1
+            preferred[partition.replicas[0]] += 1
+            moving += partition.next_leader != NO_MOVE
+    live = set(image.brokers.live(-1)) if image.brokers.by_id else set()
+    draining = image.brokers.draining()
+    rows = []
+    for node_id, broker in sorted(image.brokers.by_id.items()):
+        state = "ended" if node_id not in live else "draining" if node_id in draining else "live"
+        place = broker.end_points[0] if broker.end_points else None
+        address = "-" if place is None else f"{place.host}:{place.port}"
+        led = leaders[node_id] if node_id in live else 0
+        rows.append(
+            GatewayRow(node_id, address, broker.rack, state, broker.broker_epoch, led, preferred[node_id])
+        )
+    leaderless = sum(count for node_id, count in leaders.items() if node_id not in live)
+    return Gateways(cluster_id, rows, leaderless, moving)

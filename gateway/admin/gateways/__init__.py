@@ -1,1 +1,0 @@
-"""The gateways of a cluster: who leads how much, moves of partitions, and drained gateways."""
