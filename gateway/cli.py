@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "backlog": ("admin.backlog", "backlog"),
     "pids": ("admin.pids.command", "app"),
     "users": ("admin.users.command", "app"),
-    "status": ("admin.status.command", "status"),
+    "status": ("admin.status", "status"),
     "console": ("console.command", "console"),
     "cluster": ("admin.cluster.command", "app"),
     "faults": ("admin.faults.command", "app"),

@@ -231,7 +231,7 @@ def addresses_of_gateway(
     """Return the addresses of the gateway that runs on the data directory, or the default address where no
     gateway runs and no option names the directory. Raises ControlError.
     """
-    from seqgate.gateway.admin.status.messages import StatusRequest  # noqa: PLC0415 - for some commands
+    from seqgate.gateway.admin.status import StatusRequest  # noqa: PLC0415 - for some commands
 
     try:
         status = ask(data_directory(config_file, data_dir), StatusRequest(), timeout_s=timeout_s)

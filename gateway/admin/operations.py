@@ -51,8 +51,7 @@ from seqgate.gateway.admin.request import (
     in_words,
 )
 from seqgate.gateway.admin.server import Traffic
-from seqgate.gateway.admin.status import live as status
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest, status_live
 from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest, list_tasks
@@ -155,7 +154,7 @@ _sweeps = attrgetter("sweeps")
 
 
 OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
-    ControlOperation(StatusRequest, status.status),
+    ControlOperation(StatusRequest, status_live),
     ControlOperation(OthersRequest, gateways.ask_others),
     ControlOperation(GatewaysRequest, gateways.gateways_live),
     ControlOperation(MoveRequest, gateways.move_live, changes=True),

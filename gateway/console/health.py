@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.status.messages import ClusterStatus, Status, TroubledPartition
+from seqgate.gateway.admin.status import ClusterStatus, Status, TroubledPartition
 from seqgate.gateway.admin.tables import counted, duration, shown
 from seqgate.gateway.console.answer import address, topic_path
 from seqgate.gateway.console.rights import is_refused

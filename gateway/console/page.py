@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.status.messages import ClusterStatus, StatusRequest
-from seqgate.gateway.admin.status.remote import cluster_status
+from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
 from seqgate.gateway.console.console import Console

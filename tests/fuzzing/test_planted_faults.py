@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.status import live as live_status
+from seqgate.gateway.admin import status
 from seqgate.gateway.cluster.wal import wal_object
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.security import key_stores
@@ -83,7 +83,7 @@ def status_that_fails(patch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise KeyError("planted")
 
-    patch.setattr(live_status, "producer_counters", fail)
+    patch.setattr(status, "producer_counters", fail)
 
 
 def names_not_checked(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from seqgate.gateway.admin.gateways import (
 )
 from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status.messages import Status, StatusRequest
+from seqgate.gateway.admin.status import Status, StatusRequest
 from seqgate.gateway.admin.tables import counted
 from seqgate.gateway.console.answer import (
     Confirmation,

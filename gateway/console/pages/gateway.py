@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Unreachable
-from seqgate.gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
+from seqgate.gateway.admin.status import ClusterStatus, Status, StatusRequest
 from seqgate.gateway.admin.transactions.command import FindHangingRequest
 from seqgate.gateway.admin.transactions.remote import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from seqgate.gateway.admin.status.live import bucket_state
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge, histogram
 
@@ -137,6 +136,8 @@ GATEWAYS: Final = gauge("seqgate_cluster_gateways", "Gateways of the cluster tha
 
 
 def _read_bucket(sources: Sources) -> Samples:
+    from seqgate.gateway.admin.status import bucket_state  # noqa: PLC0415 - a start needs no command
+
     state = bucket_state(sources.services, sources.gateway.traffic())
     if state is None:
         return

@@ -26,7 +26,7 @@ from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import CorruptRecordError
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.log.directory.stored_logs import RECOVERY_POINTS
 from seqgate.log.format.record_batch import whole_batches
 from tests.support.gateway_process import GatewayProcess

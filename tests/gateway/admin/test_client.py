@@ -25,7 +25,7 @@ from seqgate.gateway.admin.request import (
     NotRunning,
 )
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from seqgate.gateway.config import BY_NAME, load_config

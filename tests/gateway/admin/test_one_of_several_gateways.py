@@ -18,7 +18,7 @@ from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.reopen import ReopenRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.transactions.command import AbortHangingRequest, FindHangingRequest
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, TopicRecord

@@ -25,7 +25,7 @@ from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids.command import ClaimBlockRequest
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.users.command import AddUserRequest, NewCredential, RemoveUserRequest
 from seqgate.gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from tests.gateway.admin.answers import answer

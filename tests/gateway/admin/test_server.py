@@ -31,7 +31,7 @@ from seqgate.gateway.admin.request import (
     short_path,
 )
 from seqgate.gateway.admin.server import ControlServer
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from tests.gateway.handlers.requests import create

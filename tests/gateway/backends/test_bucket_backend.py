@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.status.messages import Status
+from seqgate.gateway.admin.status import Status
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cli import app

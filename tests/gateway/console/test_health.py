@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.status.messages import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
 from seqgate.gateway.console.health import (
     ENOUGH,
     HOUR_MS,

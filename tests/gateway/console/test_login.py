@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.console.application import exposure_complaint
 from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.console import ConsoleOptions

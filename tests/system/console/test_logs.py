@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from tests.support.chromium import NARROW, WIDE, Watched, watched
 from tests.support.console_process import console_process
 from tests.support.gateway_process import GatewayProcess

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.pids.command import ClaimBlockRequest
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Plain, Wire

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin import client as control
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from tests.support.batches import Batch, records
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port

@@ -15,7 +15,7 @@ from seqgate.gateway.admin.logs.command import LogLinesRequest
 from seqgate.gateway.admin.operations import answer_question
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
 from seqgate.gateway.security.acls.access import Operation

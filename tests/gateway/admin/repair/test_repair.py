@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.repair import Repair
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.cli import app
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import LogDirectory, Storage

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.status.messages import BucketState, Status
+from seqgate.gateway.admin.status import BucketState, Status
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.uploads.progress import UploadProgress

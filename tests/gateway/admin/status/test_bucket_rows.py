@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.status.command import FIRST_ESTIMATE_MS, bucket_rows
-from seqgate.gateway.admin.status.messages import BucketState
+from seqgate.gateway.admin.status import FIRST_ESTIMATE_MS, BucketState, bucket_rows
 
 DAY_MS = 24 * 3_600_000
 

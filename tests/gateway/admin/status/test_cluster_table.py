@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqgate.gateway.admin.status.command import cluster_rows
-from seqgate.gateway.admin.status.messages import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status import BrokerStatus, ClusterStatus, LogDir, TroubledPartition, cluster_rows
 
 DIRECTORY = LogDir("/data", None, 10, 1_000, 900)
 BROKER = BrokerStatus(1, "one:9092", "r1", None, [DIRECTORY], {0: (3, 13), 1: (4, 18)})

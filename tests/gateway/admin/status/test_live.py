@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seqgate.gateway.admin.status.command import _is_wrong, _rows, joined_status
-from seqgate.gateway.admin.status.messages import StatusRequest
+from seqgate.gateway.admin.status import StatusRequest, _is_wrong, _rows, joined_status
 from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.admin.remote import cluster as remote
 from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status import remote
-from seqgate.gateway.admin.status.messages import ClusterStatus
+from seqgate.gateway.admin.status import ClusterStatus, cluster_status
 
 SILENT = 9
 """The port of a broker that does not answer."""
@@ -71,10 +71,10 @@ class FakeCluster:
 
 def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
     monkeypatch.setattr(remote, "ask_broker", fake.ask)
-    for name, asked in (("cluster_metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
+    for name, asked in (("metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
         request = _Named(asked)()
         monkeypatch.setattr(remote, name, lambda address, _, request=request: fake.ask(address, request, Any))
-    return remote.cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
+    return cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
 
 
 def _Named(name: str) -> type[Any]:  # noqa: N802 - returns a class

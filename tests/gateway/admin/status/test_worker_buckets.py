@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from seqgate.gateway.admin.status.command import joined_bucket
-from seqgate.gateway.admin.status.messages import BucketState
+from seqgate.gateway.admin.status import BucketState, joined_bucket
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
 

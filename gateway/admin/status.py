@@ -1,15 +1,22 @@
-"""`seqgate status`: the state of a running gateway."""
+"""`seqgate status`: the state of a running gateway, or of a cluster.
+
+The request and what `--json` prints, the command and its tables, and two answers: what all brokers of a
+cluster tell over the Kafka protocol, and a running gateway's on the control socket.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from seqgate import __version__
 from seqgate.gateway.admin.client import bootstrap_of, summed
 from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.names import NameCounters, name_counters
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -20,21 +27,202 @@ from seqgate.gateway.admin.options import (
     needs_bootstrap,
     nobody,
 )
+from seqgate.gateway.admin.producers import ProducerCounters, producer_counters
 from seqgate.gateway.admin.repair import CutRow, DamagedRow
-from seqgate.gateway.admin.status.messages import (
-    BrokerStatus,
-    BucketState,
-    ClusterStatus,
-    LogDir,
-    Status,
-    StatusRequest,
-    TroubledPartition,
-    WorkerRow,
-    worker_row,
-)
+from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Column, Table, count, counted, duration, moment, shown
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster
+    from seqgate.gateway.admin.server import Traffic
+    from seqgate.gateway.runtime.partitions.registry import Partitions
+    from seqgate.gateway.runtime.services import NodeServices, Services
+
+# The request for the status of a gateway, and what `seqgate status --json` prints.
+
+
+class OfflinePartition(msgspec.Struct, frozen=True):
+    """A partition that a failed write or flush took out of service."""
+
+    topic: str
+    partition: int
+    reason: str
+
+
+class ListenerCertificate(msgspec.Struct, frozen=True):
+    """The certificate of a listener; `warning` says what is wrong with its age, None while it is valid."""
+
+    listener: str
+    valid_until_ms: int
+    warning: str | None
+
+
+class BucketState(msgspec.Struct, frozen=True):
+    """The bucket of a gateway: the calls since the gateway started, the local cache, and what waits for the
+    bucket.
+
+    `lists` counts pages, `failures` calls that failed or were refused. `unwritten_bytes` of records are not
+    durable yet; at `unwritten_max_bytes` producers are refused (`is_behind`), until half of them are durable.
+    `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and
+    traffic come on top. `replica_bytes` of records that other gateways lead were read here; None without
+    `replica.selector.class`.
+    """
+
+    address: str
+    puts: int
+    gets: int
+    lists: int
+    deletes: int
+    bytes_up: int
+    bytes_down: int
+    failures: int
+    us_dollars: float
+    unwritten_bytes: int
+    unwritten_max_bytes: int
+    is_behind: bool
+    cache: CacheState | None
+    uploads: UploadProgress | None
+    replica_bytes: int | None
+
+
+class WorkerRow(msgspec.Struct, frozen=True):
+    """One of several workers, or of several gateways. `partitions` are those it leads; `requests` counts
+    since its start.
+    """
+
+    node_id: int
+    pid: int
+    bound: list[str]
+    uptime_ms: int
+    partitions: int
+    connections: int
+    requests: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the
+    present.
+
+    `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
+    listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
+    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
+    `producers` counts each producer id once, in however many partitions it is remembered.
+    `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
+    workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
+    answers. `missing_workers` has a sentence about each that does not answer; what it counts is missing.
+    """
+
+    version: str
+    pid: int
+    node_id: int
+    cluster_id: str
+    data_dir: str
+    listeners: dict[str, str]
+    bound: dict[str, str]
+    uptime_ms: int
+    topics: int
+    internal_topics: int
+    partitions: int
+    is_disk_short: bool
+    min_free_bytes: int
+    disk_refusals: int
+    offline_partitions: list[OfflinePartition]
+    damaged: list[DamagedRow]
+    cut: list[CutRow]
+    connections: int
+    refused_connections: int
+    requests: int
+    failed_logins: int
+    certificates: list[ListenerCertificate]
+    flush_rounds: int
+    flush_failures: int
+    producer_id_store: str
+    producer_ids_left: int
+    producer_id_store_error: str | None
+    counters: ProducerCounters
+    names: NameCounters
+    bucket: BucketState | None
+    led_partitions: int = 0
+    producers: int = 0
+    workers: list[WorkerRow] = []
+    missing_workers: list[str] = []
+
+
+def worker_row(answer: Status) -> WorkerRow:
+    """Return the row of one gateway among several."""
+    return WorkerRow(
+        answer.node_id,
+        answer.pid,
+        list(answer.bound.values()),
+        answer.uptime_ms,
+        answer.led_partitions,
+        answer.connections,
+        answer.requests,
+    )
+
+
+class StatusRequest(Request[Status], tag="status"):
+    """The state of the gateway."""
+
+    is_of_each = True
+
+
+# The JSON output of `seqgate status --bootstrap … --json`: the state of a cluster, as its brokers report it.
+
+
+class LogDir(msgspec.Struct, frozen=True):
+    """A log directory of a broker. `used_bytes` are its partitions'; sizes of the disk: None if unknown."""
+
+    path: str
+    error: str | None
+    used_bytes: int
+    total_bytes: int | None
+    free_bytes: int | None
+
+
+class BrokerStatus(msgspec.Struct, frozen=True):
+    """A broker. `error`: why it gave no answer (the rest is empty). `apis`: key to [first, last version].
+    `gateway`: what a gateway says of itself; None where the broker is another, or the asker lacks the right.
+    """
+
+    node_id: int
+    address: str
+    rack: str | None
+    error: str | None
+    log_dirs: list[LogDir]
+    apis: dict[int, tuple[int, int]]
+    gateway: WorkerRow | None = None
+
+
+class TroubledPartition(msgspec.Struct, frozen=True):
+    """A partition without a leader, or one whose replicas are not all in sync."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    in_sync: list[int]
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The state of a cluster. `features` are finalized levels. `is_well` is False when something is wrong."""
+
+    cluster_id: str
+    controller: int | None
+    brokers: list[BrokerStatus]
+    topics: int
+    internal_topics: int
+    partitions: int
+    offline: list[TroubledPartition]
+    under_replicated: list[TroubledPartition]
+    features: dict[str, int]
+    is_well: bool
+
+
+# The command.
 
 
 @asks(nobody)
@@ -62,9 +250,7 @@ def status(
     bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
     if bootstrap is not None:
         with cluster(bootstrap, command_config, data_dir, config_file) as reached:
-            from seqgate.gateway.admin.status import remote  # noqa: PLC0415 - slow to import
-
-            found = remote.cluster_status(reached)
+            found = cluster_status(reached)
         text = Table((Column("cluster"), Column("")), cluster_rows(found))
         return Output(found, [text], code=0 if found.is_well else 1)
     needs_bootstrap(command_config)
@@ -449,3 +635,225 @@ def joined_status(
 
 def _addresses(of_workers: Sequence[dict[str, str]]) -> dict[str, str]:
     return {name: ", ".join(addresses[name] for addresses in of_workers) for name in of_workers[0]}
+
+
+# Over the Kafka protocol: what all brokers of a cluster tell. Raises ControlError or kafka-python's errors.
+
+_BROKER_TIMEOUT_S: Final = 5.0
+_NOBODY: Final = -1
+
+
+def cluster_status(cluster: Cluster) -> ClusterStatus:
+    """Return the state of a cluster."""
+    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata  # noqa: PLC0415
+
+    metadata = cluster_metadata(cluster.reached, _BROKER_TIMEOUT_S)
+    versions = api_versions(cluster.reached, _BROKER_TIMEOUT_S)
+    brokers = [_broker(cluster, entry) for entry in sorted(metadata.brokers, key=lambda entry: entry.node_id)]
+    rows = [_partition(topic.name, partition) for topic in metadata.topics for partition in topic.partitions]
+    offline = [row for row in rows if row.leader is None]
+    under_replicated = [
+        row for row in rows if row.leader is not None and len(row.in_sync) < len(row.replicas)
+    ]
+    controller = None if metadata.controller_id == _NOBODY else int(metadata.controller_id)
+    is_well = (
+        controller is not None
+        and not offline
+        and not under_replicated
+        and all(
+            broker.error is None and all(directory.error is None for directory in broker.log_dirs)
+            for broker in brokers
+        )
+    )
+    return ClusterStatus(
+        cluster_id=metadata.cluster_id or "",
+        controller=controller,
+        brokers=brokers,
+        topics=len(metadata.topics),
+        internal_topics=sum(topic.is_internal for topic in metadata.topics),
+        partitions=len(rows),
+        offline=offline,
+        under_replicated=under_replicated,
+        features={str(row.name): int(row.max_version_level) for row in versions.finalized_features},
+        is_well=is_well,
+    )
+
+
+def _partition(topic: str, row: Any) -> TroubledPartition:
+    return TroubledPartition(
+        topic=topic,
+        partition=int(row.partition_index),
+        leader=None if row.leader_id == _NOBODY else int(row.leader_id),
+        replicas=[int(node_id) for node_id in row.replica_nodes],
+        in_sync=[int(node_id) for node_id in row.isr_nodes],
+    )
+
+
+def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
+    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
+
+    address = cluster.reached.other(entry.host, int(entry.port))
+    error, gateway, log_dirs, apis = None, None, [], {}
+    try:
+        apis = {
+            int(row.api_key): (int(row.min_version), int(row.max_version))
+            for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
+        }
+        log_dirs = _log_dirs(address)
+        gateway = _gateway(address)
+    except ControlError as failed:
+        error = str(failed)
+    return BrokerStatus(
+        node_id=int(entry.node_id),
+        address=address.shown,
+        rack=entry.rack or None,
+        error=error,
+        log_dirs=log_dirs,
+        apis=apis,
+        gateway=gateway,
+    )
+
+
+def _gateway(address: BrokerAddress) -> WorkerRow | None:
+    from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
+
+    try:
+        return worker_row(told_by(address, StatusRequest(), _BROKER_TIMEOUT_S))
+    except ControlError:
+        return None
+
+
+def _log_dirs(address: BrokerAddress) -> list[LogDir]:
+    from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse  # noqa: PLC0415
+
+    from seqgate.gateway.admin.remote.cluster import ask_broker, check, refusal  # noqa: PLC0415
+
+    answer = ask_broker(
+        address, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, timeout_s=_BROKER_TIMEOUT_S
+    )
+    check(answer, "the log directories can't be listed: ")
+    return [
+        LogDir(
+            path=found.log_dir,
+            error=refusal(found.error_code),
+            used_bytes=sum(row.partition_size for topic in found.topics for row in topic.partitions),
+            total_bytes=_known(found.total_bytes),
+            free_bytes=_known(found.usable_bytes),
+        )
+        for found in answer.results
+    ]
+
+
+def _known(size_bytes: int) -> int | None:
+    return None if size_bytes < 0 else int(size_bytes)
+
+
+# In the gateway: its answer on the control socket, and to a question of another gateway.
+
+
+def status_live(gateway: LiveGateway, _: StatusRequest) -> Status:
+    """Return the state of the gateway."""
+    from seqgate.gateway.metadata.image import INTERNAL_TOPICS  # noqa: PLC0415 - slow to import
+
+    services = gateway.services
+    traffic = gateway.traffic()
+    state = services.coordinators.producer_ids.state()
+    prefetched = 0 if state.prefetched is None else state.prefetched.size
+    return Status(
+        version=__version__,
+        pid=os.getpid(),
+        node_id=services.node.node_id,
+        cluster_id=services.node.cluster_id,
+        data_dir=str(Path(services.node.config.str("log.dirs")).absolute()),
+        listeners={name: endpoint.shown for name, endpoint in services.node.brokers.advertised.items()},
+        bound={name: endpoint.shown for name, endpoint in services.node.bound.items()},
+        uptime_ms=services.node.clock.now_ms() - gateway.started_at_ms,
+        topics=len(services.partitions.registry.by_name),
+        internal_topics=sum(name in INTERNAL_TOPICS for name in services.partitions.registry.by_name),
+        partitions=len(services.partitions.registry),
+        is_disk_short=services.upkeep.disk_room.is_disk_short,
+        min_free_bytes=services.upkeep.disk_room.min_free_bytes,
+        disk_refusals=services.upkeep.disk_room.refused_batches,
+        offline_partitions=_offline(services.partitions.registry),
+        damaged=[DamagedRow.of(*found) for found in services.partitions.log_directory.known_damage()],
+        cut=[CutRow.of(*found) for found in services.partitions.log_directory.known_cut_bytes()],
+        connections=traffic.connections,
+        refused_connections=traffic.refused_connections,
+        requests=traffic.requests,
+        failed_logins=traffic.failed_logins,
+        certificates=_certificates(services.node),
+        flush_rounds=services.partitions.flusher.rounds,
+        flush_failures=services.partitions.flusher.failures,
+        producer_id_store=gateway.blocks.name,
+        producer_ids_left=state.left + prefetched,
+        producer_id_store_error=state.last_error,
+        counters=producer_counters(services.partitions),
+        names=name_counters(services.partitions),
+        bucket=bucket_state(services, traffic),
+        led_partitions=_led(services),
+        producers=len(
+            {entry.producer_id for each in services.partitions.registry for entry in each.log.producers}
+        ),
+    )
+
+
+def _led(services: Services) -> int:
+    brokers = services.node.brokers
+    topics = services.topics.metadata_log.image.topics_by_id.values()
+    return sum(brokers.leads(partition) for topic in topics for partition in topic.partitions.values())
+
+
+def _certificates(node: NodeServices) -> list[ListenerCertificate]:
+    from seqgate.gateway.security.certificates import age_warning  # noqa: PLC0415 - slow to import
+
+    now_ms = node.clock.now_ms()
+    return [
+        ListenerCertificate(name, listener.valid_until_ms, age_warning(listener.valid_until_ms, now_ms))
+        for name, listener in node.tls_listeners.items()
+    ]
+
+
+def _offline(partitions: Partitions) -> list[OfflinePartition]:
+    """List the partitions that failed while they were open, then those whose files can't be opened."""
+    offline = [
+        OfflinePartition(partition.topic, partition.index, partition.log.offline_because or "unknown")
+        for partition in partitions
+        if partition.log.offline
+    ]
+    offline += [
+        OfflinePartition(topic.name, index, "it can't be opened")
+        for topic in partitions.by_name.values()
+        for index in topic.failed
+    ]
+    return offline
+
+
+# The state of a running gateway's bucket.
+
+
+def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
+    """Return the state of the bucket; None for a gateway without one."""
+    calls, unwritten = traffic.calls, services.partitions.flusher.unwritten
+    if calls is None or unwritten is None:
+        return None
+    config, uploads = services.node.config, services.upkeep.find_uploads()
+    reads = services.partitions.bucket_reads
+    return BucketState(
+        address=config.str("seqgate.cluster"),
+        puts=calls.puts,
+        gets=calls.gets,
+        lists=calls.lists,
+        deletes=calls.deletes,
+        bytes_up=calls.bytes_up,
+        bytes_down=calls.bytes_down,
+        failures=calls.failures,
+        us_dollars=calls.us_dollars,
+        unwritten_bytes=unwritten.size_bytes,
+        unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+        is_behind=unwritten.is_too_much,
+        cache=traffic.cache,
+        uploads=None if uploads is None else uploads.progress(),
+        replica_bytes=None if reads is None else reads.bytes_read,
+    )
