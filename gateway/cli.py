@@ -32,7 +32,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "verdicts": ("admin.verdicts.command", "verdicts"),
     "names": ("admin.names", "names"),
     "backlog": ("admin.backlog", "backlog"),
-    "pids": ("admin.pids.command", "app"),
+    "pids": ("admin.pids", "app"),
     "users": ("admin.users.command", "app"),
     "status": ("admin.status", "status"),
     "console": ("console.command", "console"),

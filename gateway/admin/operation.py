@@ -25,7 +25,7 @@ from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.pids.blocks import BlockSource
+    from seqgate.gateway.admin.block_stores import BlockSource
     from seqgate.gateway.admin.server import Traffic
 
 Q = TypeVar("Q", bound=Request[Any])

@@ -20,9 +20,10 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import backlog, gateways, names, producers
+from seqgate.gateway.admin import backlog, gateways, names, pids, producers
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
+from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
 from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
 from seqgate.gateway.admin.groups import answers as of_groups
 from seqgate.gateway.admin.groups.command import (
@@ -36,8 +37,6 @@ from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
-from seqgate.gateway.admin.pids import blocks as pids
-from seqgate.gateway.admin.pids.blocks import BlockSource, gateway_source
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.reopen import ReopenRequest, reopen_partition
 from seqgate.gateway.admin.request import (
@@ -166,7 +165,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
     ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
-    *pids.OPERATIONS,
+    *pids.operations(),
     ControlOperation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
     ControlOperation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),
     ControlOperation(

@@ -24,8 +24,8 @@ from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
+    from seqgate.gateway.admin.block_stores import BlockSource
     from seqgate.gateway.admin.operation import LiveGateway
-    from seqgate.gateway.admin.pids.blocks import BlockSource
     from seqgate.gateway.cluster.cache.cache_state import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
 

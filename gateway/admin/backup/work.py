@@ -20,7 +20,7 @@ from seqgate.gateway.admin.backup.command import (
 )
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.operations import answer_stopped
-from seqgate.gateway.admin.pids.command import MovedNextId, MoveNextRequest
+from seqgate.gateway.admin.pids import MovedNextId, MoveNextRequest
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.admin.stored import locked, metadata_directory, read_image
 from seqgate.gateway.backup import creation

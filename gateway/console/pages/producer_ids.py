@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.pids.command import (
+from seqgate.gateway.admin.pids import (
     BlockRow,
     FindOverlapsRequest,
     FindOwnerRequest,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.names import NamesRequest, Position
-from seqgate.gateway.admin.pids.command import FindOwnerRequest
+from seqgate.gateway.admin.pids import FindOwnerRequest
 from seqgate.gateway.admin.producers import (
     ListProducersRequest,
     ProducerCounters,

@@ -13,7 +13,7 @@ from seqgate.gateway.admin import client
 from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, joined, places, summed
 from seqgate.gateway.admin.groups.command import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names import NamesRequest
-from seqgate.gateway.admin.pids.command import ListBlocksRequest
+from seqgate.gateway.admin.pids import ListBlocksRequest
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerCounters, ProducerPage, ProducerRow
 from seqgate.gateway.admin.request import (
     PAGE_ROWS,

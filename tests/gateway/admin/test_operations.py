@@ -22,7 +22,7 @@ from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.command import DeleteGroupsRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
 from seqgate.gateway.admin.operations import OPERATIONS
-from seqgate.gateway.admin.pids.command import ClaimBlockRequest
+from seqgate.gateway.admin.pids import ClaimBlockRequest
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest

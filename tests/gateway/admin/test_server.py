@@ -15,12 +15,7 @@ import pytest
 
 from seqgate.gateway.admin import client, operations, server
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.pids.command import (
-    BlockPage,
-    ClaimBlockRequest,
-    ListBlocksRequest,
-    MoveNextRequest,
-)
+from seqgate.gateway.admin.pids import BlockPage, ClaimBlockRequest, ListBlocksRequest, MoveNextRequest
 from seqgate.gateway.admin.request import (
     LONGEST_PATH_BYTES,
     MAX_REQUEST_BYTES,

@@ -11,8 +11,9 @@ import pytest
 
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import OPERATIONS, answer_stopped
-from seqgate.gateway.admin.pids.blocks import BY_HAND, GIVEN_UP
-from seqgate.gateway.admin.pids.command import (
+from seqgate.gateway.admin.pids import (
+    BY_HAND,
+    GIVEN_UP,
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.pids.command import FindOwnerRequest
+from seqgate.gateway.admin.pids import FindOwnerRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
 from seqgate.gateway.console.metrics.history import DISK_FREE, LAG, TOPIC_RECORDS, key_of

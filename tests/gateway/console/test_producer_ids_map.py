@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.admin.pids.command import BlockRow
+from seqgate.gateway.admin.pids import BlockRow
 from seqgate.gateway.console.pages.producer_ids import (
     LARGEST_ID,
     WIDTH,

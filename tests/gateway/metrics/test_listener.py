@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.operations import OPERATIONS
-from seqgate.gateway.admin.pids.blocks import IN_USE, USED_UP
+from seqgate.gateway.admin.pids import IN_USE, USED_UP
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway

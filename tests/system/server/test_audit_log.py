@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.pids.command import ClaimBlockRequest
+from seqgate.gateway.admin.pids import ClaimBlockRequest
 from seqgate.gateway.admin.status import StatusRequest
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess

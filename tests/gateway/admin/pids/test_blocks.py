@@ -7,26 +7,24 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.pids.blocks import (
+from seqgate.gateway.admin.block_stores import BlockSource
+from seqgate.gateway.admin.pids import (
     BY_HAND,
     CLAIMED,
     GIVEN_UP,
     IN_USE,
     NEXT,
     USED_UP,
-    BlockSource,
-    claim_block,
-    find_overlaps,
-    find_owner,
-    list_blocks,
-    move_next,
-)
-from seqgate.gateway.admin.pids.command import (
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
+    claim_block,
+    find_overlaps,
+    find_owner,
+    list_of_blocks,
+    move_next_id,
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.pid_allocator import ProducerIdAllocator, ProducerIdBlock
@@ -54,7 +52,7 @@ class TestStates:
     async def test_blocks_of_an_earlier_run_are_given_up(self) -> None:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
-        page = await list_blocks(await running_source(store, 4), ListBlocksRequest(0, limit=100), NOW_MS)
+        page = await list_of_blocks(await running_source(store, 4), ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (GIVEN_UP, None, None),
             (IN_USE, 4, 6),
@@ -65,7 +63,7 @@ class TestStates:
         assert source.allocator is not None
         while source.allocator.state().prefetched is None:
             await asyncio.sleep(0)
-        page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
+        page = await list_of_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (USED_UP, 10, 0),
             (IN_USE, 9, 1),
@@ -76,7 +74,7 @@ class TestStates:
         store = MemoryStore()
         await store.claim(10, "node-0", NOW_MS)
         await store.claim(5, "loader", NOW_MS)
-        page = await list_blocks(source_of(store), ListBlocksRequest(0, limit=100), NOW_MS)
+        page = await list_of_blocks(source_of(store), ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (GIVEN_UP, None, None),
             (BY_HAND, None, None),
@@ -89,7 +87,7 @@ class TestStates:
         await store.report_used(0, 10)
         await store.report_used(10, 4)
         source = BlockSource("redis", store, store.next_producer_id, shared=True, usage=store)
-        page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
+        page = await list_of_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
         assert [(row.state, row.used, row.left) for row in page.blocks] == [
             (USED_UP, 10, 0),
             (CLAIMED, 4, 6),
@@ -103,7 +101,7 @@ class TestStates:
         source = await running_source(store, 4)
         for others_run, state in ((True, CLAIMED), (False, GIVEN_UP)):
             source.others_run = lambda known=others_run: known  # type: ignore[misc]
-            page = await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
+            page = await list_of_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)
             assert [row.state for row in page.blocks] == [GIVEN_UP, state, IN_USE]
 
 
@@ -113,9 +111,9 @@ class TestPages:
         for _ in range(5):
             await store.claim(10, "node-0", NOW_MS)
         source = source_of(store)
-        first = await list_blocks(source, ListBlocksRequest(0, limit=2), NOW_MS)
-        second = await list_blocks(source, ListBlocksRequest(2, limit=2), NOW_MS)
-        third = await list_blocks(source, ListBlocksRequest(4, limit=2), NOW_MS)
+        first = await list_of_blocks(source, ListBlocksRequest(0, limit=2), NOW_MS)
+        second = await list_of_blocks(source, ListBlocksRequest(2, limit=2), NOW_MS)
+        third = await list_of_blocks(source, ListBlocksRequest(4, limit=2), NOW_MS)
         firsts = [row.first_producer_id for page in (first, second, third) for row in page.blocks]
         assert firsts == [0, 10, 20, 30, 40]
         assert {first.total, second.total, third.total} == {5}
@@ -123,7 +121,7 @@ class TestPages:
 
     async def test_a_negative_position_is_refused(self) -> None:
         with pytest.raises(ControlError, match="position must be 0 or higher, not -1"):
-            await list_blocks(source_of(MemoryStore()), ListBlocksRequest(-1, limit=10), NOW_MS)
+            await list_of_blocks(source_of(MemoryStore()), ListBlocksRequest(-1, limit=10), NOW_MS)
 
 
 class TestOwner:
@@ -180,26 +178,27 @@ class TestClaim:
 class TestMove:
     async def test_the_running_gateway_gives_up_what_lies_below(self) -> None:
         source = await running_source(MemoryStore(), 3)
-        moved = await move_next(source, MoveNextRequest(1000), NOW_MS)
+        moved = await move_next_id(source, MoveNextRequest(1000), NOW_MS)
         assert (moved.previous, moved.current) == (10, 1000)
         assert source.allocator is not None
         assert await source.allocator.next_producer_id() == 1000
         states = [
-            row.state for row in (await list_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)).blocks
+            row.state
+            for row in (await list_of_blocks(source, ListBlocksRequest(0, limit=100), NOW_MS)).blocks
         ]
         assert states == [GIVEN_UP, IN_USE]
 
     async def test_within_the_block_in_use_is_behind(self) -> None:
         source = await running_source(MemoryStore(), 3)
         with pytest.raises(ControlError, match="next id is 10"):
-            await move_next(source, MoveNextRequest(5), NOW_MS)
+            await move_next_id(source, MoveNextRequest(5), NOW_MS)
         assert source.allocator is not None
         assert await source.allocator.next_producer_id() == 3
 
     @pytest.mark.parametrize("producer_id", [-1, 2**63])
     async def test_beyond_the_ids_there_are_is_refused(self, producer_id: int) -> None:
         with pytest.raises(ControlError):
-            await move_next(source_of(MemoryStore()), MoveNextRequest(producer_id), NOW_MS)
+            await move_next_id(source_of(MemoryStore()), MoveNextRequest(producer_id), NOW_MS)
 
 
 class TestOverlaps:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.pids.blocks import BY_HAND, IN_USE
-from seqgate.gateway.admin.pids.command import (
+from seqgate.gateway.admin.pids import (
+    BY_HAND,
+    IN_USE,
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,

@@ -1,0 +1,570 @@
+"""`seqgate pids`: the blocks of producer ids.
+
+The requests and rows, the commands, and their answers over any store of blocks: `block_stores.py` has that of
+a running gateway, a data directory that no gateway has open, and Redis.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option
+from seqgate.gateway.admin.options import ConfigFile, DataDir, DryRun, Opened, Yes, asking, carried_out
+from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, PagedRequest, Request
+from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.block_stores import BlockSource
+    from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, Q, StoppedGateway
+    from seqgate.pid_allocator import BlockUsage, ProducerIdBlock
+
+# The requests about blocks of producer ids, and what `seqgate pids … --json` prints.
+# Times are milliseconds since the Unix epoch; ranges of producer ids are inclusive.
+
+
+EMBEDDED: Final = "embedded"
+"""The store in the gateway's own metadata log."""
+REDIS: Final = "redis"
+"""The store that several gateways share."""
+
+
+class BlockRow(msgspec.Struct, frozen=True):
+    """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them. `state` is
+    one of the words of `seqgate pids list --help`.
+    """
+
+    first_producer_id: Annotated[int, Column("first id", number)]
+    last_producer_id: Annotated[int, Column("last id", number)]
+    owner: Annotated[str, Column("owner")]
+    claimed_at_ms: Annotated[int, Column("claimed", moment)]
+    used: Annotated[int | None, Column("used", count, UNKNOWN)]
+    left: Annotated[int | None, Column("left", count, UNKNOWN)]
+    state: Annotated[str, Column("state")]
+
+    @property
+    def range(self) -> Annotated[str, Column("block")]:
+        """The ids of the block, both inclusive."""
+        return f"{self.first_producer_id} to {self.last_producer_id}"
+
+
+class BlockPage(msgspec.Struct, frozen=True):
+    """Some of the `total` blocks of the store, and the lowest id at which the next block can begin."""
+
+    store: str
+    next_producer_id: int
+    total: int
+    blocks: list[BlockRow]
+
+
+class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
+    """The claimed blocks from index `position` on, in the order of their claims."""
+
+    rows = "blocks"
+    key = POSITION
+    position: int = 0
+
+
+class BlockListing(msgspec.Struct, frozen=True):
+    """All blocks of a store. `gateway` is "running" or "stopped", None for Redis, which knows no gateway."""
+
+    store: str
+    gateway: str | None
+    next_producer_id: int
+    total: int
+    blocks: list[BlockRow]
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """The block that holds a producer id; None if no block holds the id. `handed_out` says whether a producer
+    received the id, None where nobody knows.
+    """
+
+    producer_id: int
+    block: BlockRow | None
+    handed_out: bool | None
+    next_producer_id: int
+
+
+class FindOwnerRequest(Request[Owner], tag="pids.owner"):
+    """The block that holds a producer id."""
+
+    producer_id: int
+
+
+class OverlapRow(msgspec.Struct, frozen=True):
+    """Ids that two blocks share."""
+
+    first_producer_id: int
+    last_producer_id: int
+    lower: BlockRow
+    upper: BlockRow
+
+    @property
+    def shared(self) -> Annotated[str, Column("shared ids")]:
+        """The shared ids, both inclusive."""
+        return f"{self.first_producer_id} to {self.last_producer_id}"
+
+
+class Overlaps(msgspec.Struct, frozen=True):
+    """The check of all blocks: the store is sound when `overlaps` is empty."""
+
+    checked: int
+    overlaps: list[OverlapRow]
+
+
+class FindOverlapsRequest(Request[Overlaps], tag="pids.overlaps"):
+    """The blocks that share ids."""
+
+
+class ClaimBlockRequest(Request[BlockRow], tag="pids.claim"):
+    """Claim a block for ids used outside the gateways."""
+
+    size: int
+    owner: str
+
+
+class MovedNextId(msgspec.Struct, frozen=True):
+    """The next id before and after the move."""
+
+    previous: int
+    current: int
+
+
+class MoveNextRequest(Request[MovedNextId], tag="pids.move"):
+    """The request to hand out no more ids below `producer_id`."""
+
+    producer_id: int
+
+
+# The commands.
+
+app = Commands("""Look at and administer the blocks of producer ids.
+
+A gateway takes the ids it hands out (InitProducerId) from blocks that it claims \
+from a store: its own data directory,
+or a Redis that several gateways share. An id is handed out once, ever.
+
+With --redis the commands use that Redis. Without it they ask the gateway that runs on --data-dir; \
+when no gateway runs, they read the
+data directory itself (or the Redis of its --config file).
+""")
+
+Redis = Annotated[
+    str | None,
+    option(
+        "--redis",
+        "URL",
+        "Use this Redis: redis://[user:password@]host:port/db. Better keep a password in SEQGATE_REDIS_URL.",
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    option(
+        "--prefix",
+        "PREFIX",
+        "Prefix of the keys in Redis (seqgate.redis.prefix); implies Redis.",
+        show_default="seqgate:",
+    ),
+]
+ProducerId = Annotated[int, argument("PRODUCER_ID", "A producer id.", min=0)]
+
+NOT_CLAIMED: Final = "would be claimed"
+"""The state of a block in the plan of a claim."""
+BLOCK: Final = "first_producer_id last_producer_id owner claimed_at_ms used left state"
+_FORGOTTEN: Final = (
+    (
+        "The gateway is not running. How many ids of its blocks it handed out is not written down (?); the "
+        "rest of"
+    ),
+    "each is given up: the next start claims a new block.",
+)
+
+
+def store(
+    data_dir: DataDir = None, redis: Redis = None, prefix: Prefix = None, config_file: ConfigFile = None
+) -> Opened[Client]:
+    """Return a client for Redis if an option names it, otherwise for the gateway on `data_dir`."""
+    settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
+    if prefix is not None:
+        settings.append(f"seqgate.redis.prefix={prefix}")
+    if not settings:
+        return asking(config_file, data_dir)
+    return asking(
+        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings), asks_gateway=False
+    )
+
+
+def _last_blocks(
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
+) -> BlockListing:
+    with store(data_dir, redis, prefix, config_file) as client:
+        position = 0
+        if last is not None:
+            _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))
+            position = max(0, behind_all.total - last)
+        gateway, page = client.ask_or_read(ListBlocksRequest(position))
+    return BlockListing(
+        store=page.store,
+        gateway=None if gateway == STOPPED and page.store == REDIS else gateway,
+        next_producer_id=page.next_producer_id,
+        total=page.total,
+        blocks=page.blocks,
+    )
+
+
+@app.command("list")
+@asks(_last_blocks)
+def list_blocks(listing: BlockListing) -> Output:
+    """List the blocks of producer ids.
+
+    One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are
+    handed out, how many are left, and its state.
+
+    \b
+    State of a block:
+      in use     the running gateway takes its ids from this block
+      next       claimed ahead by the running gateway
+      used up    every id is handed out
+      given up   its gateway has stopped since; the other ids are never handed out
+      claimed    claimed by another gateway of the same store, which may use it
+      by hand    claimed with `seqgate pids claim`
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    return Output(listing, _listing_text(listing))
+
+
+@app.command("claim")
+@asks(store)
+def claim(
+    opened: Opened[Client],
+    size: int = argument("SIZE", "Number of ids.", show_default=True, min=1, default=1000),
+    owner: str = option(
+        "--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True, default="operator"
+    ),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> Output:
+    """Claim a block for use outside the gateways. Says what it would claim, and asks.
+
+    The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
+    be taken back. With --json the command never asks: without --yes it only reports.
+    """
+    with opened as client:
+
+        def claim_it(execute: bool) -> BlockRow:
+            if execute:
+                return client.ask_or_read(ClaimBlockRequest(size, owner))[1]
+            first = client.ask_or_read(ListBlocksRequest(sys.maxsize))[1].next_producer_id
+            return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
+
+        block = carried_out(claim_it, _claim_text, "Claim them?", yes=yes, dry_run=dry_run, as_json=as_json)
+    return Output(block, _claim_text(block))
+
+
+@app.command("owner")
+@asks(store)
+def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
+    """Show who owns a producer id.
+
+    That is, who claimed the block of the id, and whether the id is handed out. Exits with 1 when no block
+    holds the id.
+    """
+    with opened as client:
+        _, found = client.ask_or_read(FindOwnerRequest(producer_id))
+    block = [] if found.block is None else [table(BlockRow, [found.block], BLOCK)]
+    return Output(found, [*block, _about_owner(found)], code=0 if block else 1)
+
+
+@app.command("move")
+@asks(store)
+def move_next(
+    opened: Opened[Client],
+    next_producer_id: int = argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> Output:
+    """Move the next id forward. Says which ids of the blocks in use are given up, and asks.
+
+    No later block begins below it. The next id never moves back. Needed when a store was lost or restored
+    from a backup, and higher ids than the store knows may have been handed out. The running gateway gives up
+    its lower ids at once; other gateways on the same Redis use their blocks up first. A move can't be taken
+    back. With --json the command never asks: without --yes it only reports.
+    """
+    with opened as client:
+        page = client.ask_or_read(ListBlocksRequest())[1]
+        lost = sum(_given_up(block, next_producer_id) for block in page.blocks)
+
+        def move(execute: bool) -> MovedNextId:
+            if execute:
+                return client.ask_or_read(MoveNextRequest(next_producer_id))[1]
+            return MovedNextId(page.next_producer_id, max(page.next_producer_id, next_producer_id))
+
+        def text(moved: MovedNextId) -> Iterator[Block]:
+            yield f"The next block begins at {moved.current} or later; before, it was {moved.previous}."
+            if lost:
+                yield f"Given up, and never handed out: {counted(lost, 'id')} of the blocks in use."
+
+        moved = carried_out(move, text, "Move the next id?", yes=yes, dry_run=dry_run, as_json=as_json)
+    return Output(moved, text(moved))
+
+
+def _given_up(block: BlockRow, next_producer_id: int) -> int:
+    """Return how many ids of a block that are not handed out lie below the next id."""
+    if not block.left or block.used is None:
+        return 0
+    return max(0, min(block.last_producer_id + 1, next_producer_id) - (block.first_producer_id + block.used))
+
+
+def _claim_text(block: BlockRow) -> Iterator[Block]:
+    size = block.last_producer_id - block.first_producer_id + 1
+    if block.state == NOT_CLAIMED:
+        yield f"{counted(size, 'id')} from {block.first_producer_id} or later are claimed for {block.owner}."
+    else:
+        yield f"Claimed {block.range} ({counted(size, 'id')}) for {block.owner}."
+
+
+@app.command("check")
+@asks(store)
+def check(opened: Opened[Client]) -> Output:
+    """Check that no two blocks overlap.
+
+    Exits with 1 when blocks overlap.
+    """
+    with opened as client:
+        _, result = client.ask_or_read(FindOverlapsRequest())
+    return Output(result, _overlaps_text(result), code=1 if result.overlaps else 0)
+
+
+def _overlaps_text(result: Overlaps) -> Iterator[Block]:
+    checked = f"{counted(result.checked, 'block')} checked"
+    if not result.overlaps:
+        yield f"{checked}: no id is in two of them."
+        return
+    yield table(OverlapRow, result.overlaps, "shared lower.range lower.owner upper.range upper.owner")
+    yield f"{checked}: {counted(len(result.overlaps), 'pair')} of them share ids."
+    yield "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks."
+
+
+def _listing_text(listing: BlockListing) -> Iterator[Block]:
+    yield table(BlockRow, listing.blocks, BLOCK)
+    shown = "" if len(listing.blocks) == listing.total else f", the last {count(len(listing.blocks))} shown"
+    yield f"{counted(listing.total, 'block')} in the {listing.store} store{shown}."
+    yield f"The next one begins at {listing.next_producer_id} or later."
+    if listing.gateway == STOPPED and listing.blocks:
+        yield from _FORGOTTEN
+
+
+def _about_owner(found: Owner) -> str:
+    if found.block is None:
+        if found.producer_id >= found.next_producer_id:
+            return (
+                f"{found.producer_id} is not claimed yet; "
+                f"the next block begins at {found.next_producer_id} or later."
+            )
+        return f"{found.producer_id} was skipped: no block holds it, and none will."
+    outcome = {
+        True: "It was handed out.",
+        False: "It was not handed out so far.",
+        None: "Whether it was handed out is not known.",
+    }
+    return f"{found.producer_id} belongs to {found.block.owner}. {outcome[found.handed_out]}"
+
+
+# In the gateway, in a data directory, or in Redis: the answers, over a `BlockSource`.
+
+IN_USE: Final = "in use"
+"""The running gateway takes its ids from this block."""
+NEXT: Final = "next"
+"""The running gateway has claimed this block ahead."""
+USED_UP: Final = "used up"
+"""Every id of this block is handed out."""
+GIVEN_UP: Final = "given up"
+"""The gateway that used this block has stopped since. The remaining ids are never handed out."""
+CLAIMED: Final = "claimed"
+"""Another gateway has claimed this block, and may use it."""
+BY_HAND: Final = "by hand"
+"""An operator has claimed this block with `seqgate pids claim`."""
+
+_GATEWAY_NAME = re.compile(r"node-\d+")
+MAX_OWNER_LENGTH: Final = 200
+"""Characters of an owner's name; a claim for a longer name is refused."""
+
+
+def operations() -> list[ControlOperation[Any]]:
+    """Return the operations on a running gateway's blocks, and on those of one that does not run."""
+    return [
+        _operation(ListBlocksRequest, list_of_blocks),
+        _operation(FindOwnerRequest, find_owner),
+        _operation(FindOverlapsRequest, find_overlaps),
+        _operation(ClaimBlockRequest, claim_block, changes=True),
+        _operation(MoveNextRequest, move_next_id, changes=True),
+    ]
+
+
+def _operation(
+    request: type[Q], work: Callable[[BlockSource, Q, int], Awaitable[Any]], *, changes: bool = False
+) -> ControlOperation[Q]:
+    """Return the operation of a request: `work` on the blocks, at a time in ms. Raises ControlError."""
+    import asyncio  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.block_stores import stopped_source  # noqa: PLC0415
+    from seqgate.gateway.admin.operation import ControlOperation  # noqa: PLC0415
+
+    @functools.wraps(work)
+    def run_live(gateway: LiveGateway, asked: Q) -> Awaitable[Any]:
+        return work(gateway.blocks, asked, gateway.services.node.clock.now_ms())
+
+    @functools.wraps(work)
+    def run_stopped(gateway: StoppedGateway, asked: Q) -> Any:
+        async def run() -> Any:
+            async with stopped_source(gateway, changes=changes) as source:
+                return await work(source, asked, gateway.now_ms)
+
+        return asyncio.run(run())
+
+    return ControlOperation(request, run_live, run_stopped, changes)
+
+
+async def list_of_blocks(source: BlockSource, request: ListBlocksRequest, _: int) -> BlockPage:
+    """Return one page of the blocks, in the order of their claims. Raises ControlError."""
+    from seqgate.pid_allocator import allocator  # noqa: PLC0415 - slow to import
+
+    position = request.position
+    if position < 0:
+        raise ControlError(f"position must be 0 or higher, not {position}")
+    with _as_control_error():
+        usages = await allocator.list_blocks(source.store, source.usage)
+        next_producer_id = await source.next_producer_id()
+    page = usages[position : position + request.limit]
+    return BlockPage(
+        source.name, next_producer_id, len(usages), [_usage_row(source, usage) for usage in page]
+    )
+
+
+async def find_owner(source: BlockSource, request: FindOwnerRequest, _: int) -> Owner:
+    """Return the block that holds an id. Raises ControlError."""
+    from seqgate.pid_allocator import allocator, owner_of  # noqa: PLC0415 - slow to import
+
+    producer_id = request.producer_id
+    with _as_control_error():
+        block = owner_of(await source.store.blocks(), producer_id)
+        next_producer_id = await source.next_producer_id()
+        used = {} if block is None or source.usage is None else await source.usage.used()
+    if block is None:
+        return Owner(producer_id, None, False, next_producer_id)
+    row = _usage_row(source, allocator.with_usage([block], used)[0])
+    handed_out = None if row.used is None else producer_id < row.first_producer_id + row.used
+    return Owner(producer_id, row, handed_out, next_producer_id)
+
+
+async def find_overlaps(source: BlockSource, _asked: FindOverlapsRequest, _: int) -> Overlaps:
+    """Return the blocks that share ids. Raises ControlError."""
+    from seqgate.pid_allocator import overlaps  # noqa: PLC0415 - slow to import
+
+    with _as_control_error():
+        blocks = await source.store.blocks()
+    return Overlaps(
+        len(blocks),
+        [
+            OverlapRow(
+                overlap.first_producer_id,
+                overlap.last_producer_id,
+                _row(source, overlap.lower),
+                _row(source, overlap.upper),
+            )
+            for overlap in overlaps(blocks)
+        ],
+    )
+
+
+async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: int) -> BlockRow:
+    """Claim a block for use outside the gateways. Raises ControlError."""
+    size, owner = request.size, request.owner
+    if size < 1:
+        raise ControlError(f"size must be at least 1, not {size}")
+    if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
+        raise ControlError(f"owner must be 1 to {MAX_OWNER_LENGTH} printable characters, not {owner!r:.60}")
+    if _GATEWAY_NAME.fullmatch(owner):
+        raise ControlError(f"{owner} is the name of a gateway, which claims for itself; choose another owner")
+    with _as_control_error():
+        return _row(source, await source.store.claim(size, owner, now_ms))
+
+
+async def move_next_id(source: BlockSource, request: MoveNextRequest, _: int) -> MovedNextId:
+    """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError."""
+    from seqgate.pid_allocator import allocator  # noqa: PLC0415 - slow to import
+
+    producer_id = request.producer_id
+    with _as_control_error():
+        previous = await allocator.move_next(source.store, producer_id)
+    if source.allocator is not None:
+        source.allocator.give_up_below(producer_id)
+        if source.first_of_this_run is not None:
+            source.first_of_this_run = max(source.first_of_this_run, producer_id)
+    return MovedNextId(previous, producer_id)
+
+
+@contextlib.contextmanager
+def _as_control_error() -> Iterator[None]:
+    """Turn errors of a store into ControlError."""
+    from seqgate.pid_allocator import BlockStoreError, ProducerIdsExhausted  # noqa: PLC0415 - slow to import
+
+    try:
+        yield
+    except (BlockStoreError, ProducerIdsExhausted, ValueError) as error:
+        raise ControlError(str(error)) from error
+
+
+def _usage_row(source: BlockSource, usage: BlockUsage) -> BlockRow:
+    return _row(source, usage.block, usage.used, usage.left)
+
+
+def _row(
+    source: BlockSource, block: ProducerIdBlock, used: int | None = None, left: int | None = None
+) -> BlockRow:
+    used, left, state = _usage_and_state(source, block, used, left)
+    return BlockRow(
+        block.first_producer_id, block.last_producer_id, block.owner, block.claimed_at_ms, used, left, state
+    )
+
+
+def _usage_and_state(
+    source: BlockSource, block: ProducerIdBlock, used: int | None, left: int | None
+) -> tuple[int | None, int | None, str]:
+    if source.allocator is not None:
+        state = source.allocator.state()
+        if block == state.current:
+            return state.used, state.left, IN_USE if state.left else USED_UP
+        if block == state.prefetched:
+            return 0, block.size, NEXT
+    if not _GATEWAY_NAME.fullmatch(block.owner):
+        return used, left, BY_HAND
+    if _is_of_this_run(source, block):
+        return block.size, 0, USED_UP
+    if left == 0:
+        return used, 0, USED_UP
+    # A running gateway knows its blocks. A stopped one has given up all of its own.
+    is_of_others = block.owner != source.owner
+    given_up = not (is_of_others and (source.shared or source.others_run()))
+    return used, left, GIVEN_UP if given_up else CLAIMED
+
+
+def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
+    return (
+        source.first_of_this_run is not None
+        and block.owner == source.owner
+        and block.first_producer_id >= source.first_of_this_run
+    )
