@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serving", "serve"),
-    "topics": ("admin.topics.command", "app"),
+    "topics": ("admin.topics", "app"),
     "configs": ("admin.configs.command", "app"),
     "acls": ("admin.acls.command", "app"),
     "quotas": ("admin.quotas.command", "app"),

@@ -87,10 +87,11 @@ def produce(
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
     with opened as reached, _opened(file) as lines:
         from seqgate.gateway.admin.produce import remote  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
 
         if create:
-            topics.create_missing(reached, topic)
+            from seqgate.gateway.admin.topics import create_missing  # noqa: PLC0415 - with --create
+
+            create_missing(reached, topic)
         is_typed = lines.isatty()
         if is_typed:
             print(f"seqgate: each line is a record of {shown(topic)}; Ctrl-D ends", file=sys.stderr)

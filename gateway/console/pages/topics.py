@@ -13,7 +13,7 @@ from seqgate.gateway.admin.configs.command import ConfigRow
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted
-from seqgate.gateway.admin.topics import remote
+from seqgate.gateway.admin.topics import alter_topic, create_topics, delete_topics
 from seqgate.gateway.config.table import BY_TOPIC_NAME
 from seqgate.gateway.console.answer import (
     Confirmation,
@@ -198,7 +198,7 @@ def _wanted(visit: Visit) -> _Wanted:
 
 
 def _create(cluster: Cluster, wanted: _Wanted, *, only_check: bool) -> None:
-    (outcome,) = remote.create(
+    (outcome,) = create_topics(
         cluster,
         [wanted.name],
         partitions=wanted.partitions,
@@ -260,7 +260,7 @@ def delete(visit: Visit) -> PageAnswer:
                 typed=name,
                 is_danger=True,
             )
-        (outcome,) = remote.delete(cluster, [name])
+        (outcome,) = delete_topics(cluster, [name])
     if outcome.error is not None:
         raise ControlError(f"topic {name} is not deleted: {outcome.error}")
     topic_lists.forget()
@@ -328,7 +328,7 @@ def add_partitions(visit: Visit) -> PageAnswer:
                 ),
                 changes=(("partitions", f"{now:,}", f"{wanted:,}"),),
             )
-        outcome = remote.alter(cluster, name, partitions=wanted, settings={}, unset=())
+        outcome = alter_topic(cluster, name, partitions=wanted, settings={}, unset=())
     if outcome.error is not None:
         raise ControlError(f"topic {name} keeps its partitions: {outcome.error}")
     topic_lists.forget()

@@ -29,7 +29,7 @@ from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, BrokerAddress, Cluster, connected
-from seqgate.gateway.admin.topics import remote as topics
+from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import remote as transactions
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
@@ -65,8 +65,8 @@ def broker() -> Iterator[Broker]:
 def asked(cluster: Cluster) -> list[Any]:
     places = [("orders", 0), ("orders", 1), ("orders", 2), ("none", 0)]
     return [
-        topics.list_topics(cluster, internal=True),
-        topics.describe(cluster, ["orders", "none"]),
+        find_topics(cluster, internal=True),
+        describe_topics(cluster, ["orders", "none"]),
         cluster.leaders(),
         cluster.broker_ids(),
         *(cluster.offsets(places, at) for at in (EARLIEST, LATEST, 4_000, 6_000)),
