@@ -21,7 +21,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serving", "serve"),
     "topics": ("admin.topics", "app"),
     "configs": ("admin.configs.command", "app"),
-    "acls": ("admin.acls.command", "app"),
+    "acls": ("admin.acls", "app"),
     "quotas": ("admin.quotas.command", "app"),
     "produce": ("admin.produce.command", "produce"),
     "consume": ("admin.consume.command", "consume"),

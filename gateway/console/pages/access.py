@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from seqgate.gateway.admin.acls.command import Actions, Resource, WrongOptions, filter_of
-from seqgate.gateway.admin.acls.remote import create, delete, find
+from seqgate.gateway.admin.acls import (
+    Actions,
+    Resource,
+    WrongOptions,
+    create_entries,
+    delete_entries,
+    filter_of,
+    find_entries,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.users.command import (
@@ -74,7 +81,7 @@ def _all(visit: Visit) -> tuple[list[AclEntry], bool]:
     """Return all entries, and whether the cluster has an authorizer. Raises ControlError."""
     try:
         with visit.cluster() as cluster:
-            return find(cluster, [AclFilter()]), True
+            return find_entries(cluster, [AclFilter()]), True
     except ControlError as error:
         if _NO_AUTHORIZER in str(error):
             return [], False
@@ -112,7 +119,7 @@ def _added(visit: Visit, wanted: Sequence[AclEntry]) -> PageAnswer:
             changes=[(str(entry), "no entry", "an entry") for entry in wanted[:MOST_SHOWN]],
         )
     with visit.cluster() as cluster:
-        refusals = [reason for reason in create(cluster, wanted) if reason is not None]
+        refusals = [reason for reason in create_entries(cluster, wanted) if reason is not None]
     if refusals:
         raise ControlError("; ".join(dict.fromkeys(refusals)))
     number = "1 entry is" if len(wanted) == 1 else f"{len(wanted)} entries are"
@@ -131,7 +138,7 @@ def remove(visit: Visit) -> PageAnswer:
             is_danger=True,
         )
     with visit.cluster() as cluster:
-        removed = delete(cluster, [filter_of(entry)])
+        removed = delete_entries(cluster, [filter_of(entry)])
     sentence = f"Removed: {entry}." if removed else "The entry was gone already."
     return Redirect("/access/acls", notice=sentence)
 

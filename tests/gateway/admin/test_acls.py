@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.acls.command import (
+from seqgate.gateway.admin.acls import (
     Actions,
     Holders,
     WrongOptions,

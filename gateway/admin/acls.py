@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -27,6 +27,40 @@ from seqgate.gateway.security.acls.access import (
     Permission,
     ResourceType,
 )
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.remote.cluster import Cluster
+
+# The JSON output of `seqgate acls … --json`, in Kafka's words.
+
+
+def _word(name: str) -> str:
+    return name.lower().replace("_", " ")
+
+
+class AclRow(msgspec.Struct, frozen=True):
+    """One access control entry."""
+
+    resource_type: Annotated[str, Column("resource", _word)]
+    resource_name: Annotated[str, Column("name")]
+    pattern_type: Annotated[str, Column("pattern", _word)]
+    principal: Annotated[str, Column("principal")]
+    host: Annotated[str, Column("host")]
+    operation: Annotated[str, Column("operation")]
+    permission: Annotated[str, Column("permission", _word)]
+
+
+class AclOutcome(msgspec.Struct, frozen=True):
+    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused it."""
+
+    entry: AclRow
+    error: str | None
+
+
+def row_of(entry: AclEntry) -> AclRow:
+    """Return the output row of an entry."""
+    return AclRow(*(value.name if isinstance(value, Enum) else value for value in entry))
+
 
 app = Commands("""List, add and remove access control entries: who may do what.
 
@@ -245,9 +279,7 @@ def list_acls(
       seqgate acls list --principal User:alice
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
-        found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
+        found = find_entries(reached, filters(resources, PatternType[pattern.upper()], principal))
     rows = [row_of(entry) for entry in found]
     return Output({"acls": rows}, [_found(rows)])
 
@@ -276,9 +308,7 @@ def add(
     holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
     wanted = _entries(resources, pattern, holders, actions)
     with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
-        errors = remote.create(reached, wanted)
+        errors = create_entries(reached, wanted)
     outcomes = list(zip(wanted, errors, strict=True))
     return Output(
         {"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]},
@@ -323,11 +353,9 @@ def remove(
     else:
         raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
     with opened as reached:
-        from seqgate.gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
-
         is_planned = dry_run or (as_json and not yes)
         removed = carried_out(
-            lambda execute: (remote.delete if execute else remote.find)(reached, wanted),
+            lambda execute: (delete_entries if execute else find_entries)(reached, wanted),
             lambda found: [_found([row_of(entry) for entry in found])],
             "Remove them?",
             yes=yes,
@@ -400,32 +428,83 @@ def filter_of(entry: AclEntry) -> AclFilter:
     return AclFilter(*entry)
 
 
-# The JSON output of `seqgate acls … --json`, in Kafka's words.
+# Over the Kafka protocol: asks a cluster about entries, and changes them. Raises ControlError.
 
 
-def _word(name: str) -> str:
-    return name.lower().replace("_", " ")
+def find_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
+    """Return the entries that any of the filters finds, sorted."""
+    from kio.schema.describe_acls.v3 import DescribeAclsRequest, DescribeAclsResponse  # noqa: PLC0415 - slow
+
+    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+
+    found: set[AclEntry] = set()
+    for each in wanted:
+        answer = ask_broker(cluster.reached, DescribeAclsRequest(**_fields(each)), DescribeAclsResponse)
+        check(answer)
+        found.update(_entry(resource, entry) for resource in answer.resources for entry in resource.acls)
+    return sorted(found)
 
 
-class AclRow(msgspec.Struct, frozen=True):
-    """One access control entry."""
+def create_entries(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | None]:
+    """Create entries; return for each why the cluster refuses it, or None."""
+    from kio.schema.create_acls.v3 import CreateAclsRequest, CreateAclsResponse  # noqa: PLC0415 - slow
+    from kio.schema.create_acls.v3.request import AclCreation  # noqa: PLC0415
+    from kio.static.primitive import i8  # noqa: PLC0415
 
-    resource_type: Annotated[str, Column("resource", _word)]
-    resource_name: Annotated[str, Column("name")]
-    pattern_type: Annotated[str, Column("pattern", _word)]
-    principal: Annotated[str, Column("principal")]
-    host: Annotated[str, Column("host")]
-    operation: Annotated[str, Column("operation")]
-    permission: Annotated[str, Column("permission", _word)]
+    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415
+
+    creations = tuple(
+        AclCreation(
+            resource_type=i8(entry.resource_type),
+            resource_name=entry.name,
+            resource_pattern_type=i8(entry.pattern_type),
+            principal=entry.principal,
+            host=entry.host,
+            operation=i8(entry.operation),
+            permission_type=i8(entry.permission),
+        )
+        for entry in entries
+    )
+    answer = ask_broker(cluster.reached, CreateAclsRequest(creations=creations), CreateAclsResponse)
+    return [refusal(result.error_code, result.error_message) for result in answer.results]
 
 
-class AclOutcome(msgspec.Struct, frozen=True):
-    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused it."""
+def delete_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
+    """Delete the entries that the filters find; return the deleted entries, sorted."""
+    from kio.schema.delete_acls.v3 import DeleteAclsRequest, DeleteAclsResponse  # noqa: PLC0415 - slow
+    from kio.schema.delete_acls.v3.request import DeleteAclsFilter  # noqa: PLC0415
 
-    entry: AclRow
-    error: str | None
+    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+
+    request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
+    deleted: set[AclEntry] = set()
+    for result in ask_broker(cluster.reached, request, DeleteAclsResponse).filter_results:
+        check(result)
+        for found in result.matching_acls:
+            check(found)
+            deleted.add(_entry(found, found))
+    return sorted(deleted)
 
 
-def row_of(entry: AclEntry) -> AclRow:
-    """Return the output row of an entry."""
-    return AclRow(*(value.name if isinstance(value, Enum) else value for value in entry))
+def _fields(wanted: AclFilter) -> dict[str, Any]:
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _entry(resource: Any, entry: Any) -> AclEntry:
+    return AclEntry(
+        ResourceType(resource.resource_type),
+        resource.resource_name,
+        PatternType(resource.pattern_type),
+        entry.principal,
+        entry.host,
+        Operation(entry.operation),
+        Permission(entry.permission_type),
+    )

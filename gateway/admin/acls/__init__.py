@@ -1,1 +1,0 @@
-"""The access control entries of a cluster."""
