@@ -22,7 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "topics": ("admin.topics", "app"),
     "configs": ("admin.configs.command", "app"),
     "acls": ("admin.acls", "app"),
-    "quotas": ("admin.quotas.command", "app"),
+    "quotas": ("admin.quotas", "app"),
     "produce": ("admin.produce.command", "produce"),
     "consume": ("admin.consume.command", "consume"),
     "groups": ("admin.groups.command", "app"),

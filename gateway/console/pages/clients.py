@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from seqgate.gateway.admin.quotas.command import QuotaRow
-from seqgate.gateway.admin.quotas.remote import change, find
+from seqgate.gateway.admin.quotas import QuotaRow, change_quotas, find_quotas
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
@@ -106,7 +105,7 @@ def quotas(visit: Visit) -> PageAnswer:
     """Show the entities with quotas whose names contain the filter."""
     wanted = visit.text("filter").strip()
     with visit.cluster() as cluster:
-        found = find(cluster, {})
+        found = find_quotas(cluster, {})
     named = [(row, entity_words(row.entity)) for row in found]
     matching = [pair for pair in named if wanted.lower() in pair[1].lower()]
     rows, paging = page_of(matching, visit.number("page", 1, 1))
@@ -187,7 +186,7 @@ def _entity(visit: Visit) -> Entity:
 
 
 def _now(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
-    rows: list[QuotaRow] = find(cluster, entity)
+    rows: list[QuotaRow] = find_quotas(cluster, entity)
     return next((row.quotas for row in rows if row.entity == entity), {})
 
 
@@ -215,7 +214,7 @@ def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> PageAnswer:
 
 
 def _change(cluster: Cluster, entity: Entity, new: Mapping[str, float], gone: Sequence[str]) -> None:
-    refused = change(cluster, entity, new, gone)
+    refused = change_quotas(cluster, entity, new, gone)
     if refused is not None:
         raise ControlError(refused)
 

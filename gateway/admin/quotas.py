@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -11,6 +11,33 @@ from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, argument
 from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.remote.cluster import Cluster
+
+# The JSON output of `seqgate quotas … --json`.
+
+
+class QuotaRow(msgspec.Struct, frozen=True):
+    """An entity and its quotas, by Kafka's names. A name of null is the default of its type."""
+
+    entity: dict[str, str | None]
+    quotas: dict[str, float]
+
+
+class QuotaListing(msgspec.Struct, frozen=True):
+    """The entities that have quotas."""
+
+    entities: list[QuotaRow]
+
+
+class ChangedQuotas(msgspec.Struct, frozen=True):
+    """The quotas of an entity that a command has set and removed."""
+
+    entity: dict[str, str | None]
+    set: dict[str, float]
+    unset: list[str]
+
 
 app = Commands("""List, set and remove client quotas: how much users, client ids and addresses may do.
 
@@ -66,9 +93,7 @@ def list_quotas(opened: OpenedCluster, entity: NamedEntity) -> Output:
       seqgate quotas list --user ann
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
-        from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
-
-        listing = QuotaListing(remote.find(reached, entity))
+        listing = QuotaListing(find_quotas(reached, entity))
     return Output(listing, [_listing(listing, entity)])
 
 
@@ -113,9 +138,7 @@ def _change(
     if not entity:
         raise stop("name whose quotas to change: --user, --client-id, --ip or one of their defaults", code=2)
     with opened as reached:
-        from seqgate.gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
-
-        reason = remote.change(reached, entity, values, unset)
+        reason = change_quotas(reached, entity, values, unset)
         if reason is not None:
             raise ControlError(f"{_shown(entity)}: {reason}")
     text = [f"{_shown(entity)}: {shown(key)}={value:.15g}" for key, value in values.items()]
@@ -154,25 +177,69 @@ def _shown(entity: Mapping[str, str | None]) -> str:
     )
 
 
-# The JSON output of `seqgate quotas … --json`.
+# Over the Kafka protocol: asks a cluster about client quotas, and changes them. Raises ControlError.
 
 
-class QuotaRow(msgspec.Struct, frozen=True):
-    """An entity and its quotas, by Kafka's names. A name of null is the default of its type."""
+def find_quotas(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[QuotaRow]:
+    """Return the entities with these types and names, and perhaps others, sorted; without any, all."""
+    from kio.schema.describe_client_quotas.v1 import request as describing  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse  # noqa: PLC0415
+    from kio.static.primitive import i8  # noqa: PLC0415
 
-    entity: dict[str, str | None]
-    quotas: dict[str, float]
+    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+
+    exact, default = i8(0), i8(1)
+    request = describing.DescribeClientQuotasRequest(
+        components=tuple(
+            describing.ComponentData(
+                entity_type=kind, match_type=default if name is None else exact, match=name
+            )
+            for kind, name in wanted.items()
+        ),
+        strict=False,
+    )
+    answer = ask_broker(cluster.reached, request, DescribeClientQuotasResponse)
+    check(answer)
+    rows = [
+        QuotaRow(
+            {part.entity_type: part.entity_name for part in sorted(entry.entity, key=_type)},
+            {quota.key: float(quota.value) for quota in sorted(entry.values, key=lambda quota: quota.key)},
+        )
+        for entry in answer.entries or ()
+    ]
+    return sorted(rows, key=lambda row: [(kind, name or "") for kind, name in row.entity.items()])
 
 
-class QuotaListing(msgspec.Struct, frozen=True):
-    """The entities that have quotas."""
-
-    entities: list[QuotaRow]
+def _type(part: object) -> str:
+    return str(getattr(part, "entity_type", ""))
 
 
-class ChangedQuotas(msgspec.Struct, frozen=True):
-    """The quotas of an entity that a command has set and removed."""
+def change_quotas(
+    cluster: Cluster, entity: Mapping[str, str | None], settings: Mapping[str, float], unset: Sequence[str]
+) -> str | None:
+    """Set and remove quotas of an entity, all of them or none; return the reason if the cluster refuses."""
+    from kio.schema.alter_client_quotas.v1 import request as altering  # noqa: PLC0415 - slow to import
+    from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse  # noqa: PLC0415
+    from kio.static.primitive import f64  # noqa: PLC0415
 
-    entity: dict[str, str | None]
-    set: dict[str, float]
-    unset: list[str]
+    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415
+
+    request = altering.AlterClientQuotasRequest(
+        entries=(
+            altering.EntryData(
+                entity=tuple(
+                    altering.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
+                ),
+                ops=(
+                    *(
+                        altering.OpData(key=key, value=f64(value), remove=False)
+                        for key, value in settings.items()
+                    ),
+                    *(altering.OpData(key=key, value=f64(0.0), remove=True) for key in unset),
+                ),
+            ),
+        ),
+        validate_only=False,
+    )
+    (result,) = ask_broker(cluster.reached, request, AlterClientQuotasResponse).entries
+    return refusal(result.error_code, result.error_message)

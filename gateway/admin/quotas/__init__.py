@@ -1,1 +1,0 @@
-"""Shows and changes client quotas (`seqgate quotas`)."""
