@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "names": ("admin.names", "names"),
     "backlog": ("admin.backlog", "backlog"),
     "pids": ("admin.pids", "app"),
-    "users": ("admin.users.command", "app"),
+    "users": ("admin.users", "app"),
     "status": ("admin.status", "status"),
     "console": ("console.command", "console"),
     "cluster": ("admin.cluster.command", "app"),

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import backlog, gateways, names, pids, producers
+from seqgate.gateway.admin import backlog, gateways, names, pids, producers, users
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
@@ -63,8 +63,7 @@ from seqgate.gateway.admin.transactions.command import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from seqgate.gateway.admin.users import changes as users
-from seqgate.gateway.admin.users.command import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from seqgate.gateway.admin.users import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictPage, VerdictRow
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester

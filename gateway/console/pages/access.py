@@ -16,14 +16,16 @@ from seqgate.gateway.admin.acls import (
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.users.command import (
+from seqgate.gateway.admin.users import (
     AddUserRequest,
     ListUsersRequest,
     RemoveUserRequest,
     UserRow,
+    add_user,
     credential_for,
+    find_users,
+    remove_user,
 )
-from seqgate.gateway.admin.users.remote import add_user, list_users, remove_user
 from seqgate.gateway.console.answer import (
     Confirmation,
     PageAnswer,
@@ -315,7 +317,7 @@ def users(visit: Visit) -> PageAnswer:
 
 def _all_users(visit: Visit) -> list[UserRow]:
     with visit.cluster() as cluster:
-        return list_users(cluster, ListUsersRequest()).users
+        return find_users(cluster, ListUsersRequest()).users
 
 
 def password_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:

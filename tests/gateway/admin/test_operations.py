@@ -26,7 +26,7 @@ from seqgate.gateway.admin.pids import ClaimBlockRequest
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
-from seqgate.gateway.admin.users.command import AddUserRequest, NewCredential, RemoveUserRequest
+from seqgate.gateway.admin.users import AddUserRequest, NewCredential, RemoveUserRequest
 from seqgate.gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
@@ -37,19 +37,21 @@ NAMES = [operation.request.operation_name() for operation in OPERATIONS]
 
 def requests_in_folders() -> Iterator[type[Request[Any]]]:
     for found in pkgutil.walk_packages(seqgate.gateway.admin.__path__, "seqgate.gateway.admin."):
-        if found.name.endswith((".messages", ".command")):
-            for member in vars(importlib.import_module(found.name)).values():
-                if (
-                    inspect.isclass(member)
-                    and issubclass(member, Request)
-                    and member.__module__ == found.name
-                ):
-                    yield member
+        for member in vars(importlib.import_module(found.name)).values():
+            if (
+                inspect.isclass(member)
+                and issubclass(member, Request)
+                and member.__module__ == found.name
+                and member not in {Request, PagedRequest}
+            ):
+                yield member
 
 
 def hints(function: Any) -> tuple[list[Any], Any]:
     """Return the types of a function's parameters, and of its answer."""
-    found = get_type_hints(function)
+    found = get_type_hints(
+        function, localns={"LiveGateway": LiveGateway, "StoppedGateway": StoppedGateway}
+    )  # commands import them for the type checker alone
     return [kind for name, kind in found.items() if name != "return"], found["return"]
 
 
@@ -72,7 +74,7 @@ def test_functions_take_the_request_and_return_its_answer(operation: ControlOper
 def test_every_operation_has_a_command() -> None:
     made = {
         node.func.id
-        for path in (*FOLDER.glob("*/command.py"), FOLDER / "client.py")
+        for path in FOLDER.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }

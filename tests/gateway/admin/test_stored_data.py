@@ -8,8 +8,7 @@ from seqgate.gateway.admin.operation import StoppedGateway
 from seqgate.gateway.admin.repair import repair_directory
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
-from seqgate.gateway.admin.users.changes import remove_user_stopped
-from seqgate.gateway.admin.users.command import RemoveUserRequest
+from seqgate.gateway.admin.users import RemoveUserRequest, remove_user_stopped
 from seqgate.gateway.config import Config
 from seqgate.log import Storage
 from seqgate.log.rebuilding import BUCKET_SESSION

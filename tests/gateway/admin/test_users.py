@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.admin.users.command import (
+from seqgate.gateway.admin.users import (
     AddUserRequest,
     ChangedUser,
     CredentialRow,
