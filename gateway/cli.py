@@ -24,7 +24,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "acls": ("admin.acls", "app"),
     "quotas": ("admin.quotas", "app"),
     "produce": ("admin.produce.command", "produce"),
-    "consume": ("admin.consume.command", "consume"),
+    "consume": ("admin.consume", "consume"),
     "groups": ("admin.groups.command", "app"),
     "dead-letters": ("admin.dead_letters.command", "app"),
     "transactions": ("admin.transactions.command", "app"),

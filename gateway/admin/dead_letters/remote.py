@@ -24,8 +24,7 @@ from kafka import KafkaProducer
 from kafka.errors import BrokerResponseError, KafkaError
 
 from seqgate.gateway.admin.configs.remote import described
-from seqgate.gateway.admin.consume import remote as consuming
-from seqgate.gateway.admin.consume.command import FROM_THE_BEGINNING, Start
+from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, Start, read_records
 from seqgate.gateway.admin.dead_letters.command import (
     REPLAYED,
     DeadLetter,
@@ -99,7 +98,7 @@ def list_letters(cluster: Cluster, topic: str, chosen: LetterFilter) -> FoundLet
 def _records(cluster: Cluster, topic: str, chosen: LetterFilter) -> Iterator[Any]:
     since = chosen.since_ms
     start = FROM_THE_BEGINNING if since is None else Start("time", since)
-    return consuming.consume(
+    return read_records(
         cluster, topic, partitions=(), start=start, follow=False, committed=True, on_pause=lambda: None
     )
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seqgate.gateway.admin.consume.command import json_line, parse_fields, text_line
+from seqgate.gateway.admin.consume import json_line, parse_fields, text_line
 
 READ = SimpleNamespace(
     partition=1, offset=7, timestamp=1_000, key=None, value=b"v\xff", headers=[("a", b"1"), ("b", None)]

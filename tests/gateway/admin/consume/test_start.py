@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.consume.command import Start, first_offset, parse_start
+from seqgate.gateway.admin.consume import Start, first_offset, parse_start
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from seqgate.gateway.admin.consume.command import FROM_THE_BEGINNING, FROM_THE_END, Start
-from seqgate.gateway.admin.consume.remote import consume
+from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, FROM_THE_END, Start, read_records
 from seqgate.gateway.admin.produce.command import ProducedRecord
 from seqgate.gateway.admin.produce.remote import produce
 from seqgate.gateway.admin.remote.addresses import parse_addresses
@@ -34,7 +33,7 @@ def read(
 ) -> list[bytes]:
     def nothing() -> None: ...
 
-    records = consume(
+    records = read_records(
         cluster, "t", partitions=(), start=start, group=group, follow=False, committed=True, on_pause=nothing
     )
     with closing(records):
@@ -57,7 +56,7 @@ def test_what_the_pipe_did_not_take_is_not_committed(cluster: Cluster) -> None:
     def broken() -> None:
         raise BrokenPipeError
 
-    records = consume(
+    records = read_records(
         cluster,
         "t",
         partitions=(),

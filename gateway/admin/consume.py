@@ -1,0 +1,418 @@
+"""`seqgate consume`: prints the records of a topic."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import re
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from seqgate.gateway.admin.commands import argument, asks, flag, option, stop
+from seqgate.gateway.admin.completion import group_names, topic_names
+from seqgate.gateway.admin.options import OpenedCluster, cluster
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.admin.times import time_or_age_ms
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.remote.cluster import Cluster
+
+
+# The place from which a command reads a partition. Pure; parsing raises ValueError with a sentence.
+
+BEGINNING: Final = "beginning"
+END: Final = "end"
+_NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """The first record to read: at an offset, a number of records before the end, or at a time."""
+
+    kind: Literal["offset", "last", "time"]
+    value: int
+
+
+FROM_THE_BEGINNING: Final = Start("offset", 0)
+FROM_THE_END: Final = Start("last", 0)
+
+
+def parse_start(text: str) -> Start:
+    """Parse `beginning`, `end`, an offset, or -N for the last N records of each partition."""
+    if text == BEGINNING:
+        return FROM_THE_BEGINNING
+    if text == END:
+        return FROM_THE_END
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is not a place to read from; write {BEGINNING}, {END}, an offset, or -N for the last "
+            "N records"
+        )
+    number = int(text)
+    return Start("offset", number) if number >= 0 else Start("last", -number)
+
+
+def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None) -> int:
+    """Return the first offset to read; `at_time` is that of the time `start`, None: no record is so late."""
+    match start.kind:
+        case "offset":
+            wanted = start.value
+        case "last":
+            wanted = log_end - start.value
+        case "time":
+            wanted = log_end if at_time is None else at_time
+    return min(max(wanted, log_start), log_end)
+
+
+@asks(cluster)
+def consume(
+    opened: OpenedCluster,
+    topic: str = argument("TOPIC", "The topic to read.", autocompletion=topic_names),
+    start: str | None = option(
+        "--from",
+        "OFFSET",
+        "beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
+    ),
+    since: str | None = option(
+        "--since",
+        "TIME",
+        "From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or "
+        "with Z or +02:00), or milliseconds.",
+    ),
+    group: str | None = option(
+        "--group",
+        "GROUP",
+        "Read as a member of this group, from its offsets on (without any: from --from), and commit what is "
+        "printed.",
+        autocompletion=group_names,
+    ),
+    partitions: list[int] | None = option(
+        "--partition", "N", "Only this partition; may be repeated. [default: all]", min=0
+    ),
+    limit: int | None = option("--limit", "N", "End after N records.", min=1),
+    follow: bool = flag("--follow -f", "Wait for further records, until Ctrl-C."),
+    uncommitted: bool = flag("--uncommitted", "Also records of open and aborted transactions."),
+    fields: str = option(
+        "--show",
+        "FIELDS",
+        "What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
+        "[default: value]",
+        default="value",
+    ),
+    separator: str = option("--separator", "TEXT", "Text between the fields. [default: a tab]", default="\t"),
+    null: str = option("--null", "TEXT", "Printed for null. [default: nothing]", default=""),
+    as_json: bool = flag("--json", "Print each record as one line of JSON."),
+) -> None:
+    """Print the records of a topic, and end at the records that are there now.
+
+    Without --group the command belongs to no group and commits nothing. Records of one partition come in
+    order. On a terminal, unprintable characters are escaped; elsewhere the bytes of the records are printed
+    as they are.
+
+    \b
+    For example:
+      seqgate consume orders --from -10 --show partition,offset,key,value
+      seqgate consume orders --since 10m --json
+      seqgate consume orders --from end --follow
+      seqgate consume orders --group checks --limit 100
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    begin = _start(start, since)
+    if group is not None and (partitions or begin not in {FROM_THE_BEGINNING, FROM_THE_END}):
+        raise stop(
+            "--group begins at the offsets of the group; beside it --from may be beginning or end, for a "
+            "group without offsets, and --since and --partition can't be given",
+            code=2,
+        )
+    printed = _printer(topic, fields, separator, null, as_json=as_json)
+    with opened as reached:
+        records = read_records(
+            reached,
+            topic,
+            partitions=sorted(set(partitions or [])),
+            start=begin,
+            group=group,
+            follow=follow,
+            committed=not uncommitted,
+            on_pause=sys.stdout.flush,
+        )
+        with contextlib.closing(records), _ended_by_ctrl_c(follow=follow):
+            for record in itertools.islice(records, limit):
+                sys.stdout.buffer.write(printed(record))
+            sys.stdout.flush()
+
+
+def _start(start: str | None, since: str | None) -> Start:
+    if start is not None and since is not None:
+        raise stop("--from and --since exclude each other", code=2)
+    try:
+        if since is not None:
+            return Start("time", time_or_age_ms(since, time.time_ns() // 1_000_000))
+        return FROM_THE_BEGINNING if start is None else parse_start(start)
+    except ValueError as error:
+        raise stop(f"--{'from' if since is None else 'since'}: {error}", code=2) from None
+
+
+def _printer(topic: str, fields: str, separator: str, null: str, *, as_json: bool) -> Callable[[Any], bytes]:
+    if as_json:
+        return lambda record: json_line(record, topic)
+    try:
+        wanted = parse_fields(fields)
+    except ValueError as error:
+        raise stop(f"--show: {error}", code=2) from None
+    between = separator.replace("\\t", "\t")
+    if not sys.stdout.isatty():
+        return lambda record: text_line(record, topic, wanted, between.encode(), null.encode())
+    return lambda record: _harmless(
+        text_line(record, topic, wanted, between.encode(), null.encode()), between
+    )
+
+
+def _harmless(line: bytes, separator: str) -> bytes:
+    """Escape characters that a terminal would interpret as commands."""
+    text = line.decode(errors="backslashreplace").removesuffix("\n")
+    return (separator.join(map(shown, text.split(separator))) + "\n").encode()
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c(*, follow: bool) -> Any:
+    """End a command that follows with 0 on Ctrl-C, because nothing else ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(0 if follow else 130) from None
+
+
+# A record as a line of JSON or of text.
+
+FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+"""The fields that `seqgate consume --show` prints, by name."""
+
+
+def json_line(record: Any, topic: str) -> bytes:
+    """Return a consumed record as one line of JSON."""
+    headers = [_pair("value", value, {"name": name}) for name, value in record.headers]
+    document: dict[str, Any] = {
+        "topic": topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    _pair("key", record.key, document)
+    _pair("value", record.value, document)
+    document["headers"] = headers
+    return msgspec.json.encode(document) + b"\n"
+
+
+def _pair(name: str, value: bytes | None, document: dict[str, Any]) -> dict[str, Any]:
+    """Add bytes to a document under `name` as text, or under `name_base64` where they are no UTF-8."""
+    try:
+        document[name] = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        document[f"{name}_base64"] = base64.b64encode(value or b"").decode()
+    return document
+
+
+def text_line(record: Any, topic: str, fields: Sequence[str], separator: bytes, null: bytes) -> bytes:
+    """Return the fields of a consumed record as one line of text."""
+    return separator.join(_cell(record, topic, name, null) for name in fields) + b"\n"
+
+
+def _cell(record: Any, topic: str, name: str, null: bytes) -> bytes:
+    match name:
+        case "topic":
+            return topic.encode()
+        case "key" | "value":
+            content: bytes | None = getattr(record, name)
+            return null if content is None else content
+        case "headers":
+            return b",".join(
+                header.encode() + b"=" + (null if value is None else value)
+                for header, value in record.headers
+            )
+        case _:
+            return str(getattr(record, name)).encode()
+
+
+def parse_fields(text: str) -> tuple[str, ...]:
+    """Return the fields of `--show`, such as `partition,offset,key,value`."""
+    fields = tuple(name.strip() for name in text.split(","))
+    for name in fields:
+        if name not in FIELDS:
+            raise ValueError(f"{name!r} is not one of {', '.join(FIELDS)}")
+    return fields
+
+
+# Over the Kafka protocol: reads the records of a topic of a cluster. Raises ControlError or an error of
+# kafka-python.
+
+POLL_MS: Final = 500
+UNASSIGNED_S: Final = 4.0
+"""Time after which a group that gives no partition is reported; a first rebalance takes three seconds."""
+STALL_S: Final = 30.0
+"""Time without a record after which a command that knows of more records gives up, unless `--timeout` says
+another.
+"""
+
+
+def read_records(
+    cluster: Cluster,
+    topic: str,
+    *,
+    partitions: Sequence[int],
+    start: Start,
+    group: str | None = None,
+    follow: bool,
+    committed: bool,
+    on_pause: Callable[[], None],
+) -> Generator[Any]:
+    """Yield the records from `start` on, to the end that each partition has now, or for ever when the command
+    follows.
+
+    `partitions` empty: all. `group`: read those that a member of this group gets, from the offsets of the
+    group on, and commit what is yielded. `committed`: leave out records of aborted and open transactions.
+    `on_pause` is called whenever all records that have come are yielded, and before a commit.
+    """
+    from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.remote.cluster import opened, topic_partition  # noqa: PLC0415
+
+    (found,) = cluster.topics([topic])
+    count = len(found["partitions"])
+    for partition in partitions:
+        if not 0 <= partition < count:
+            raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {count - 1}")
+    places = [topic_partition(topic, partition) for partition in partitions or range(count)]
+    first, ends = _span(cluster, places, start, committed=committed)
+    consumer = opened(
+        KafkaConsumer,
+        **cluster.client_settings(),
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="latest" if start == FROM_THE_END else "earliest",
+        isolation_level="read_committed" if committed else "read_uncommitted",
+        allow_auto_create_topics=False,
+    )
+    try:
+        if group is None:
+            wanted = places if follow else [place for place in places if first[place] < ends[place]]
+            consumer.assign(wanted)
+            for place in wanted:
+                consumer.seek(place, first[place])
+            if not wanted:
+                return
+        else:
+            consumer.subscribe([topic])
+        yield from _Reading(cluster, consumer, None if follow else ends, on_pause, group).records()
+    finally:
+        consumer.close(autocommit=False)
+
+
+def _span(
+    cluster: Cluster, places: Sequence[Any], start: Start, *, committed: bool
+) -> tuple[dict[Any, int], dict[Any, int]]:
+    from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST  # noqa: PLC0415 - slow to import
+
+    isolation = "read_committed" if committed else "read_uncommitted"
+    starts = cluster.offsets(places, EARLIEST)
+    ends = cluster.offsets(places, LATEST, isolation)
+    at_time = cluster.offsets(places, start.value, isolation) if start.kind == "time" else {}
+    first = {}
+    for place in places:
+        at = at_time.get(place, -1)
+        first[place] = first_offset(start, starts[place], ends[place], None if at < 0 else at)
+    return first, ends
+
+
+class _Reading:
+    """Reads what is assigned to a consumer, up to `ends`, or for ever without."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        consumer: Any,
+        ends: Mapping[Any, int] | None,
+        on_pause: Callable[[], None],
+        group: str | None,
+    ) -> None:
+        self._watch = cluster.watch
+        self._timeout_s = cluster.timeout_s
+        self._consumer = consumer
+        self._ends = ends
+        self._on_pause = on_pause
+        self._group = group
+        self._read: dict[Any, int] = {}
+        self._committed: dict[Any, int] = {}
+
+    def records(self) -> Generator[Any]:
+        """Yield the records, and commit those that were yielded when the reader stops."""
+        try:
+            yield from self._records()
+        except (GeneratorExit, KeyboardInterrupt):
+            self._pause()
+            raise
+
+    def _records(self) -> Generator[Any]:
+        before: dict[Any, int] = {}
+        last_progress = time.monotonic()
+        while True:
+            for place, batch in self._consumer.poll(timeout_ms=POLL_MS).items():
+                for record in batch:
+                    if self._ends is None or record.offset < self._ends[place]:
+                        self._read[place] = record.offset + 1
+                        yield record
+            assigned = self._consumer.assignment()
+            now = {place: self._consumer.position(place, timeout_ms=POLL_MS) for place in assigned}
+            # Control records of transactions are read, too, and not yielded.
+            past = {place: self._clipped(place, at) for place, at in now.items() if at is not None}
+            is_waiting = not assigned and time.monotonic() - last_progress > UNASSIGNED_S
+            self._note_group(is_waiting=is_waiting)
+            if past != before:
+                before, last_progress = past, time.monotonic()
+            self._read = {place: at for place, at in self._read.items() if place in assigned} | past
+            self._pause()
+            self._check_stall(time.monotonic() - last_progress)
+            if self._ends is not None:
+                done = {place for place, at in past.items() if at >= self._ends[place]}
+                self._consumer.pause(*done)
+                if assigned and done >= assigned:
+                    return
+
+    def _clipped(self, place: Any, position: int) -> int:
+        return position if self._ends is None else min(position, self._ends[place])
+
+    def _pause(self) -> None:
+        """Print what was read, then commit it."""
+        from kafka.structs import OffsetAndMetadata  # noqa: PLC0415 - slow to import
+
+        self._on_pause()
+        new = {place: at for place, at in self._read.items() if self._committed.get(place) != at}
+        if self._group is not None and new:
+            self._consumer.commit({place: OffsetAndMetadata(at, "", -1) for place, at in new.items()})
+            self._committed |= new
+
+    def _note_group(self, *, is_waiting: bool) -> None:
+        if self._group is not None:
+            name = f"group {self._group}"
+            if is_waiting:
+                self._watch.begins("members", name, f"{name} gives no partition to this member")
+            else:
+                self._watch.ends("members", name)
+
+    def _check_stall(self, stalled_s: float) -> None:
+        """End a command that waits in vain: to the end for records, and otherwise for a lost broker."""
+        if self._ends is None:
+            if self._timeout_s is not None and self._watch.lasts_s > self._timeout_s:
+                raise ControlError(f"gave up after {self._timeout_s:g} s: {self._watch.trouble}")
+            return
+        limit_s = self._timeout_s or STALL_S
+        if stalled_s > limit_s:
+            reason = self._watch.trouble
+            raise ControlError(
+                f"no record came for {limit_s:g} s, although the partitions have more"
+                + (f": {reason}" if reason else "")
+            )

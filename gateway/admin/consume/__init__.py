@@ -1,1 +1,0 @@
-"""Reads the records of a topic (`seqgate consume`)."""
