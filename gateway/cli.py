@@ -26,7 +26,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "produce": ("admin.produce.command", "produce"),
     "consume": ("admin.consume", "consume"),
     "groups": ("admin.groups.command", "app"),
-    "dead-letters": ("admin.dead_letters.command", "app"),
+    "dead-letters": ("admin.dead_letters", "app"),
     "transactions": ("admin.transactions.command", "app"),
     "producers": ("admin.producers", "producers"),
     "verdicts": ("admin.verdicts.command", "verdicts"),

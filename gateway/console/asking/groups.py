@@ -21,7 +21,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.remote import described
-from seqgate.gateway.admin.dead_letters.command import DeadLetter, letter_of
+from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.answers import (
     CLASSIC,
     CONSUMER,

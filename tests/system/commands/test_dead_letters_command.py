@@ -30,11 +30,11 @@ GROUP_CONFIGS = {
 KILLED_REPLAY = """
 import os, signal, sys
 from kafka import KafkaProducer
-from seqgate.gateway.admin.dead_letters import remote
+from seqgate.gateway.admin import dead_letters
 from seqgate.gateway.cli import app
 
 moment, bootstrap = sys.argv[1:]
-remote.LETTERS_AT_ONCE = 3
+dead_letters.LETTERS_AT_ONCE = 3
 commit = KafkaProducer.commit_transaction
 commits = []
 

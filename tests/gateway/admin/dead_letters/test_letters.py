@@ -6,7 +6,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.dead_letters.command import (
+from seqgate.gateway.admin.dead_letters import (
     MOST_NOTED,
     NO_CONTENT,
     NULL_HEADER,

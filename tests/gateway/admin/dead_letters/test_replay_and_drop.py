@@ -6,8 +6,18 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from seqgate.gateway.admin.dead_letters import remote
-from seqgate.gateway.admin.dead_letters.command import REPLAYED, LetterCut, LetterFilter, ReplayReport
+from seqgate.gateway.admin import dead_letters
+from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin.dead_letters import (
+    REPLAYED,
+    LetterCut,
+    LetterFilter,
+    ReplayReport,
+    drop_letters,
+    find_letters,
+    plan_cuts,
+    replay_letters,
+)
 from seqgate.gateway.admin.remote.cluster import Cluster, connected
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.testing import Broker
@@ -49,7 +59,7 @@ def write(
 
 def replay(broker: Broker, chosen: LetterFilter = ALL, limit: int | None = None) -> ReplayReport:
     with cluster_of(broker) as cluster:
-        return remote.replay(cluster, "dlq", chosen, limit)
+        return replay_letters(cluster, "dlq", chosen, limit)
 
 
 def sent(report: ReplayReport) -> dict[str, int]:
@@ -57,7 +67,7 @@ def sent(report: ReplayReport) -> dict[str, int]:
 
 
 def test_the_notes_outlive_every_choice_of_letters(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LETTERS_AT_ONCE", 2)
+    monkeypatch.setattr(dead_letters, "LETTERS_AT_ONCE", 2)
     for offset in range(6):
         write(broker, offset, partition=offset % 2, group="billing" if offset < 5 else "other")
     assert sent(replay(broker, LetterFilter(group="other"))) == {"orders": 1}
@@ -67,7 +77,7 @@ def test_the_notes_outlive_every_choice_of_letters(broker: Broker, monkeypatch: 
     found = [row.value for row in broker.records("orders")]
     assert sorted(map(str, found)) == sorted(str(b"v%d" % offset) for offset in range(6))
     with cluster_of(broker) as cluster:
-        assert remote.list_letters(cluster, "dlq", ALL).others == 0
+        assert find_letters(cluster, "dlq", ALL).others == 0
 
 
 def test_a_topic_that_deduplicates_by_names_takes_the_record_again(broker: Broker) -> None:
@@ -87,7 +97,7 @@ def test_a_topic_that_deduplicates_by_names_takes_the_record_again(broker: Broke
 def test_a_record_that_its_topic_refuses_ends_the_replay_and_no_letter_is_lost(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "LETTERS_AT_ONCE", 2)
+    monkeypatch.setattr(dead_letters, "LETTERS_AT_ONCE", 2)
     broker.create_topic("small", configs={"max.message.bytes": "200"})
     for offset in range(3):
         write(broker, offset)
@@ -121,7 +131,7 @@ def test_where_a_drop_cuts(broker: Broker) -> None:
 
         def cuts(*given: int | None, replayed: bool = False) -> list[tuple[int, int]]:
             partition, before, until = given
-            rows = remote.plan_cuts(cluster, "dlq", partition, before, until, replayed=replayed)
+            rows = plan_cuts(cluster, "dlq", partition, before, until, replayed=replayed)
             return [(row.partition, row.new_start_offset) for row in rows]
 
         assert cuts(None, None, None) == [(0, 6), (1, 0)]
@@ -134,10 +144,10 @@ def test_where_a_drop_cuts(broker: Broker) -> None:
         with pytest.raises(
             ControlError, match=r"topic orders does not have .*, so it is no dead-letter topic"
         ):
-            remote.plan_cuts(cluster, "orders", None, None, None, replayed=False)
+            plan_cuts(cluster, "orders", None, None, None, replayed=False)
         with pytest.raises(ControlError, match="topic dlq has no partition 2, only 0 to 1"):
             cuts(2, 3, None)
-        remote.cut(cluster, "dlq", [LetterCut(0, 0, 3)])
+        drop_letters(cluster, "dlq", [LetterCut(0, 0, 3)])
         assert cuts(0, 1, None) == [(0, 3)]
 
 
@@ -146,7 +156,7 @@ def test_without_the_configurations_of_a_topic_nothing_is_sent_to_it(
 ) -> None:
     """Otherwise the topic might drop the record as a duplicate, and the note would hide the letter."""
     write(broker, 0)
-    monkeypatch.setattr(remote, "described", lambda *_: {"orders": []})  # as of a user without the right
+    monkeypatch.setattr(configs, "described", lambda *_: {"orders": []})  # as of a user without the right
     with pytest.raises(ControlError, match="the configurations of topic orders can't be read"):
         replay(broker)
     assert broker.records("orders") == []
