@@ -12,7 +12,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from struct import Struct
@@ -33,7 +32,7 @@ from seqgate.gateway.admin.groups.command import (
     ResetOffsetsRequest,
 )
 from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
-from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest, LogPage
+from seqgate.gateway.admin.logs import LogLinesRequest, log_lines
 from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
@@ -64,11 +63,10 @@ from seqgate.gateway.admin.transactions.command import (
     ListTransactionsRequest,
 )
 from seqgate.gateway.admin.users import AddUserRequest, ListUsersRequest, RemoveUserRequest
-from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictPage, VerdictRow
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest, list_verdicts
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
-from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, UNLIMITED, recent_lines
-from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.gateway.security.acls.access import Operation
@@ -101,35 +99,6 @@ def _why_no_backup(*, is_whole: bool) -> str:
         "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
         "and make the backup of the stopped directory, or start it without --workers"
     )
-
-
-def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> VerdictPage:
-    """Return the newest verdicts that pass the filters."""
-    newest = gateway.services.partitions.counters.verdicts.newest
-    found = (verdict for verdict in reversed(newest) if _passes(verdict, request))
-    node_id = gateway.services.node.node_id
-    rows = [VerdictRow(*verdict, node_id) for verdict in islice(found, request.limit)]
-    return VerdictPage(rows, newest.maxlen or 0, [node_id])
-
-
-def _passes(verdict: UnstoredBatch, request: ListVerdictsRequest) -> bool:
-    return (
-        verdict.number > request.after
-        and request.topic in {None, verdict.topic}
-        and request.partition in {None, verdict.partition}
-        and request.producer_id in {None, verdict.producer_id}
-    )
-
-
-def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
-    """Return the newest lines with a number above `after`; all if this process has begun to count again."""
-    node_id = gateway.services.node.node_id
-    after = request.after_of.get(node_id, request.after)
-    lines = recent_lines()
-    if not lines or lines[-1].number < after:
-        after = 0
-    newest = islice((line for line in reversed(lines) if line.number > after), request.limit)
-    return LogPage([LogLine(*line, node_id) for line in newest][::-1], LINES_KEPT, [node_id])
 
 
 async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from seqgate.gateway.admin.producers import ProducerRow
-from seqgate.gateway.admin.verdicts.command import VerdictRow
+from seqgate.gateway.admin.verdicts import VerdictRow
 
 ACCEPTED: Final = "accepted"
 DUPLICATE: Final = "duplicate"

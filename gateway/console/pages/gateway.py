@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seqgate.gateway.admin.logs.command import LogLine, LogLinesRequest
+from seqgate.gateway.admin.logs import LogLine, LogLinesRequest
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest

@@ -21,7 +21,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.admin.transactions.remote import list_transactions
-from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest, VerdictRow
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings

@@ -6,7 +6,7 @@ import pytest
 
 from seqgate.gateway.admin.pids import FindOwnerRequest
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest
 from seqgate.gateway.console.metrics.history import DISK_FREE, LAG, TOPIC_RECORDS, key_of
 from seqgate.gateway.console.metrics.listener import MetricsClient, buckets, quantile, samples
 from seqgate.gateway.console.metrics.rates import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seqgate.gateway.admin.producers import ProducerRow
-from seqgate.gateway.admin.verdicts.command import VerdictRow
+from seqgate.gateway.admin.verdicts import VerdictRow
 from seqgate.gateway.console.metrics.producer_events import (
     ACCEPTED,
     DUPLICATE,

@@ -11,13 +11,13 @@ import pytest
 
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.gateways import OtherAnswer, OthersRequest
-from seqgate.gateway.admin.logs.command import LogLinesRequest
+from seqgate.gateway.admin.logs import LogLinesRequest
 from seqgate.gateway.admin.operations import answer_question
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tasks import ListTasksRequest
-from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest
 from seqgate.gateway.security.acls.access import Operation
 from tests.gateway.admin.answers import answer, live
 from tests.gateway.handlers.support import open_node

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,6 +14,46 @@ from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.printing import print_lines
 from seqgate.gateway.admin.request import PagedRequest
 from seqgate.gateway.admin.tables import moment, shown
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.operation import LiveGateway
+
+# The request for the newest log lines of a gateway, and what `seqgate logs --json` prints.
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """A log line; `number` counts the lines of the gateway `node_id` since its start, `error` is the
+    traceback of an unexpected error.
+    """
+
+    number: int
+    time_ms: int
+    level: str
+    logger: str
+    message: str
+    error: str | None
+    node_id: int = -1
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """The newest lines, the oldest first. Each gateway of `nodes` keeps the newest `kept` lines in memory."""
+
+    lines: list[LogLine]
+    kept: int
+    nodes: list[int] = []
+
+
+class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
+    """The newest lines of the gateway's log, with a number above `after`, or above that of its node id in
+    `after_of`.
+    """
+
+    is_spread = True
+    is_of_each = True
+    rows = "lines"
+    after: int = 0
+    after_of: dict[int, int] = msgspec.field(default_factory=dict)
+
 
 SHOWN: Final = 50
 """Lines that the command shows unless --lines says otherwise."""
@@ -72,38 +113,17 @@ def _text(lines: list[LogLine], nodes: Sequence[int] = ()) -> Iterator[str]:
             yield from map(shown, line.error.splitlines())  # the text of an error may come from a client
 
 
-# The request for the newest log lines of a gateway, and what `seqgate logs --json` prints.
+# In the gateway: its newest log lines.
 
 
-class LogLine(msgspec.Struct, frozen=True):
-    """A log line; `number` counts the lines of the gateway `node_id` since its start, `error` is the
-    traceback of an unexpected error.
-    """
+def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
+    """Return the newest lines with a number above `after`; all if this process has begun to count again."""
+    from seqgate.gateway.runtime.loop.log_output import LINES_KEPT, recent_lines  # noqa: PLC0415 - slow
 
-    number: int
-    time_ms: int
-    level: str
-    logger: str
-    message: str
-    error: str | None
-    node_id: int = -1
-
-
-class LogPage(msgspec.Struct, frozen=True):
-    """The newest lines, the oldest first. Each gateway of `nodes` keeps the newest `kept` lines in memory."""
-
-    lines: list[LogLine]
-    kept: int
-    nodes: list[int] = []
-
-
-class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
-    """The newest lines of the gateway's log, with a number above `after`, or above that of its node id in
-    `after_of`.
-    """
-
-    is_spread = True
-    is_of_each = True
-    rows = "lines"
-    after: int = 0
-    after_of: dict[int, int] = msgspec.field(default_factory=dict)
+    node_id = gateway.services.node.node_id
+    after = request.after_of.get(node_id, request.after)
+    lines = recent_lines()
+    if not lines or lines[-1].number < after:
+        after = 0
+    newest = islice((line for line in reversed(lines) if line.number > after), request.limit)
+    return LogPage([LogLine(*line, node_id) for line in newest][::-1], LINES_KEPT, [node_id])

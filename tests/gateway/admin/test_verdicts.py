@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import MAX_ANSWER_BYTES, ControlError
-from seqgate.gateway.admin.verdicts.command import ListVerdictsRequest
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest
 from seqgate.gateway.handlers.answering.api import ClientSoftware, client_of
 from seqgate.gateway.runtime.partitions.verdicts import VERDICTS_KEPT
 from seqgate.gateway.security.principals import ClientIdentity

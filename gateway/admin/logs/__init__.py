@@ -1,1 +1,0 @@
-"""The newest log lines of a gateway."""

@@ -1,1 +1,0 @@
-"""The newest batches that were not stored, and why."""
