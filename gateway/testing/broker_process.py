@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from seqgate.gateway.admin.faults.control_client import ControlRefused, ask
+from seqgate.gateway.admin.faults import ControlRefused, ask
 from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker

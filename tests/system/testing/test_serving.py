@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.faults.control_client import ask
+from seqgate.gateway.admin.faults import ask
 from seqgate.gateway.testing import BrokerProcess
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.support.wire import Wire

@@ -6,17 +6,56 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from seqgate.gateway.admin.commands import REQUIRED, AsJson, Commands, Output, argument, asks, flag, option
 from seqgate.gateway.admin.options import reporting_errors
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Column, Table, number
 
-# How the commands of `seqgate faults` ask the test control.
+# Asks the test control of a gateway: JSON over HTTP.
+
+TIMEOUT_S: Final = 60.0
+
+
+class ControlRefused(ControlError):
+    """The test control refused a request. `status` is that of HTTP: 404 for what does not exist."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Return the answer of HOST:PORT to a request; None if the gateway ends instead. Raises ControlError."""
+    import http.client  # noqa: PLC0415 - slow to import
+
+    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        connection.request(method, path, content, headers)
+        answer = connection.getresponse()
+        content = answer.read()
+    except (http.client.RemoteDisconnected, ConnectionResetError):
+        return None
+    except OSError as error:
+        raise ControlError(f"no test control answers on {address}: {error.strerror or error}") from error
+    finally:
+        connection.close()
+    try:
+        decoded = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        raise ControlError(
+            f"{address} is no test control: {content[:100].decode(errors='replace')}"
+        ) from None
+    if answer.status >= http.HTTPStatus.BAD_REQUEST:
+        raise ControlRefused(decoded["error"], answer.status)
+    return decoded
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -26,8 +65,6 @@ class Control(msgspec.Struct, frozen=True):
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Return the answer. Ends the command with a sentence when the test control refuses."""
-        from seqgate.gateway.admin.faults.control_client import ask  # noqa: PLC0415 - slow to import
-
         with reporting_errors():
             return ask(self.address, method, path, body)
 

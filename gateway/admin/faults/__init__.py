@@ -1,1 +1,0 @@
-"""`seqgate faults`: orders faults from a gateway that runs with --test-control."""
