@@ -27,7 +27,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "consume": ("admin.consume", "consume"),
     "groups": ("admin.groups.command", "app"),
     "dead-letters": ("admin.dead_letters", "app"),
-    "transactions": ("admin.transactions.command", "app"),
+    "transactions": ("admin.transactions.ending", "app"),
     "producers": ("admin.producers", "producers"),
     "verdicts": ("admin.verdicts", "verdicts"),
     "names": ("admin.names", "names"),

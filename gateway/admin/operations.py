@@ -53,15 +53,14 @@ from seqgate.gateway.admin.status import StatusRequest, status_live
 from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest, list_tasks
-from seqgate.gateway.admin.transactions import answers as of_transactions
-from seqgate.gateway.admin.transactions import live as transactions
-from seqgate.gateway.admin.transactions.command import (
+from seqgate.gateway.admin.transactions import ending
+from seqgate.gateway.admin.transactions import ids as transactions
+from seqgate.gateway.admin.transactions.ending import (
     AbortHangingRequest,
     AbortTransactionRequest,
-    DescribeTransactionRequest,
     FindHangingRequest,
-    ListTransactionsRequest,
 )
+from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
 from seqgate.gateway.admin.users import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.admin.verdicts import ListVerdictsRequest, list_verdicts
 from seqgate.gateway.config import Config
@@ -143,22 +142,20 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ),
     ControlOperation(DeleteGroupsRequest, delete_groups, changes=lambda request: request.execute),
     ControlOperation(
-        ListTransactionsRequest, transactions.list_transactions, transactions.list_transactions_stopped
+        ListTransactionsRequest, transactions.list_transactions_live, transactions.list_transactions_stopped
     ),
     ControlOperation(
         DescribeTransactionRequest,
-        from_source(transactions.LiveTransactions, of_transactions.describe_transaction),
+        from_source(transactions.LiveTransactions, transactions.describe_transaction),
         transactions.describe_transaction_stopped,
     ),
-    ControlOperation(FindHangingRequest, transactions.find_hanging),
+    ControlOperation(FindHangingRequest, ending.find_hanging_live),
     ControlOperation(
         AbortTransactionRequest,
-        from_source(transactions.LiveTransactions, of_transactions.abort_transaction),
+        from_source(ending.LiveEnding, ending.abort_transaction),
         changes=lambda request: request.execute,
     ),
-    ControlOperation(
-        AbortHangingRequest, transactions.abort_hanging, changes=lambda request: request.execute
-    ),
+    ControlOperation(AbortHangingRequest, ending.abort_hanging_live, changes=lambda request: request.execute),
     ControlOperation(
         SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove
     ),

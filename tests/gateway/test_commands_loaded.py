@@ -109,12 +109,7 @@ number.
 """
 MORE_OF_PYTHON = 15 if sys.version_info >= (3, 14) else 0
 """Modules that Python itself loads more for the same imports."""
-WITH_ANSWERS = {
-    "groups": "transactions",
-    "status": "names producers repair",
-    "topics describe": "configs",
-    "transactions": "producers",
-}
+WITH_ANSWERS = {"status": "names producers repair", "topics describe": "configs", "transactions": "producers"}
 """The subjects whose answers or rows a command needs, by the words that it begins with."""
 MOST_DATACLASSES = 15
 """Dataclasses that a start may define. Each takes a millisecond; a struct of msgspec takes none."""

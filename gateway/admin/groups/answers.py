@@ -44,7 +44,7 @@ from seqgate.gateway.admin.groups.command import (
     TopologyNode,
 )
 from seqgate.gateway.admin.request import ControlError, page
-from seqgate.gateway.admin.transactions.command import PendingOffset
+from seqgate.gateway.admin.transactions.pending import PendingOffset
 from seqgate.gateway.coordinator.places import TopicPartition
 
 CLASSIC: Final = "classic"

@@ -28,7 +28,7 @@ from seqgate.gateway.admin.tables import (
     table,
 )
 from seqgate.gateway.admin.times import timestamp_ms
-from seqgate.gateway.admin.transactions.command import PendingOffset, pending_of_group
+from seqgate.gateway.admin.transactions.pending import PendingOffset, pending_of_group
 
 app = Commands("""Look at and administer consumer groups, share groups and streams groups.
 

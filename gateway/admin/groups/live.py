@@ -27,7 +27,7 @@ from seqgate.gateway.admin.operation import (
     offline_partitions,
 )
 from seqgate.gateway.admin.request import ControlError, Elsewhere
-from seqgate.gateway.admin.transactions.live import pending_in_group
+from seqgate.gateway.admin.transactions.pending import pending_in_group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
 from seqgate.gateway.coordinator.group.offsets import Committer, is_name_group

@@ -19,8 +19,11 @@ from seqgate.gateway.admin.producers import (
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
-from seqgate.gateway.admin.transactions.remote import list_transactions
+from seqgate.gateway.admin.transactions.ids import (
+    ListTransactionsRequest,
+    TransactionRow,
+    list_transactions_remote,
+)
 from seqgate.gateway.admin.verdicts import ListVerdictsRequest, VerdictRow
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
@@ -236,7 +239,7 @@ def _transactions(visit: Visit, producer_id: int) -> tuple[list[TransactionRow],
     """Return the transactional ids that have this producer id: one, or none."""
     try:
         with visit.cluster() as cluster:
-            return list_transactions(
+            return list_transactions_remote(
                 cluster, ListTransactionsRequest(producer_ids=[producer_id])
             ).transactions, None
     except ControlError as error:

@@ -11,15 +11,13 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
-from seqgate.gateway.admin.transactions.answers import STATES
-from seqgate.gateway.admin.transactions.command import (
+from seqgate.gateway.admin.transactions.ending import (
     AbortHangingRequest,
     AbortTransactionRequest,
-    DescribeTransactionRequest,
     FindHangingRequest,
     TransactionAbort,
 )
-from seqgate.gateway.admin.transactions.remote import rows_of
+from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, rows_of, states
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
@@ -49,7 +47,7 @@ def transactions(visit: Visit) -> PageAnswer:
             "wanted": wanted,
             "older_than_s": older_than_s,
             "is_filtered": any(value is not None for value in wanted),
-            "states": STATES,
+            "states": states(),
             "query": {
                 "state": wanted.state,
                 "pattern": wanted.pattern,
@@ -254,8 +252,8 @@ def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
     """Return the ids that pass the filters, those with an open transaction first, then by id; a list that is
     a few seconds old counts.
     """
-    if wanted.state is not None and wanted.state not in STATES:
-        raise ControlError(f"state must be one of {', '.join(STATES)}, not {wanted.state}")
+    if wanted.state is not None and wanted.state not in states():
+        raise ControlError(f"state must be one of {', '.join(states())}, not {wanted.state}")
     return listings.get(
         cluster.reached.security, (cluster.addresses, wanted), lambda: _asked(cluster, wanted)
     )

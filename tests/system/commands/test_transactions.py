@@ -13,11 +13,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.transactions.command import (
-    DescribeTransactionRequest,
-    FindHangingRequest,
-    ListTransactionsRequest,
-)
+from seqgate.gateway.admin.transactions.ending import FindHangingRequest
+from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
 from seqgate.gateway.cli import app
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess

@@ -30,8 +30,8 @@ from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, BrokerAddress, Cluster, connected
 from seqgate.gateway.admin.topics import describe_topics, find_topics
-from seqgate.gateway.admin.transactions import remote as transactions
-from seqgate.gateway.admin.transactions.command import ListTransactionsRequest, TransactionRow
+from seqgate.gateway.admin.transactions import ids as transactions
+from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
 
 NO_TIME = i32Timedelta.parse(timedelta())
@@ -81,9 +81,9 @@ def asked(cluster: Cluster) -> list[Any]:
         producers.list_producers_remote(cluster, ListProducersRequest()),
         [
             told(row)
-            for row in transactions.list_transactions(cluster, ListTransactionsRequest()).transactions
+            for row in transactions.list_transactions_remote(cluster, ListTransactionsRequest()).transactions
         ],
-        transactions.list_transactions(cluster, ListTransactionsRequest(states=["prepare-commit"])),
+        transactions.list_transactions_remote(cluster, ListTransactionsRequest(states=["prepare-commit"])),
         [told(row) for row in transactions.rows_of(cluster, ["idle", "gone", "open"])],
     ]
 

@@ -12,12 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions.command import (
-    AbortHangingRequest,
-    DescribeTransactionRequest,
-    FindHangingRequest,
-    ListTransactionsRequest,
-)
+from seqgate.gateway.admin.transactions.ending import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
 from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering.api import Deferred
