@@ -23,7 +23,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
 from seqgate.log.directory.identity import give_up
-from seqgate.log.directory.stored_logs import DELETE_SUFFIX, KNOWN_NAMES, LOCK
+from seqgate.log.directory.stored_logs import (
+    DELETE_SUFFIX,
+    KNOWN_NAMES,
+    LOCK,
+    StoredLog,
+    forget_stops,
+    read_stored_logs,
+    write_stored_logs,
+)
 from seqgate.log.files.disk import FileEntry
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
@@ -54,15 +62,19 @@ __all__ = [
     "FileLeak",
     "LeakKind",
     "OpenPartition",
+    "StoredLog",
     "check_directory_version",
     "durable_ends",
+    "forget_stops",
     "give_up",
     "leaks_of_directory",
     "leaks_of_partition",
     "newest_names",
+    "read_stored_logs",
     "rename_for_deletion",
     "scan_directory",
     "stored_batches",
+    "write_stored_logs",
 ]
 
 

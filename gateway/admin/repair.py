@@ -160,14 +160,15 @@ def _text(found: Repair) -> Iterator[Block]:
 
 
 # In a data directory that no gateway has open. Finding damage needs no lock and changes nothing. Giving it up
-# takes the lock and recovers the logs first, as a start of the gateway does.
+# takes the lock and recovers the logs first, as a start of the gateway does, and the changed logs afterwards:
+# the directory is left cleanly stopped.
 
 
 def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:
     """Return the damage below the recovery points; with `apply` cut it from the logs. Raises ControlError."""
     from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory  # noqa: PLC0415 - slow to import
-    from seqgate.log import IncompatibleFormat, LogError, Storage  # noqa: PLC0415
-    from seqgate.log.stopped import give_up, scan_directory  # noqa: PLC0415
+    from seqgate.log import IncompatibleFormat, LocalDurability, LogError, Storage  # noqa: PLC0415
+    from seqgate.log.stopped import forget_stops, give_up, scan_directory  # noqa: PLC0415
 
     metadata_directory(data_dir)
     storage = Storage()
@@ -178,8 +179,12 @@ def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int
         _recover(storage, data_dir, config, lambda: now_ms)
         with locked(storage, data_dir):
             damaged = list(scan_directory(storage, str(data_dir)))
+            names = {partition.name for partition in damaged}
+            forget_stops(storage, LocalDurability(storage), str(data_dir), names)
             for partition in damaged:
                 give_up(storage, str(data_dir), partition, now_ms)
+        if damaged:
+            _recover(storage, data_dir, config, lambda: now_ms)
         return _described(damaged, given_up=True)
     except (IncompatibleFormat, LogError, OSError) as error:
         raise ControlError(f"{data_dir} can't be repaired: {in_words(error)}") from error

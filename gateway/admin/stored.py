@@ -32,7 +32,15 @@ from seqgate.log import (
 )
 from seqgate.log.format.records import iterate_records
 from seqgate.log.rebuilding import BUCKET_SESSION
-from seqgate.log.stopped import LOCK, check_directory_version, durable_ends, stored_batches
+from seqgate.log.stopped import (
+    LOCK,
+    StoredLog,
+    check_directory_version,
+    durable_ends,
+    read_stored_logs,
+    stored_batches,
+    write_stored_logs,
+)
 
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
@@ -111,18 +119,23 @@ def partition_directories(data_dir: Path, topic: str) -> list[Path]:
 
 @contextlib.asynccontextmanager
 async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[MetadataLog]:
-    """Yield the metadata log of a data directory, replayed, under the directory's lock.
+    """Yield the metadata log of a data directory, replayed, under the directory's lock. A directory that was
+    cleanly stopped still is afterwards: the next start checks nothing.
 
     Raises ControlError, also when a gateway holds the lock. `otherwise` is as in `metadata_directory`.
     """
     directory = metadata_directory(data_dir, otherwise)
     storage = Storage()
     with locked(storage, data_dir):
-        flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(storage), threads=1)
+        durability, root = LocalDurability(storage), str(data_dir)
+        flusher = Flusher(asyncio.get_running_loop(), durability=durability, threads=1)
         flusher.start()
         log: PartitionLog | None = None
+        stored: dict[str, StoredLog] = {}
+        was_clean = False
         try:
-            log = _open_log(storage, directory)
+            stored, was_clean = read_stored_logs(storage, durability, root)
+            log = _open_log(storage, directory, stored.get(directory.name) if was_clean else None)
             metadata_log = MetadataLog(LocalJournal(log, flusher, SystemClock()))
             metadata_log.replay()
             yield metadata_log
@@ -131,11 +144,15 @@ async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[Me
             raise ControlError(f"the metadata in {data_dir} can't be used: {in_words(error)}") from error
         finally:
             flusher.stop()
-            if log is not None:
-                log.close(clean=True)
+            stop = None if log is None else log.close(clean=True)
+            if was_clean and stop is not None:
+                stored[directory.name] = StoredLog(METADATA_TOPIC_ID, stop, stop.log_end_offset)
+                # Without the file the next start checks the logs.
+                with contextlib.suppress(OSError):
+                    write_stored_logs(durability, root, stored, all_clean=True)
 
 
-def _open_log(storage: Storage, directory: Path) -> PartitionLog:
+def _open_log(storage: Storage, directory: Path, stored: StoredLog | None) -> PartitionLog:
     return PartitionLog(
         LogEnvironment(storage),
         str(directory),
@@ -145,6 +162,7 @@ def _open_log(storage: Storage, directory: Path) -> PartitionLog:
         config=METADATA_LOG_CONFIG,
         now_ms=SystemClock().now_ms(),
         recovery_point=durable_ends(storage, str(directory.parent)).get(directory.name, 0),
+        clean_stop=None if stored is None else stored.stop,
     )
 
 

@@ -23,6 +23,7 @@ from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.directory.identity import check_ownership, take_identity
 from seqgate.log.directory.recovery_points import RecoveryPoints
 from seqgate.log.directory.stored_logs import (
+    BUCKET_SESSION,
     DELETE_SUFFIX,
     LOCK,
     RECOVERY_POINTS,
@@ -177,8 +178,11 @@ class LogDirectory:
                     cut += self._recover(key)
         self.environment.damage.found_again()
         self._durability.sync(directories=[str(self.path)])
+        is_cache = self._storage.exists(str(self.path / BUCKET_SESSION))
         logger.info(
-            "%s: %s", self.path, start_summary(len(self), len(self._logs), cut, was_clean=self.was_clean)
+            "%s: %s",
+            self.path,
+            start_summary(len(self), len(self._logs), cut, was_clean=self.was_clean, is_cache=is_cache),
         )
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
@@ -594,11 +598,15 @@ def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:
     return None if ticket is None else log.environment.durability.commit([ticket])[0]
 
 
-def start_summary(count: int, checked: int, cut: int, *, was_clean: bool) -> str:
-    """Return the log line about a start: the partitions, how many were checked, and the bytes cut off."""
+def start_summary(count: int, checked: int, cut: int, *, was_clean: bool, is_cache: bool) -> str:
+    """Return the log line about a start: the partitions, how many were checked, and the bytes cut off.
+
+    The stop before is not called unclean: nobody stopped a cache of a bucket, or a restored backup.
+    """
     if was_clean:
         return f"clean stop: partitions {count}, no record data read"
     if not count:
         return "new data directory"
     torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
-    return f"unclean stop: partitions {count}, {checked} of them checked, {torn}"
+    checks = f"partitions {count}, {checked} of them checked, {torn}"
+    return f"cache of the bucket: {checks}" if is_cache else f"no clean stop recorded: {checks}"

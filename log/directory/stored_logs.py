@@ -33,7 +33,7 @@ from seqgate.log.recovery.load import CleanStop
 from seqgate.log.segments.damage import DAMAGED_BATCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from seqgate.log.config import LogConfig
     from seqgate.log.files.storage import DurableFiles, Storage
@@ -174,6 +174,15 @@ def write_stored_logs(
         f"{root}/{name}",
         msgspec.json.encode(_Content(STORED_LOGS_VERSION, rows, crc32(msgspec.json.encode(rows)))),
     )
+
+
+def forget_stops(storage: Storage, durable: DurableFiles, root: str, names: Collection[str]) -> None:
+    """Drop the facts about these logs, which are to change: the next start checks them. Raises OSError,
+    IncompatibleFormat.
+    """
+    stored, was_clean = read_stored_logs(storage, durable, root)
+    others = {name: log for name, log in stored.items() if name not in names}
+    write_stored_logs(durable, root, others, all_clean=was_clean)
 
 
 def is_unchanged(storage: Storage, directory: str, stored: StoredLog) -> bool:

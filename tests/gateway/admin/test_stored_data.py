@@ -1,16 +1,26 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from seqgate.gateway.admin.operation import StoppedGateway
 from seqgate.gateway.admin.repair import repair_directory
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
-from seqgate.gateway.admin.users import RemoveUserRequest, remove_user_stopped
+from seqgate.gateway.admin.users import (
+    ListUsersRequest,
+    RemoveUserRequest,
+    list_users_stopped,
+    remove_user_stopped,
+)
+from seqgate.gateway.cli import app
 from seqgate.gateway.config import Config
-from seqgate.log import Storage
+from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN
 from seqgate.log.rebuilding import BUCKET_SESSION
 
 
@@ -44,3 +54,29 @@ def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match="cache of a bucket"):
         repair_directory(data_dir, config, apply=True, now_ms=0)
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_change_leaves_a_clean_stop_clean(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, was_clean: bool
+) -> None:
+    data_dir, config = tmp_path / "data", Config()
+    assert create_metadata(data_dir, config.int("node.id"))
+    if not was_clean:
+        (data_dir / CLEAN_SHUTDOWN).unlink()
+    where = ("--data-dir", str(data_dir))
+    added = CliRunner().invoke(app, ["users", "add", "ann", "--password-file", "-", *where], input="pencil\n")
+    assert added.exit_code == 0
+    # A refused change ends as cleanly.
+    with pytest.raises(ControlError, match="there is no user bob"):
+        remove_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("bob"))
+    with caplog.at_level(logging.WARNING):
+        directory = LogDirectory.open(data_dir, Storage(), node_id=config.int("node.id"), now_ms=lambda: 0)
+        assert directory.was_clean == was_clean
+        log = open_metadata_log(directory)
+        end_offset, durable_end_offset = log.log_end_offset, log.recovery_point
+        directory.close()
+    assert (end_offset > 0, durable_end_offset) == (True, end_offset)
+    assert not caplog.records
+    (user,) = list_users_stopped(StoppedGateway(data_dir, config, 0), ListUsersRequest()).users
+    assert user.user == "ann"

@@ -23,6 +23,6 @@ def test_each_kind_of_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         open_directory(root).close()
     assert [record.message for record in caplog.records if record.name == LOGGER] == [
         f"{root}: new data directory",
-        f"{root}: unclean stop: partitions 2, 2 of them checked, nothing cut off",
+        f"{root}: no clean stop recorded: partitions 2, 2 of them checked, nothing cut off",
         f"{root}: clean stop: partitions 2, no record data read",
     ]

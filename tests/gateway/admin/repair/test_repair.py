@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -110,6 +111,18 @@ async def test_giving_up_keeps_all_others_at_their_offsets(
                 offset = header.last_offset + 1
         assert offsets == [2 * each for each in range(BATCHES) if each != number]
         assert partition.append(batch(), NOW_MS).base_offset == 2 * BATCHES
+
+
+async def test_the_directory_is_left_cleanly_stopped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    flip(await written(tmp_path), 2)
+    repair(tmp_path, "--yes")
+    caplog.clear()
+    async with open_node(tmp_path) as node:
+        # Served at once: no thread recovers the partition first.
+        assert node.services.partitions.registry.get("orders", 0) is not None
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_bytes_that_are_missing(tmp_path: Path) -> None:
