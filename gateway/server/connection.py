@@ -25,7 +25,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.handlers.answering.api import UNKNOWN_SOFTWARE, CloseConnection, Deferred, ResponseBytes
+from seqgate.gateway.handlers.answering.api import (
+    REQUEST_FAILED,
+    UNKNOWN_SOFTWARE,
+    CloseConnection,
+    Deferred,
+    ResponseBytes,
+)
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.security.principals import ANONYMOUS, Unidentified
 from seqgate.gateway.server.intake import (
@@ -251,7 +257,7 @@ class Connection(asyncio.BufferedProtocol):
             # Another connection may have called this method, and this connection's error must not reach that
             # one.
             logger.exception("a request of %s can't be begun", self.name)
-            self.close("its request failed in the gateway")
+            self.close(REQUEST_FAILED)
             return
         if isinstance(answer, Deferred):
             self._await_answer(answer)
@@ -300,7 +306,7 @@ class Connection(asyncio.BufferedProtocol):
                 intake.stops &= ~HELD_BACK
             if answer.failed:
                 if not answer.answer:
-                    self.close("its request failed in the gateway, or its login was refused")
+                    self.close(answer.closed_because)
                 self._write(answer.answer or b"")
                 self.hang_up()
                 return
@@ -408,11 +414,12 @@ class Connection(asyncio.BufferedProtocol):
         self._intake.stops |= DRAINING
 
     def close(self, reason: str) -> None:
-        """Log `reason`, and close after the answers already written."""
+        """Log `reason` if there is one, and close after the answers already written."""
         if self._intake.stops & CLOSING:
             return
         self._intake.stops |= CLOSING
-        logger.warning("closing the connection of %s: %s", self.name, reason)
+        if reason:
+            logger.warning("closing the connection of %s: %s", self.name, reason)
         self.hang_up()
 
     def hang_up(self) -> None:

@@ -399,7 +399,7 @@ class ChargedAnswer:
         begun.on_resolved = None
         if begun.failed or begun.answer is None:
             self._charge.count_time()
-            charged.resolve_last(b"" if begun.answer is None else begun.answer)
+            charged.take_over(begun)
         else:
             charged.resolve(self._finished(begun.answer))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -28,6 +29,8 @@ from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestF
 from seqgate.gateway.testing.inside import DurablePart, Inside, ShiftedLoop, ShiftedMachine
 from seqgate.log import FileRegion
 from seqgate.log.format.record_batch import whole_batches
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -243,7 +246,7 @@ class FaultyRequests:
         wants_no_answer = api_key == PRODUCE and request.acks == 0
         if effect.kind is Kind.CLOSE or (effect.kind is Kind.ERROR and wants_no_answer):
             # Kafka, too, closes the connection when a Produce that wants no answer fails.
-            raise CloseConnection(f"a test ordered to close it before {name}")
+            raise self._closing(peer, f"before {name}")
         refusal = partial(_refusal, api_key, version, correlation_id, request, effect)
         if effect.kind is Kind.ERROR:
             if api_key == PRODUCE and version >= FIRST_PRODUCE:
@@ -253,8 +256,10 @@ class FaultyRequests:
         begun = self._dispatcher.begin(frame, peer)
         if begun is None:
             if effect.kind is Kind.DROP_ANSWER:
-                raise CloseConnection(f"a test ordered to close it after {name}")
+                raise self._closing(peer, f"after {name}")
             return None
+        if effect.kind is Kind.DROP_ANSWER:
+            self._closing(peer, f"after {name}")
         change = self._change_of(fault, effect, api_key, version, refusal)
         return self._changed(begun, change, effect)
 
@@ -267,7 +272,12 @@ class FaultyRequests:
         held, self._held = self._held, set()
         for each in held:
             if each.answer is None and not each.abandoned:
-                each.fail()
+                each.resolve_last(b"")
+
+    def _closing(self, peer: Peer, when: str) -> CloseConnection:
+        """Log that a fault closes the connection; return what closes it without a warning."""
+        logger.info("closing the connection of %s: a test ordered it %s", peer.name, when)
+        return CloseConnection()
 
     def _changed(self, begun: ResponseBytes | Deferred, change: AnswerChange, effect: Effect) -> Deferred:
         """Return the answer of a request that is carried out, as the fault leaves it."""
@@ -286,7 +296,7 @@ class FaultyRequests:
 
     def _resolved(self, begun: Deferred, changed: Deferred, change: AnswerChange, effect: Effect) -> None:
         if begun.failed:
-            changed.resolve_last(begun.answer or b"")
+            changed.take_over(begun)
         else:
             self._pass_on(begun.answer or b"", changed, change, effect)
 
@@ -294,7 +304,7 @@ class FaultyRequests:
         self, answer: ResponseBytes, changed: Deferred, change: AnswerChange, effect: Effect
     ) -> None:
         if effect.kind is Kind.DROP_ANSWER:
-            changed.fail()
+            changed.resolve_last(b"")
         elif effect.kind is Kind.LOSE_ANSWER:
             self._hold(changed)
         elif effect.delay_ms and effect.kind is not Kind.THROTTLE:

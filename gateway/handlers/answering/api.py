@@ -45,7 +45,12 @@ UNKNOWN_SOFTWARE: Final = ClientSoftware("unknown", "unknown")
 
 
 class CloseConnection(Exception):
-    """The connection must be closed instead of an answer, as Kafka does (an error under acks=0)."""
+    """The connection must be closed instead of an answer, as Kafka does (an error under acks=0). The message
+    is logged as a warning; it is empty where the reason was logged before.
+    """
+
+
+REQUEST_FAILED: Final = "its request failed in the gateway"
 
 
 class Deferred:
@@ -64,7 +69,9 @@ class Deferred:
     on_answered: Callable[[], object] | None = None
     """Called when the answer is set, before it is sent: here the time of a request ends."""
     failed = False
-    """Whether the connection must be closed: after this answer, or in its place, when a bug prevented it."""
+    """Whether the connection must be closed: after this answer, or in its place."""
+    closed_because = ""
+    """The reason that is logged as a warning when the connection closes; empty where it was logged before."""
     on_resolved: Callable[[], object] | None = None
     """Called when the answer is set, to send it or to pass it on."""
 
@@ -81,12 +88,16 @@ class Deferred:
             self.on_resolved()
 
     def fail(self) -> None:
-        """Fail the request without an answer; the connection closes after the answers to earlier requests."""
-        self.failed = True
-        self.resolve(b"")
+        """Fail the request without an answer, because of an error in the gateway; the connection closes after
+        the answers to earlier requests.
+        """
+        self.closed_because = REQUEST_FAILED
+        self.resolve_last(b"")
 
     def resolve_last(self, answer: ResponseBytes) -> None:
-        """Set the answer after which the connection is closed; an empty one is not sent."""
+        """Set the answer after which the connection is closed; an empty one is not sent. The caller has
+        logged why.
+        """
         self.failed = True
         self.resolve(answer)
 
@@ -95,15 +106,16 @@ class Deferred:
         if not isinstance(answer, Deferred):
             self.resolve(b"" if answer is None else answer)
         elif answer.answer is not None:
-            self._take_over(answer)
+            self.take_over(answer)
         elif self.abandoned:
             answer.abandon()
         else:
             self.on_abandoned = answer.abandon
-            answer.on_resolved = lambda: self._take_over(answer)
+            answer.on_resolved = lambda: self.take_over(answer)
 
-    def _take_over(self, other: Deferred) -> None:
-        self.failed = other.failed
+    def take_over(self, other: Deferred) -> None:
+        """Resolve with the answer of `other`, and close the connection if it does."""
+        self.failed, self.closed_because = other.failed, other.closed_because
         self.resolve(b"" if other.answer is None else other.answer)
 
     def let_others_begin(self) -> None:

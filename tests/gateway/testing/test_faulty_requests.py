@@ -5,6 +5,7 @@ that no fault may break.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 
@@ -52,6 +53,23 @@ def test_a_closed_connection_leaves_no_record(broker: Broker) -> None:
     with Wire(broker.bootstrap) as wire, broker.faults.close(api="Produce"), pytest.raises(Closed):
         produce_on(wire, batch(b"one"))
     assert values(broker) == []
+
+
+@pytest.mark.parametrize("acks", [-1, 0])
+@pytest.mark.parametrize(("kind", "when"), [("close", "before"), ("drop_answer", "after")])
+def test_the_log_says_who_closed_a_connection_and_warns_of_nothing(
+    broker: Broker, caplog: pytest.LogCaptureFixture, kind: str, when: str, acks: int
+) -> None:
+    broker.create_topic("t")
+    order = getattr(broker.faults, kind)
+    with caplog.at_level(logging.INFO), Wire(broker.bootstrap) as wire, order(api="Produce"):
+        wire.send("produce", 9, _one_batch(b"one", acks))
+        with pytest.raises(Closed):
+            wire.receive_frame()
+    (line,) = [each for each in caplog.records if "closing the connection" in each.message]
+    assert line.levelno == logging.INFO
+    assert line.message.endswith(f": a test ordered it {when} Produce")
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_an_error_after_the_append_leaves_the_record(broker: Broker) -> None:
