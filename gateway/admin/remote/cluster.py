@@ -18,6 +18,7 @@ from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import UUID
+from weakref import WeakSet
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
@@ -97,7 +98,7 @@ class Cluster:
     def admin(self) -> Any:
         """kafka-python's admin client, opened at its first use in place of all other connections."""
         self._hang_up()
-        return _admin_client(self.reached, self.client_settings())
+        return _admin_client(self.reached, self.client_settings(), self.watch)
 
     def close(self) -> None:
         """Close all connections."""
@@ -380,7 +381,7 @@ def connected(
         cluster.close()
 
 
-def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any]) -> Any:
+def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any], watch: Watch) -> Any:
     """Return kafka-python's admin client. Raises ControlError."""
     from kafka.errors import KafkaError  # noqa: PLC0415
 
@@ -391,6 +392,8 @@ def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any]) -> Any:
     try:
         return opened(AdminClient, **given)
     except KafkaError as error:
+        if watch.trouble is not None:
+            raise Unreachable(f"gave up: {watch.trouble}") from error
         raise ControlError(
             f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
             f"{sentence(error)}{_ADVICE[reached.security is OPEN]}"
@@ -512,7 +515,18 @@ def _client(watch: Watch, **given: Any) -> Any:
     from kafka.net.manager import KafkaConnectionManager  # noqa: PLC0415
     from kafka.net.selector import NetworkSelector  # noqa: PLC0415
 
+    watched: WeakSet[Any] = WeakSet()
+
     class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
+        def get_connection(self, node_id: Any, *places: Any, **given: Any) -> Any:
+            connection = super().get_connection(node_id, *places, **given)
+            if connection not in watched:
+                watched.add(connection)
+                broker = self.cluster.broker_metadata(node_id)
+                # A client's first connection, too, and one that is idle: no request tells of their loss.
+                connection.close_future.add_errback(partial(lost, shown_address(broker.host, broker.port)))
+            return connection
+
         def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
             node_id = self.least_loaded_node() if node_id is None else node_id
             broker = None if node_id is None else self.cluster.broker_metadata(node_id)
@@ -533,12 +547,11 @@ def _client(watch: Watch, **given: Any) -> Any:
                     else:
                         watch.begins(about, address, f"{address} refuses: {refused}")
 
-            def failed(error: Exception) -> None:
-                watch.answered(asked, well=False)
-                if isinstance(error, errors.KafkaConnectionError | errors.RequestTimedOutError):
-                    watch.begins(_CONNECTION, address, f"lost {address} ({sentence(error)})")
+            return future.add_callback(answered).add_errback(lambda _: watch.answered(asked, well=False))
 
-            return future.add_callback(answered).add_errback(failed)
+    def lost(address: str, error: Exception) -> None:
+        if isinstance(error, errors.KafkaConnectionError | errors.RequestTimedOutError):
+            watch.begins(_CONNECTION, address, f"lost {address} ({sentence(error)})")
 
     net = NetworkSelector(**given)
     return KafkaNetClient(net, Manager(net, **given))
