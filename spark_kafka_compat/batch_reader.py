@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from seqgate.spark_kafka_compat.logins import PLAIN_CONNECTION, Login
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError
 from seqgate.spark_kafka_compat.wire import WireConnection, ask_first, error_name, is_retriable
 
@@ -123,15 +124,16 @@ def topic_id(bootstrap: str, topic: str) -> UUID | None:
     return getattr(found, "topic_id", None)
 
 
-def check_readable(bootstrap: str, topics: Sequence[str]) -> None:
-    """Raise `EndpointError` unless the endpoint has these topics and lets this client read them. A broker
-    that does not report rights (Metadata before v8, KIP-430) is asked for the topics alone.
+def check_readable(bootstrap: str, topics: Sequence[str], login: Login = PLAIN_CONNECTION) -> None:
+    """Raise `EndpointError` unless the endpoint has these topics and lets this client read them, `Unchecked`
+    as `ask_first`. A broker that does not report rights (Metadata before v8, KIP-430) is asked for the topics
+    alone.
     """
     for topic in topics:
-        (found,) = _metadata(bootstrap, topic).topics
+        (found,) = _metadata(bootstrap, topic, login).topics
         if found.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             raise MissingTopicError(
-                f"There is no topic {topic} at {bootstrap}{_nearest(bootstrap, topic)}. Create it: "
+                f"There is no topic {topic} at {bootstrap}{_nearest(bootstrap, topic, login)}. Create it: "
                 f"seqgate topics create {topic} --bootstrap {bootstrap}"
             )
         rights = getattr(found, "topic_authorized_operations", _OPERATIONS_NOT_REPORTED)
@@ -145,9 +147,9 @@ def check_readable(bootstrap: str, topics: Sequence[str]) -> None:
             _check(found.error_code, f"asking for topic {topic}")
 
 
-def _nearest(bootstrap: str, topic: str) -> str:
+def _nearest(bootstrap: str, topic: str, login: Login) -> str:
     """Return the nearest name among the topics that this client may see, as a part of a sentence."""
-    names = [found.name for found in _metadata(bootstrap, None).topics]
+    names = [found.name for found in _metadata(bootstrap, None, login).topics]
     close = difflib.get_close_matches(topic, names, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
@@ -281,7 +283,7 @@ def _leaders(bootstrap: str, topic: str) -> dict[tuple[str, int], list[int]]:
     return leaders
 
 
-def _metadata(bootstrap: str, topic: str | None) -> Any:
+def _metadata(bootstrap: str, topic: str | None, login: Login = PLAIN_CONNECTION) -> Any:
     """Ask for one topic, or with None for all."""
     return ask_first(
         bootstrap,
@@ -292,6 +294,7 @@ def _metadata(bootstrap: str, topic: str | None) -> Any:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=True,
         ),
+        login,
     )
 
 

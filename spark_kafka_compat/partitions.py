@@ -20,7 +20,8 @@ from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from seqgate.spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
-from seqgate.spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
+from seqgate.spark_kafka_compat.logins import PLAINTEXT, client_settings
+from seqgate.spark_kafka_compat.options import OptionValue
 from seqgate.spark_kafka_compat.positions import TopicPartition
 from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, SparkCompatError
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_PLAIN = "PLAINTEXT"
 _PATIENCE = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
 _MISSING = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 _64_BITS = 2**64
@@ -47,7 +47,7 @@ def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> PartitionRanges:
     """Ask for partitions, with checked options of Spark's source. Raises `EndpointError`."""
-    settings = _client_settings(options)
+    settings = client_settings(options)
     if _is_plain(settings):
         return partitions_by_wire(bootstrap, topics, settings)
     return partitions_by_admin(spark, bootstrap, topics, settings)
@@ -57,23 +57,15 @@ def topic_ids_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> dict[str, UUID]:
     """Ask the endpoint for topic ids alone; none from a Kafka before 2.8. Raises `EndpointError`."""
-    settings = _client_settings(options)
+    settings = client_settings(options)
     if _is_plain(settings):
         return {topic: found for topic in topics if (found := topic_id(bootstrap, topic))}
     with _admin(spark, bootstrap, settings) as (jvm, admin):
         return _topic_ids(_described(jvm, admin, topics))
 
 
-def _client_settings(options: Mapping[str, OptionValue]) -> dict[str, str]:
-    return {
-        name.removeprefix(KAFKA_PREFIX): option_text(value)
-        for name, value in options.items()
-        if name.startswith(KAFKA_PREFIX)
-    }
-
-
 def _is_plain(settings: Mapping[str, str]) -> bool:
-    return settings.get("security.protocol", _PLAIN).upper() == _PLAIN
+    return settings.get("security.protocol", PLAINTEXT).upper() == PLAINTEXT
 
 
 def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> PartitionRanges:

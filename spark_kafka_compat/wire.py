@@ -1,9 +1,10 @@
-"""A blocking connection to a Kafka broker for three kinds of requests, with kio's schemas."""
+"""A blocking connection to a Kafka broker for three kinds of requests, with kio's schemas, and its login."""
 
 from __future__ import annotations
 
 import io
 import socket
+import ssl
 import struct
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +16,13 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from seqgate.spark_kafka_compat.logins import PLAIN_CONNECTION, PROTOCOL, Login, Unchecked
 from seqgate.spark_kafka_compat.session import EndpointError
 
 CLIENT_ID = "seqgate-audit"
 TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
-API_VERSIONS = 18
+API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
 """The versions by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
 _MAX_ANSWER_BYTES = 1 << 30
@@ -29,9 +31,11 @@ R = TypeVar("R")
 
 
 class WireConnection:
-    """One TCP connection with one request at a time. Its failures raise `EndpointError`."""
+    """One TCP connection with one request at a time. Its failures raise `EndpointError`, or `Unchecked` where
+    only Java may know the endpoint's certificate.
+    """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, login: Login = PLAIN_CONNECTION) -> None:
         self._address = f"{host}:{port}"
         self._correlation_id = 0
         try:
@@ -41,6 +45,43 @@ class WireConnection:
             raise EndpointError(message, retriable=True) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._versions: dict[int, tuple[int, int]] = {}
+        try:
+            if login.context is not None:
+                self._socket = self._secured(login.context, host, trusts_default=login.trusts_default)
+            if login.mechanism:
+                self._log_in(login)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _secured(self, context: ssl.SSLContext, host: str, *, trusts_default: bool) -> ssl.SSLSocket:
+        try:
+            return context.wrap_socket(self._socket, server_hostname=host)
+        except ssl.SSLCertVerificationError as error:
+            reason = f"the certificate of {self._address} is not accepted: {error.verify_message}"
+            if trusts_default:
+                raise Unchecked(f"{reason}; Java may know its authority") from error
+            raise EndpointError(f"{reason[:1].upper()}{reason[1:]}.") from error
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error.strerror or str(error)
+            raise EndpointError(
+                f"The TLS handshake with {self._address} failed ({reason}); does {PROTOCOL} fit its listener?"
+            ) from error
+
+    def _log_in(self, login: Login) -> None:
+        offered = self._exchange(SASL_HANDSHAKE, 1, {"mechanism": login.mechanism})
+        if offered.error_code:
+            names = ", ".join(offered.mechanisms)
+            raise EndpointError(f"{self._address} offers the mechanisms {names}, not {login.mechanism}.")
+
+        def exchange(token: bytes) -> bytes:
+            answer = self._exchange(SASL_AUTHENTICATE, 0, {"auth_bytes": token})
+            if answer.error_code:
+                reason = answer.error_message or error_name(answer.error_code)
+                raise EndpointError(f"{self._address} refuses the login of {login.user}: {reason}")
+            return bytes(answer.auth_bytes)
+
+        login.authenticate(exchange)
 
     def __enter__(self) -> Self:
         return self
@@ -158,12 +199,14 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
     return addresses
 
 
-def ask_first(bootstrap: str, ask: Callable[[WireConnection], R]) -> R:
-    """Ask the first of the addresses that answers. Raises `EndpointError`, also for a malformed text."""
+def ask_first(bootstrap: str, ask: Callable[[WireConnection], R], login: Login = PLAIN_CONNECTION) -> R:
+    """Ask the first of the addresses that answers. Raises `EndpointError`, also for a malformed text, and
+    `Unchecked`.
+    """
     failures: list[EndpointError] = []
     for host, port in parse_bootstrap(bootstrap):
         try:
-            with WireConnection(host, port) as connection:
+            with WireConnection(host, port, login) as connection:
                 return ask(connection)
         except EndpointError as error:
             failures.append(error)

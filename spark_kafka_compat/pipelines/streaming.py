@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqgate.spark_kafka_compat.batch_reader import check_readable
 from seqgate.spark_kafka_compat.checkpoint_topics import subscribed
+from seqgate.spark_kafka_compat.logins import PLAINTEXT, PROTOCOL, Unchecked, login_of
 from seqgate.spark_kafka_compat.options import OptionValue
 from seqgate.spark_kafka_compat.partitions import topics_in
 from seqgate.spark_kafka_compat.session import (
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
 SILENCE_S = 2.0
 """Time (s) without an answer after which a program says what it waits for."""
-_PROTOCOL = "kafka.security.protocol"
-_PLAIN = "PLAINTEXT"
 _OWN_ERROR = re.compile(rf"{SparkCompatError.__module__}\.\w+: (.+)")
 _RECREATED = f"{RecreatedTopicError.__module__}.{RecreatedTopicError.__name__}: "
 _MOVED = re.compile(r"Partition \S+ offset was changed from \d+ to \d+")
@@ -84,21 +83,28 @@ def check_endpoint(program: str, bootstrap: str, settings: Mapping[str, OptionVa
     """Check what a run needs of the endpoint, because Spark starts for seconds: a broker that answers, the
     topics, the right to read them. `settings` are the options of the source. Raises `SparkCompatError`.
 
-    With TLS or SASL only Spark's own Java can log in, so a connection is all that is checked here.
+    Where only Spark's own Java can log in, a connection is all that is checked, and the program says why.
     """
     installed_pyspark_version()
     with _reported_wait(program, bootstrap):
         ask_first(bootstrap, lambda _: None)
-        if str(settings.get(_PROTOCOL, _PLAIN)).upper() != _PLAIN:
-            return
         try:
-            check_readable(bootstrap, subscribed(settings) or ())
+            login = login_of(settings)
+            if login.protocol != PLAINTEXT:
+                ask_first(bootstrap, lambda _: None, login)
+            check_readable(bootstrap, subscribed(settings) or (), login)
+        except Unchecked as reason:
+            print(
+                f"{program}: topics and rights are not checked before Spark starts: {reason}",
+                file=sys.stderr,
+                flush=True,
+            )
         except EndpointError as error:
-            if not error.retriable:
+            if not error.retriable or str(settings.get(PROTOCOL, PLAINTEXT)).upper() != PLAINTEXT:
                 raise
             raise EndpointError(
                 f"{error} A listener with TLS or SASL ends plain connections: land and into_database reach "
-                f"it with --option {_PROTOCOL}=SASL_SSL and the other kafka.* options; audit can't."
+                f"it with --option {PROTOCOL}=SASL_SSL and the other kafka.* options; audit can't."
             ) from error
 
 
