@@ -1,9 +1,11 @@
 """Fixtures for pytest, which loads this module by its entry point.
 
-seqgate             a broker of the whole session, in a thread of the test process seqgate_fresh       a
-broker without topics, for one test seqgate_topic       the name of a topic of `seqgate` that no other test
-uses; it exists seqgate_bootstrap   the address of `seqgate`, for `bootstrap.servers` seqgate_settings    the
-settings of both brokers, from the ini setting of this name and --seqgate-setting
+    seqgate             a broker of the whole session, in a thread of the test process
+    seqgate_fresh       a broker without topics, for one test
+    seqgate_cluster     a cluster of three brokers without topics, for one test
+    seqgate_topic       the name of a topic of `seqgate` that no other test uses; it exists
+    seqgate_bootstrap   the address of `seqgate`, for `bootstrap.servers`
+    seqgate_settings    the settings of all brokers, from the ini setting of this name and --seqgate-setting
 
 The module imports the gateway with the first broker, so that other tests start as fast as before.
 """
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
-    from seqgate.gateway.testing import Broker
+    from seqgate.gateway.testing import Broker, Cluster
 
 _SETTINGS: Final = "seqgate_settings"
 _BROKER: Final[pytest.StashKey[Broker]] = pytest.StashKey()
@@ -65,6 +67,15 @@ def seqgate(seqgate_settings: Mapping[str, str], pytestconfig: pytest.Config) ->
 def seqgate_fresh(seqgate_settings: Mapping[str, str]) -> Iterator[Broker]:
     """A running broker without topics."""
     yield from _running(seqgate_settings)
+
+
+@pytest.fixture
+def seqgate_cluster(seqgate_settings: Mapping[str, str]) -> Iterator[Cluster]:
+    """A running cluster of three brokers without topics."""
+    from seqgate.gateway.testing import Cluster  # noqa: PLC0415 - slow to import
+
+    with Cluster(3, seqgate_settings) as cluster:
+        yield cluster
 
 
 @pytest.fixture

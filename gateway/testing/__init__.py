@@ -13,15 +13,29 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from seqgate.gateway.testing.broker import SETTINGS, Broker
     from seqgate.gateway.testing.broker_process import BrokerProcess
+    from seqgate.gateway.testing.cluster import CLUSTER_SETTINGS, Cluster
     from seqgate.gateway.testing.faults import Fault, Faults, Kind
     from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
 
-__all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]
+__all__ = [
+    "CLUSTER_SETTINGS",
+    "SETTINGS",
+    "Broker",
+    "BrokerProcess",
+    "Cluster",
+    "Fault",
+    "Faults",
+    "Kind",
+    "StoredProducer",
+    "StoredRecord",
+]
 
 _MODULES: Final = {
+    "CLUSTER_SETTINGS": "cluster",
     "SETTINGS": "broker",
     "Broker": "broker",
     "BrokerProcess": "broker_process",
+    "Cluster": "cluster",
     "Fault": "faults",
     "Faults": "faults",
     "Kind": "faults",

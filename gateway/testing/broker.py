@@ -172,6 +172,14 @@ class Broker(AnyBroker):
     def groups(self) -> dict[str, str]:
         return self._thread.run(self._inside.groups)
 
+    def live_brokers(self) -> int:
+        """Return how many brokers of its cluster this one knows as running, itself among them."""
+        return self._thread.run(self._inside.live_brokers)
+
+    def partitions(self, topic: str) -> dict[int, bool]:
+        """Return the partitions of a topic, and whether this broker leads each; none without the topic."""
+        return self._thread.run(lambda: self._inside.led(topic))
+
     def _complaint(self, topic: str, expected: Iterable[bytes | None]) -> str | None:
         return explain_differences(self.records(topic), expected)
 

@@ -74,6 +74,20 @@ class Inside:
         shards = self._gateway().services.coordinators.groups.loaded_shards()
         return {group.group_id: group.state_text for shard in shards for group in shard.stored.all_groups()}
 
+    async def live_brokers(self) -> int:
+        """Return how many brokers of the cluster are registered and not fenced."""
+        services = self._gateway().services
+        return len(services.topics.metadata_log.image.brokers.live(services.node.node_id))
+
+    async def led(self, topic: str) -> dict[int, bool]:
+        """Return whether this broker leads and has each partition of a topic; none without the topic."""
+        services = self._gateway().services
+        found = services.topics.metadata_log.image.topics_by_name.get(topic)
+        return {
+            index: partition.leader == services.node.node_id and self._registry.get(topic, index) is not None
+            for index, partition in ({} if found is None else found.partitions).items()
+        }
+
     async def advance(self, by_s: float) -> None:
         """Move the clock and the timers forward; return when what is due has begun."""
         gateway, loop = self._gateway(), asyncio.get_running_loop()

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqgate.gateway.testing import (
+        CLUSTER_SETTINGS,
         SETTINGS,
         Broker,
         BrokerProcess,
+        Cluster,
         Fault,
         Faults,
         Kind,
@@ -24,4 +26,15 @@ if TYPE_CHECKING:
 else:
     from seqgate.gateway.testing import __dir__, __getattr__  # noqa: F401 - a name imports its module
 
-__all__ = ["SETTINGS", "Broker", "BrokerProcess", "Fault", "Faults", "Kind", "StoredProducer", "StoredRecord"]
+__all__ = [
+    "CLUSTER_SETTINGS",
+    "SETTINGS",
+    "Broker",
+    "BrokerProcess",
+    "Cluster",
+    "Fault",
+    "Faults",
+    "Kind",
+    "StoredProducer",
+    "StoredRecord",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from seqgate.gateway.testing import Broker, Faults
+from seqgate.gateway.testing import Broker, Cluster, Faults
 from tests.support.gateway_process import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "testing.md").read_text()
@@ -13,7 +13,7 @@ PAGE = (REPOSITORY / "docs" / "testing.md").read_text()
 def test_the_page_names_every_fault_and_every_method() -> None:
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", prose))))
-    kinds = (*Broker.__mro__, *Faults.__mro__)
+    kinds = (*Broker.__mro__, *Faults.__mro__, Cluster)
     public = {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
     assert public - named <= {
         "order",

@@ -170,6 +170,21 @@ def test_wrong_settings_are_one_sentence(tmp_path: Path) -> None:
     assert "Unknown setting num.partition" in output
 
 
+@pytest.mark.tier("all")
+def test_a_cluster_for_one_test(tmp_path: Path) -> None:
+    test = """
+import pytest
+
+@pytest.mark.parametrize("number", range(2))
+def test_it(seqgate_cluster, number):
+    assert len(seqgate_cluster.brokers) == 3
+    assert seqgate_cluster.topics() == []
+    seqgate_cluster.create_topic("t", partitions=3)
+"""
+    outcome, output = run_pytest(tmp_path, {"test_it.py": test})
+    assert outcome == {"passed": 2}, output
+
+
 def test_a_suite_that_uses_no_broker_imports_none(tmp_path: Path) -> None:
     test = """
 import sys
