@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.principals import LoginSettingsError
-from seqgate.gateway.server.dispatcher import Dispatcher, Requests
+from seqgate.gateway.server.dispatcher import Dispatcher, Requests, RequestTimes
 from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server
 from seqgate.gateway.workers.worker_brokers import WorkerStart
@@ -173,21 +174,28 @@ class Gateway:
             metrics=self._metrics_text,
         )
         if shows_metrics:
-            self._metrics = self._make_metrics(services, dispatcher)
+            self._metrics = self._make_metrics(services, dispatcher.time_requests())
         self._services = services
 
     async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> bytes:
         return await self._control.answer_question(question, may)
 
-    async def _metrics_text(self) -> str | None:
-        listener = None if self._metrics is None else self._metrics.listener
-        return None if listener is None else await listener.text()
+    async def _metrics_text(self) -> str:
+        """Return the metrics. Without metrics of its own, the gateway begins with the first question to read
+        what it counts anyway; it times nothing.
+        """
+        if self._metrics is None:
+            # the import takes a tenth of a second, and requests must not wait for it
+            await asyncio.to_thread(import_module, "seqgate.gateway.metrics.listener")
+        if self._metrics is None:
+            self._metrics = self._make_metrics(self.services, None)
+        return await self._metrics.text()
 
     def _traffic(self) -> Traffic:
         return Traffic(len(self.server), *self.server.counts, self.backend.calls, self.backend.cache)
 
-    def _make_metrics(self, services: Services, dispatcher: Dispatcher) -> Metrics:
-        """Create what shows the metrics, and let the parts time what they do."""
+    def _make_metrics(self, services: Services, requests: RequestTimes | None) -> Metrics:
+        """Create what shows the metrics."""
         # a gateway without metrics starts without these modules
         from seqgate.gateway.metrics.listener import compose_metrics  # noqa: PLC0415
 
@@ -195,7 +203,7 @@ class Gateway:
             self.config,
             services,
             self.server,
-            dispatcher,
+            requests,
             self._jobs.retention,
             services.upkeep.compaction,
             self._control.live_gateway,

@@ -67,8 +67,8 @@ class LiveGateway:
     blocks: BlockSource
     traffic: Callable[[], Traffic]
     started_at_ms: int
-    metrics: Callable[[], Awaitable[str | None]] | None = None
-    """Returns the metrics in Prometheus's text format; None where the gateway counts none."""
+    metrics: Callable[[], Awaitable[str]] | None = None
+    """Returns the metrics in Prometheus's text format."""
     sweeps: Sweeps = field(init=False)
 
     def __post_init__(self) -> None:

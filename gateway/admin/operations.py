@@ -102,9 +102,9 @@ def _why_no_backup(*, is_whole: bool) -> str:
 
 async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:
     """Return the metrics whose names begin with the prefix. Raises ControlError."""
-    text = None if gateway.metrics is None else await gateway.metrics()
-    if text is None:
-        raise ControlError("it counts no metrics: set seqgate.metrics.listener")
+    if gateway.metrics is None:
+        raise ControlError("it shows no metrics over the Kafka protocol")
+    text = await gateway.metrics()
     node_id = gateway.services.node.node_id
     lines = [line for line in text.splitlines() if _named(line).startswith(request.prefix)]
     return MetricsPage([GatewayMetrics(node_id, "\n".join(lines))], [node_id])
@@ -235,7 +235,7 @@ def live_gateway(
     source: BlockSource | None,
     traffic: Callable[[], Traffic],
     started_at_ms: int,
-    metrics: Callable[[], Awaitable[str | None]] | None,
+    metrics: Callable[[], Awaitable[str]] | None,
 ) -> LiveGateway:
     """Return the gateway as operations see it; `source` replaces its own store of producer-id blocks."""
     return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms, metrics)

@@ -64,7 +64,7 @@ class ControlServer:
         *,
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
-        metrics: Callable[[], Awaitable[str | None]] | None = None,
+        metrics: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `metrics`
         the text of the metrics, `source` replaces the store of the gateway's own producer-id blocks.

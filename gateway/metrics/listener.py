@@ -23,7 +23,7 @@ from seqgate.gateway.metrics.table import text_of
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.compaction import Compaction
 from seqgate.gateway.runtime.upkeep.retention import Retention
-from seqgate.gateway.server.dispatcher import Dispatcher, RequestTimes
+from seqgate.gateway.server.dispatcher import RequestTimes
 from seqgate.gateway.server.server import Server
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class MetricsListener:
         self._sources = sources
         self._shows_views_everywhere = config.bool("seqgate.metrics.views.everywhere")
         self._server = HttpServer(self._answer)
-        self._scraping = asyncio.Lock()
 
     async def start(self) -> int:
         """Listen; return the port. Raises OSError."""
@@ -79,15 +78,8 @@ class MetricsListener:
                 return await self._view(path.removeprefix(_VIEW), request)
         return HttpAnswer(404, PLAIN, b"there is no such page here\n" + _INDEX)
 
-    async def text(self) -> str:
-        """Return all metrics in Prometheus's text format."""
-        async with self._scraping:
-            return (await text_of(self._sources, "")).body.decode()
-
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:
-        # One scrape at a time: each passes by all partitions.
-        async with self._scraping:
-            text = await text_of(self._sources, request.accept)
+        text = await text_of(self._sources, request.accept)
         return HttpAnswer(200, text.content_type, text.body)
 
     async def _readiness(self) -> HttpAnswer:
@@ -128,10 +120,17 @@ def _error(status: int, sentence: str) -> HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The listener that programs ask, the exporter that tells a collector, or both."""
+    """The listener that programs ask, the exporter that tells a collector, both, or neither: commands and the
+    console ask over the Kafka protocol.
+    """
 
+    sources: Sources
     listener: MetricsListener | None
     exporter: OtlpExporter | None
+
+    async def text(self) -> str:
+        """Return all metrics in Prometheus's text format."""
+        return (await text_of(self.sources, "")).body.decode()
 
     async def stop(self) -> None:
         if self.exporter is not None:
@@ -144,13 +143,14 @@ def compose_metrics(
     config: Config,
     services: Services,
     server: Server,
-    dispatcher: Dispatcher,
+    requests: RequestTimes | None,
     retention: Retention,
     compaction: Compaction,
     live: Callable[[], LiveGateway],
 ) -> Metrics:
-    """Return what shows the metrics, started later. From now on requests are counted and timed by API."""
-    requests = dispatcher.time_requests()
+    """Return what shows the metrics, started later. `requests` counts and times requests by API, and None
+    where nothing is timed.
+    """
     sources = Sources(
         services=services,
         live=live,
@@ -162,14 +162,16 @@ def compose_metrics(
         loop_delay=LoopDelay(services.node.loop, partial(_arm, requests, services)),
     )
     return Metrics(
+        sources,
         None if config.optional_str(METRICS_LISTENER) is None else MetricsListener(config, sources),
         None if config.optional_str(OTLP_ENDPOINT) is None else _exporter(config, sources),
     )
 
 
-def _arm(requests: RequestTimes, services: Services) -> None:
+def _arm(requests: RequestTimes | None, services: Services) -> None:
     """Time the next repeated requests and the next append."""
-    requests.arm()
+    if requests is not None:
+        requests.arm()
     if services.partitions.append_times is not None:
         services.partitions.append_times.arm()
 

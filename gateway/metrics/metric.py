@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from seqgate.gateway.admin.operation import LiveGateway
@@ -127,16 +127,18 @@ class LoopDelay:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """A running gateway, its listeners, and what is timed for metrics only."""
+    """A running gateway, its listeners, and what is timed for metrics only: without `requests` nothing is."""
 
     services: Services
     live: Callable[[], LiveGateway]
     server: Server
-    requests: RequestTimes
+    requests: RequestTimes | None
     retention: Retention
     compaction: Compaction
     topics: TopicTraffic
     loop_delay: LoopDelay
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the one that reads the values: each time passes by all partitions."""
 
     @property
     def gateway(self) -> LiveGateway:

@@ -50,7 +50,11 @@ async def text_of(sources: Sources, accept: str) -> Text:
     """Return the values of all metrics in a format that the request's header `accept` names. The event loop
     reads them in slices, and a thread writes them, so that requests wait for neither.
     """
-    encoder, content_type = _encoder(accept)
+    async with sources.reading:
+        return await _text_of(sources, *_encoder(accept))
+
+
+async def _text_of(sources: Sources, encoder: Callable[..., bytes], content_type: str) -> Text:
     pieces: list[bytes] = []
     for subject in SUBJECTS:
         samples = await _read(subject.read(sources))

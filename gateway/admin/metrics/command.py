@@ -22,9 +22,9 @@ OnlyMetric = Annotated[
 def metrics(opened: Opened[Asker], name: OnlyMetric = None) -> Output:
     """Show the metrics of all workers and all gateways of a cluster, in the format of Prometheus.
 
-    Each value has the node id of its gateway as the label `node_id`. The gateways need
-    seqgate.metrics.listener. With --bootstrap the command needs DESCRIBE on the cluster where there is an
-    authorizer.
+    Each value has the node id of its gateway as the label `node_id`. A gateway without
+    seqgate.metrics.listener and seqgate.otlp.endpoint times no requests: its other metrics are shown. With
+    --bootstrap the command needs DESCRIBE on the cluster where there is an authorizer.
     """
     with opened as client:
         page = client.ask(MetricsRequest(name or ""))

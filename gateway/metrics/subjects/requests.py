@@ -49,12 +49,13 @@ _NAMES: Final = {api.key: api.name for api in APIS}
 def _read(sources: Sources) -> Samples:
     server = sources.server
     refused, _, failed_logins = server.counts
-    counts = sources.requests.counts()
-    for key, name in _NAMES.items():
-        if counts.get(key):
-            yield REQUESTS.at(counts[key], name)
-    for key, durations in list(sources.requests.durations.items()):
-        yield DURATION.at(durations, _NAMES[key])
+    if sources.requests is not None:
+        counts = sources.requests.counts()
+        for key, name in _NAMES.items():
+            if counts.get(key):
+                yield REQUESTS.at(counts[key], name)
+        for key, durations in list(sources.requests.durations.items()):
+            yield DURATION.at(durations, _NAMES[key])
     yield CONNECTIONS.at(len(server))
     yield REFUSED_CONNECTIONS.at(refused)
     yield FAILED_LOGINS.at(failed_logins)
@@ -127,7 +128,8 @@ def _read_node(sources: Sources) -> Samples:
         is_ready &= complaint is None
         yield None
     yield READY.at(is_ready)
-    yield DELAY.at(sources.loop_delay.durations)
+    if sources.requests is not None:
+        yield DELAY.at(sources.loop_delay.durations)
     for name, listener in node.tls_listeners.items():
         yield CERTIFICATE.at(listener.valid_until_ms / 1000, name)
 

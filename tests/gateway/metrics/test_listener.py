@@ -294,11 +294,18 @@ class TestViews:
             assert (await scene.get("/view/status", host="evil.example")).status == 200
 
 
-async def test_without_the_setting_nothing_is_timed(tmp_path: Path) -> None:
+async def test_without_the_setting_nothing_is_timed_and_a_question_gets_what_is_counted(
+    tmp_path: Path,
+) -> None:
     gateway = Gateway(load_config(overrides=[f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"]))
     await gateway.start()
     try:
+        texts = await asyncio.gather(gateway._metrics_text(), gateway._metrics_text())
         assert gateway.services.partitions.append_times is None
         assert gateway.server.dispatcher._times is None
+        for text in texts:
+            found = values_of(text)
+            assert found.of("seqgate_connections") == 0
+            assert not any("request_duration" in name or "loop_delay" in name for name, _ in found)
     finally:
         await gateway.stop()

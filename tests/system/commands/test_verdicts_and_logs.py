@@ -76,9 +76,17 @@ class TestVerdicts:
         assert not seqgate("verdicts", "--data-dir", data, "--json").json["verdicts"]
 
 
-def test_a_gateway_without_a_metrics_listener_says_what_to_set(data: Path) -> None:
-    said = seqgate("metrics", "--data-dir", data, code=1)
-    assert "it counts no metrics: set seqgate.metrics.listener" in said.stderr
+def test_a_gateway_without_a_metrics_listener_shows_what_it_counts_anyway(
+    data: Path, gateway: GatewayProcess
+) -> None:
+    assert produce(gateway.bootstrap, "orders", 1, 7, 0, 5)[0] == OK
+    for words in (["--data-dir", data], ["--bootstrap", gateway.bootstrap]):
+        shown = seqgate("metrics", *words).stdout
+        assert 'seqgate_connections{node_id="' in shown
+        assert "seqgate_request_duration_seconds" not in shown, "nothing is timed"
+    # a partition counts what was stored since it was opened, also before the first question
+    shown = seqgate("metrics", "seqgate_topic_records_total", "--data-dir", data).stdout
+    assert re.search(r'^seqgate_topic_records_total\{node_id="\d+",topic="orders"\} 5', shown, re.MULTILINE)
 
 
 class TestLogs:
