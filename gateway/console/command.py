@@ -34,11 +34,12 @@ def console(
         "The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas. "
         f"[default: SEQGATE_BOOTSTRAP, or {DEFAULT_ADDRESS}]",
     ),
-    metrics: str | None = option(
+    metrics: list[str] | None = option(
         "--metrics",
         "URL",
         "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
-        "Without it, pages lack what the Kafka protocol does not tell.",
+        "Without it, pages lack what the Kafka protocol does not tell. Of several the first tells the pages, "
+        "and all the charts, where the brokers do not tell the console's login their metrics.",
     ),
     listen: str = option(
         "--listen",
@@ -88,7 +89,7 @@ def console(
                 bootstrap=addresses,
                 listen=listening,
                 security=read_client_security(command_config),
-                metrics_url=metrics,
+                metrics_urls=tuple(metrics or ()),
                 public_names=frozenset(public_names or ()),
                 is_insecure=insecure,
                 certificate=None if certificate is None else str(certificate),

@@ -25,7 +25,7 @@ class ConsoleOptions:
     bootstrap: tuple[tuple[str, int], ...]
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     security: ClientSecurity = OPEN
-    metrics_url: str | None = None
+    metrics_urls: tuple[str, ...] = ()
     public_names: frozenset[str] = field(default_factory=frozenset)
     is_insecure: bool = False
     certificate: str | None = None
@@ -34,16 +34,18 @@ class ConsoleOptions:
 
 
 class Console:
-    """A running console. `listener` is None without --metrics."""
+    """A running console."""
 
     def __init__(self, options: ConsoleOptions) -> None:
         """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
         self.options = options
         self.cluster_login = ClusterLogin(options.bootstrap, options.security)
         self.connections = Connections(options.bootstrap)
-        self.listener = None if options.metrics_url is None else MetricsClient(options.metrics_url)
+        self.listeners = [MetricsClient(url) for url in options.metrics_urls]
+        self.listener = next(iter(self.listeners), None)
+        """The listener that tells the pages about its gateway; None without --metrics."""
         self.sampler = Sampler(
-            self.listener, self.connections, self.cluster_login, options.security, options.history
+            self.listeners, self.connections, self.cluster_login, options.security, options.history
         )
         self.sessions = Sessions()
         self.tokens = FormTokens()

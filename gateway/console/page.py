@@ -15,6 +15,7 @@ from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_s
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
 from seqgate.gateway.console.console import Console
+from seqgate.gateway.console.metrics.gateways import Summary
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right, right_on_cluster
@@ -90,6 +91,7 @@ class Visit:
     def _asked_server(self) -> Server:
         with self.cluster() as cluster:
             server = server_of(cluster)
+        self.console.sampler.learn_cluster(server.cluster_id)
         gateway, _ = self.told(StatusRequest())
         return server if gateway is None else server._replace(version=f"Seqgate {gateway.version}")
 
@@ -131,6 +133,18 @@ class Visit:
         times, columns = history.columns(list(keys.values()), self.range_ms)
         return Data({"times": times, "series": dict(zip(keys, columns, strict=True)), "error": error})
 
+    def gateway_figures(self) -> Summary:
+        """Return the newest figures of each gateway; to a person who may not describe the cluster, only how
+        many they are.
+        """
+        found = self.console.sampler.gateways
+        if found.rows and self.user:
+            with suppress(ControlError), self.cluster() as cluster:
+                if may_describe_cluster(cluster):
+                    return found
+            return found._replace(rows=(), note=None)
+        return found
+
     @property
     def range_ms(self) -> int:
         """The time that charts show. Raises ControlError."""
@@ -142,6 +156,11 @@ class Visit:
     @property
     def has_metrics(self) -> bool:
         return self.console.listener is not None
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of the listener that tells the pages about its gateway; empty without --metrics."""
+        return "" if self.console.listener is None else self.console.listener.url
 
     def listener(self) -> MetricsClient:
         """Return the metrics listener for this person. Raises ControlError as `ask_gateway` does."""

@@ -81,10 +81,13 @@ class ConsoleClient:
 
 
 @contextmanager
-def console_client(bootstrap: str, **options: Any) -> Iterator[ConsoleClient]:
+def console_client(
+    bootstrap: str, *, metrics_url: str | None = None, **options: Any
+) -> Iterator[ConsoleClient]:
     """Yield a client of a console for the cluster at `bootstrap`; `options` are those of ConsoleOptions."""
     host, _, port = bootstrap.rpartition(":")
-    console = Console(ConsoleOptions(bootstrap=((host, int(port)),), **options))
+    urls = () if metrics_url is None else (metrics_url,)
+    console = Console(ConsoleOptions(bootstrap=((host, int(port)),), metrics_urls=urls, **options))
     with TestClient(application(console), base_url=BASE) as client:
         yield ConsoleClient(client, console)
 

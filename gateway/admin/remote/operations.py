@@ -36,16 +36,24 @@ def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
 
 def told_by(address: BrokerAddress, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
     """Return what a gateway answers for itself to a request. Raises ControlError."""
+    return told_in(ask_broker(address, *question_of(request), timeout_s=timeout_s), request)
+
+
+def question_of(request: Request[Any]) -> tuple[Any, type[Any]]:
+    """Return the DescribeCluster request that asks a gateway about itself, and the answer's type."""
     from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API  # noqa: PLC0415 - for some commands
     from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415
 
     question = msgspec.json.encode(request).decode()
     describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
-    told: Any = ask_broker(address, describe, response_type(*QUESTION_API), timeout_s=timeout_s)
-    if told.answer is None:
+    return describe, response_type(*QUESTION_API)
+
+
+def told_in(described: Any, request: Request[A]) -> A:
+    """Return what a gateway tells in its answer to `question_of`. Raises ControlError."""
+    if described.answer is None:
         raise ControlError("it is no Seqgate gateway, or one of an earlier release")
-    answer = msgspec.json.decode(told.answer, type=ControlAnswer)
-    return answer_of(answer, request)
+    return answer_of(msgspec.json.decode(described.answer, type=ControlAnswer), request)
 
 
 class RemoteClient(msgspec.Struct, frozen=True):

@@ -52,7 +52,7 @@ class Connections:
     """Lends connections: one thread uses one connection at a time. Thread-safe."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
-        self._addresses = tuple(addresses)
+        self.addresses = tuple(addresses)
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[ClientSecurity, _Open]] = OrderedDict()
 
@@ -76,7 +76,7 @@ class Connections:
 
     def _opened(self, security: ClientSecurity) -> _Open:
         closing = ExitStack()
-        return _Open(closing.enter_context(connected(self._addresses, security, lasts=True)), closing)
+        return _Open(closing.enter_context(connected(self.addresses, security, lasts=True)), closing)
 
     def _taken(self, security: ClientSecurity) -> _Open | None:
         """Return an idle connection of the same login that still answers."""

@@ -93,6 +93,12 @@ class Series(NamedTuple):
     values: list[float | None]
 
 
+class _Cluster(msgspec.Struct, tag="i", array_like=True):
+    """The id of the cluster of all samples."""
+
+    cluster_id: str
+
+
 class _Day(msgspec.Struct, tag="d", array_like=True):
     """The times of the day's points, as an array of int64."""
 
@@ -116,7 +122,7 @@ class _Sample(msgspec.Struct, tag="s", array_like=True):
     written: dict[str, int]
 
 
-_Frame = _Day | _Column | _Sample
+_Frame = _Cluster | _Day | _Column | _Sample
 
 
 def key_of(metric: str, labels: Mapping[str, str] = NO_LABELS) -> Key:
@@ -166,6 +172,10 @@ class History:
     def __init__(self, most_series: int = MOST_SERIES) -> None:
         self._lock = threading.Lock()
         self._most_series = most_series
+        self.cluster_id: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
         self._newest = _Table(QUARTER_MS, MOST_POINTS, "d")
         self._day = _Table(DAY_MS, DAY_MS // MINUTE_MS + 1, "f")
         self._seen: dict[Key, int] = {}
@@ -173,6 +183,17 @@ class History:
         self._minute: dict[Key, tuple[float, int]] = {}
         """The sum or the highest value of each series in the minute that runs, and how many values it had."""
         self._written: dict[str, int] = {}
+
+    def belongs_to(self, cluster_id: str | None) -> bool:
+        """Note the id of the cluster, None for an unknown one. Samples of another cluster are dropped; return
+        whether there were any.
+        """
+        known, self.cluster_id = self.cluster_id, cluster_id or self.cluster_id
+        if known in {None, self.cluster_id}:
+            return False
+        with self._lock:
+            self._begin()
+        return True
 
     def add(self, time_ms: int, values: Mapping[Key, float | None]) -> None:
         """Add a sample. Values that are None, infinite or of too many series are left out."""
@@ -286,6 +307,8 @@ class History:
             newest, day = self._newest, self._day
             last_ms = newest.times[-1] if newest.times else 0
             first = bisect_left(day.times, last_ms - kept_ms)
+            if self.cluster_id is not None:
+                yield _Cluster(self.cluster_id)
             yield _Day(day.times[first:].tobytes())
             for key, number in numbers.items():
                 column = day.columns.get(key)
@@ -316,6 +339,8 @@ class History:
         keys: dict[int, Key] = {}
         for frame in frames:
             match frame:
+                case _Cluster():
+                    self.cluster_id = frame.cluster_id
                 case _Day():
                     self._day.times = array("q", frame.times)
                 case _Column():
@@ -394,16 +419,55 @@ class HistoryFile:
         self._numbers: dict[Key, int] = {}
         self._failed_ms: int | None = None
 
-    def open(self) -> None:
-        """Read what the file has into the history, and cut off its torn end."""
+    def open(self, cluster_id: str | None = None) -> None:
+        """Read what the file has of this cluster into the history, and cut off its torn end. Of an unknown
+        cluster all is read, until `belongs_to` knows better.
+        """
         try:
             self._file = self._locked(self.path)
             frames, self._size = _frames_in(self._file.read(self._most))
-            self._history.restore(frames)
-            self._numbers = _numbers_of(frames)
-            self._file.truncate(self._size)
+            found = next((frame.cluster_id for frame in frames if isinstance(frame, _Cluster)), None)
+            if cluster_id is not None and found not in {None, cluster_id}:
+                self._set_aside(found)
+            else:
+                self._history.restore(frames)
+                self._numbers = _numbers_of(frames)
+                self._file.truncate(self._size)
+            self.belongs_to(cluster_id)
         except (OSError, LookupError, ValueError) as error:
             self._fail(error, None)
+
+    def belongs_to(self, cluster_id: str | None) -> None:
+        """Note the id of the cluster, None for an unknown one. A file of another cluster is set aside."""
+        known = self._history.cluster_id
+        if cluster_id in {None, known}:
+            return
+        begins_anew = self._history.belongs_to(cluster_id)
+        if self._file is None:
+            return
+        try:
+            if begins_anew:
+                self._set_aside(known)
+            elif self._size and self._size < self._most - LONGEST_NAME:
+                frame = _framed(_Cluster(str(cluster_id)))
+                _write(self._file, frame)
+                self._size += len(frame)
+        except OSError as error:
+            self._fail(error, None)
+
+    def _set_aside(self, cluster_id: str | None) -> None:
+        """Begin the file anew; what it has of another cluster goes to a file beside it. Raises OSError."""
+        kept = self.path.with_name(self.path.name + ".before")
+        logger.warning(
+            "%s has the history of cluster %s, which the console does not show; it begins anew, and the old "
+            "history is in %s: give each cluster a file of its own",
+            self.path,
+            cluster_id,
+            kept,
+        )
+        self.path.replace(kept)
+        self.close()
+        self._file, self._size, self._numbers = self._locked(self.path), 0, {}
 
     def append(self, time_ms: int, values: Mapping[Key, float | None], written: Mapping[str, int]) -> None:
         """Write a sample that the history has just taken."""

@@ -125,6 +125,9 @@ WANTED: Final = (
     "seqgate_topic_size_bytes",
     "seqgate_group_lag_records",
     "seqgate_disk_free_bytes",
+    "seqgate_flush_round_duration_seconds_bucket",
+    "seqgate_flush_waiting_requests",
+    "seqgate_node_info",
 )
 """The names that are read; a gateway with many topics has many others, which are not parsed."""
 
@@ -145,15 +148,6 @@ def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[ScrapedSample]:
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
             yield ScrapedSample(sample.name, sample.labels, float(sample.value))
-
-
-def totals(found: Iterable[ScrapedSample]) -> dict[str, float]:
-    """Return the sum of each metric over its labels; histograms are left out."""
-    sums: dict[str, float] = defaultdict(float)
-    for sample in found:
-        if "le" not in sample.labels:
-            sums[sample.name] += sample.value
-    return dict(sums)
 
 
 def buckets(found: Iterable[ScrapedSample], name: str, **labels: str) -> dict[float, float]:

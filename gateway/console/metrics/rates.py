@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -24,11 +24,13 @@ from seqgate.gateway.console.metrics.history import (
     Key,
     key_of,
 )
-from seqgate.gateway.console.metrics.listener import ScrapedSample, buckets, quantile, samples_of, totals
+from seqgate.gateway.console.metrics.listener import ScrapedSample, buckets, quantile, samples_of
 from seqgate.gateway.coordinator.places import TopicPartition
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"
+FLUSHES: Final = "seqgate_flush_round_duration_seconds"
+NODE: Final = "seqgate_node_info"
 RECORDS: Final = "records_per_s"
 BYTES_IN: Final = "bytes_in_per_s"
 BYTES_OUT: Final = "bytes_out_per_s"
@@ -43,6 +45,9 @@ NAMES: Final = "producer_names"
 NAMES_DROPPED: Final = "names_dropped_records_per_s"
 OPEN_TRANSACTIONS: Final = "open_transactions"
 OLDEST_TRANSACTION: Final = "oldest_transaction_ms"
+FLUSH_P99: Final = "flush_p99_ms"
+FLUSH_WAITING: Final = "flush_waiting"
+"""Requests that wait for a flush."""
 _PER_SECOND: Final = {
     RECORDS: "seqgate_topic_records_total",
     BYTES_IN: "seqgate_topic_bytes_total",
@@ -70,69 +75,117 @@ _AS_THEY_ARE: Final = {
     NAMES: ("seqgate_producer_names", 1.0),
     OPEN_TRANSACTIONS: ("seqgate_transactions_open", 1.0),
     OLDEST_TRANSACTION: ("seqgate_transactions_oldest_seconds", 1_000.0),
+    FLUSH_WAITING: ("seqgate_flush_waiting_requests", 1.0),
 }
+_HISTOGRAMS: Final = {
+    PRODUCE_P99: (DURATION, {"api": "Produce"}),
+    LOOP_DELAY: (LATENESS, {}),
+    FLUSH_P99: (FLUSHES, {}),
+}
+_WORST_COUNTS: Final = frozenset({*_HISTOGRAMS, OLDEST_TRANSACTION})
+"""Figures of which a cluster has that of its slowest gateway; the others are sums."""
+
+_Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
+    """The metrics of one gateway at a time: the values by metric and labels, and the counts of histograms by
+    figure and upper bound.
+    """
+
     time_s: float
-    totals: Mapping[str, float] = field(default_factory=dict)
-    durations: Mapping[float, float] = field(default_factory=dict)
-    delays: Mapping[float, float] = field(default_factory=dict)
-    """The turns of the event loop by how late they were."""
-    by_label: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """The values of a metric by its topic or group."""
+    values: Mapping[str, Mapping[_Labels, float]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, time_s: float, found: list[ScrapedSample]) -> Reading:
-        labelled = [(metric, "topic") for metric in _PER_TOPIC.values()] + list(_LABELLED.values())
-        return cls(
-            time_s,
-            totals(found),
-            buckets(found, DURATION, api="Produce"),
-            buckets(found, LATENESS),
-            {
-                metric: {
-                    sample.labels[label]: sample.value
-                    for sample in found
-                    if sample.name == metric and sample.labels.get(label)
-                }
-                for metric, label in labelled
-            },
-        )
+        values: dict[str, dict[_Labels, float]] = defaultdict(dict)
+        for sample in found:
+            if "le" not in sample.labels:
+                values[sample.name][tuple(sorted(sample.labels.items()))] = sample.value
+        counts = {name: buckets(found, metric, **labels) for name, (metric, labels) in _HISTOGRAMS.items()}
+        return cls(time_s, dict(values), counts)
+
+    def total(self, metric: str) -> float:
+        return sum(self.values[metric].values())
+
+    def by_label(self, metric: str, label: str) -> dict[str, float]:
+        """Return the values of a metric by its topic or group; a series without the label is left out."""
+        found = ((dict(labels).get(label), value) for labels, value in self.values.get(metric, {}).items())
+        return {name: value for name, value in found if name}
+
+    @property
+    def node(self) -> Mapping[str, str]:
+        """The version of the gateway, its node id and the id of its cluster; empty for an unknown gateway."""
+        return dict(next(iter(self.values.get(NODE, ())), ()))
 
 
 def figures(before: Reading, after: Reading) -> dict[str, float | None]:
-    """Return the figures between two readings by series; a counter that has fallen began again at zero."""
+    """Return the figures of a gateway between two readings. A series that has fallen began again at zero: the
+    gateway has started again, or a topic is a new one. A series that is gone, as that of a deleted topic,
+    counts nothing.
+    """
     passed = max(after.time_s - before.time_s, 1e-3)
     found: dict[str, float | None] = {}
     for name, metric in _PER_SECOND.items():
-        if metric in after.totals:
-            found[name] = _growth(before.totals.get(metric, 0.0), after.totals[metric]) / passed
+        if metric in after.values:
+            known = before.values.get(metric, {})
+            grown = (_growth(known.get(labels, 0.0), count) for labels, count in after.values[metric].items())
+            found[name] = sum(grown) / passed
     for name, (metric, factor) in _AS_THEY_ARE.items():
-        if metric in after.totals:
-            found[name] = after.totals[metric] * factor
-    found[PRODUCE_P99] = _p99_ms(before.durations, after.durations)
-    found[LOOP_DELAY] = _p99_ms(before.delays, after.delays)
+        if metric in after.values:
+            found[name] = after.total(metric) * factor
+    for name in _HISTOGRAMS:
+        found[name] = _p99_ms(before.counts.get(name, {}), after.counts.get(name, {}))
     return found
 
 
-def labelled_figures(before: Reading, after: Reading) -> dict[Key, float | None]:
-    """Return the figures between two readings of topics, groups and the disk."""
-    passed = max(after.time_s - before.time_s, 1e-3)
+def united_figures(
+    found: Iterable[Mapping[str, float | None]], *, sums: bool = True
+) -> dict[str, float | None]:
+    """Return the figures of a cluster from those of its gateways; without `sums` only the worst of times."""
+    united: dict[str, float | None] = {}
+    for figured in found:
+        for name, value in figured.items():
+            known = united.get(name)
+            if name in _WORST_COUNTS:
+                united[name] = max((each for each in (known, value) if each is not None), default=None)
+            elif sums:
+                united[name] = (known or 0.0) + (value or 0.0)
+    return united
+
+
+def labelled_figures(pairs: Sequence[tuple[Reading, Reading]]) -> dict[Key, float | None]:
+    """Return the figures of topics and groups between two readings of each gateway: their sums."""
     found: dict[Key, float | None] = {}
     for name, metric in _PER_TOPIC.items():
-        known = before.by_label.get(metric, {})
-        counts = after.by_label.get(metric, {})
-        for topic, count in largest(counts).items():
-            if topic in known:
-                found[key_of(name, {"topic": topic})] = _growth(known[topic], count) / passed
+        counts: dict[str, float] = defaultdict(float)
+        rates: dict[str, float] = {}
+        for before, after in pairs:
+            known = before.by_label(metric, "topic")
+            for topic, count in after.by_label(metric, "topic").items():
+                counts[topic] += count
+                if topic in known:
+                    passed = max(after.time_s - before.time_s, 1e-3)
+                    rates[topic] = rates.get(topic, 0.0) + _growth(known[topic], count) / passed
+        for topic in largest(counts):
+            if topic in rates:
+                found[key_of(name, {"topic": topic})] = rates[topic]
     for name, (metric, label) in _LABELLED.items():
-        for value, figure in largest(after.by_label.get(metric, {})).items():
-            found[key_of(name, {label: value})] = figure
-    if _FREE in after.totals:
-        found[key_of(DISK_FREE, {"broker": ""})] = after.totals[_FREE]
+        sizes: dict[str, float] = defaultdict(float)
+        for _, after in pairs:
+            for value, size in after.by_label(metric, label).items():
+                sizes[value] += size
+        for value, size in largest(sizes).items():
+            found[key_of(name, {label: value})] = size
     return found
+
+
+def free_bytes(readings: Iterable[Reading]) -> dict[Key, float | None]:
+    """Return the free bytes of the fullest disk; workers share one."""
+    free = [reading.total(_FREE) for reading in readings if _FREE in reading.values]
+    return {key_of(DISK_FREE, {"broker": ""}): min(free)} if free else {}
 
 
 def largest(values: Mapping[str, float]) -> dict[str, float]:
@@ -148,6 +201,9 @@ def _growth(counted: float, count: float) -> float:
 
 
 def _p99_ms(before: Mapping[float, float], after: Mapping[float, float]) -> float | None:
+    """Return the 99th percentile between two readings of a histogram; one that fell began again at zero."""
+    if any(after.get(bound, 0.0) < count for bound, count in before.items()):
+        before = {}
     slowest = quantile(before, after, 0.99)
     return None if slowest is None else slowest * 1_000
 

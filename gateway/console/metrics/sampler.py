@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, leaders_of
 from seqgate.gateway.console.asking.groups import ends_of, group_lines, progress_of
+from seqgate.gateway.console.metrics.gateways import GatewayFigures, GatewayMetrics, Summary
 from seqgate.gateway.console.metrics.history import (
     DISK_FREE,
     DISK_USED,
@@ -34,16 +35,13 @@ from seqgate.gateway.console.metrics.history import (
     Key,
     key_of,
 )
-from seqgate.gateway.console.metrics.listener import MetricsClient, samples
+from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.producer_events import ProducerEvents
 from seqgate.gateway.console.metrics.rates import (
     MOST_PARTITIONS,
     RECORDS,
     LeaderChanges,
-    Reading,
     end_offsets,
-    figures,
-    labelled_figures,
     largest,
     new_records,
 )
@@ -51,8 +49,9 @@ from seqgate.gateway.coordinator.places import TopicPartition
 
 Values = dict[Key, float | None]
 
-# What each round asks. A round has at most one request for the metrics, one for producers, and over the Kafka
-# protocol a few to each broker; pause_s keeps all of it below a twentieth of the time.
+# What each round asks. A round has at most one request for the metrics to each gateway, one for producers to
+# each listener, and over the Kafka protocol a few to each broker; pause_s keeps all of it below a twentieth
+# of the time.
 
 EVERY_S: Final = 5.0
 FIRST_EVERY_S: Final = 1.0
@@ -91,13 +90,14 @@ def pause_s(taken_s: float, rounds: int) -> float:
 
 
 class Sampler:
-    """Samples what the metrics listener and the cluster tell into a history. It asks the cluster as the login
-    of --command-config; without it a cluster with logins is sampled only while people look, as they.
+    """Samples what the gateways, their metrics listeners and the cluster tell into a history. It asks the
+    cluster as the login of --command-config; without it a cluster with logins is sampled only while people
+    look, as they.
     """
 
     def __init__(
         self,
-        listener: MetricsClient | None,
+        listeners: Sequence[MetricsClient],
         connections: Connections,
         cluster_login: ClusterLogin,
         security: ClientSecurity,
@@ -112,7 +112,12 @@ class Sampler:
         self.error: str | None = None
         self.asks_cluster = False
         """Whether the console may ask the cluster by itself."""
-        self._listener = listener
+        self.cluster_id: str | None = None
+        self.gateways = Summary()
+        """The newest figures of each gateway; no rows where none tells any."""
+        self._listeners = listeners
+        self._metrics = GatewayMetrics(connections.addresses, security, listeners)
+        self._figures = GatewayFigures()
         self._connections = connections
         self._cluster_login = cluster_login
         self._security = security
@@ -120,14 +125,15 @@ class Sampler:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._sampling = threading.Lock()
-        self._before: Reading | None = None
         self._ends: tuple[int, Mapping[TopicPartition, int]] | None = None
         self._disks: Values = {}
         self._rounds = 0
 
+    def learn_cluster(self, cluster_id: str) -> None:
+        """Take the id of the cluster from a page: the sampler may not ask a cluster with logins."""
+        self.cluster_id = cluster_id
+
     def start(self) -> None:
-        if self.file is not None:
-            self.file.open()
         self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
         self._thread.start()
 
@@ -136,6 +142,7 @@ class Sampler:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout=10.0)
+        self._metrics.close()
         if self.file is not None:
             self.file.close()
 
@@ -150,12 +157,12 @@ class Sampler:
             now_ms = self._now_ms()
             values: Values = {}
             error: str | None = None
-            for ask in (self._ask_listener, self._ask_cluster):
+            for ask in (self._ask_gateways, self._check_cluster, self._ask_cluster):
                 try:
                     values |= ask(now_ms)
                 except ControlError as failed:
                     error = error or str(failed)
-            self.error = error
+            self.error = error or (self.gateways.trouble if self._listeners else None)
             written = {
                 key.labels[1]: now_ms
                 for key, value in values.items()
@@ -177,23 +184,40 @@ class Sampler:
                 values = {}
             history.add(now_ms, {Key(name): value for name, value in values.items()})
 
-    def _ask_listener(self, now_ms: int) -> Values:
-        if self._listener is None:
-            return {}
-        reading = Reading.of(now_ms / 1_000, samples(self._listener.metrics()))
-        before, self._before = self._before, reading
+    def _ask_gateways(self, now_ms: int) -> Values:
+        """Return the sums of all gateways' metrics. Raises ControlError."""
+        answers = self._metrics.ask(asks_cluster=not self._needs_login())
+        self.gateways, found = self._figures.see(now_ms, answers)
+        self.cluster_id = self.gateways.cluster_id or self.cluster_id
+        self._see_producers(now_ms)
+        return found
+
+    def _check_cluster(self, _: int) -> Values:
+        """Let the history be that of this cluster. The first round reads the file, so that no page shows the
+        samples of another cluster.
+        """
+        if self.file is None:
+            self.history.belongs_to(self.cluster_id)
+        elif self._rounds:
+            self.file.belongs_to(self.cluster_id)
+        else:
+            self.file.open(self.cluster_id)
+        return {}
+
+    def _see_producers(self, now_ms: int) -> None:
+        """Note what the producers of the gateways behind --metrics wrote."""
         with suppress(ControlError):
-            page = self._listener.view(ListProducersRequest(limit=MOST_PRODUCERS))
-            self.producers.see(now_ms, page.producers, is_all=page.complete)
-        if before is None or before.time_s >= reading.time_s:
-            return {}
-        found: Values = {Key(name): value for name, value in figures(before, reading).items()}
-        return found | labelled_figures(before, reading)
+            pages = [
+                listener.view(ListProducersRequest(limit=MOST_PRODUCERS)) for listener in self._listeners
+            ]
+            if pages:
+                rows = [row for page in pages for row in page.producers]
+                self.producers.see(now_ms, rows, is_all=all(page.complete for page in pages))
 
     def _ask_cluster(self, now_ms: int) -> Values:
         self.asks_cluster = not self._needs_login()
         if not self.asks_cluster:
-            if self._listener is None:
+            if not self._listeners:
                 raise ControlError(
                     "the charts need --metrics, or a login of the console's own by --command-config, because "
                     "the cluster needs a login"
@@ -211,7 +235,7 @@ class Sampler:
         if self._rounds % LEADERS_EVERY == 0:
             with suppress(ControlError), self._connections.lend(self._security) as cluster:
                 self.leader_changes.see(now_ms, leaders_of(cluster))
-        if self._listener is None and len(ends) <= MOST_ASKED_PARTITIONS:
+        if not self._listeners and len(ends) <= MOST_ASKED_PARTITIONS:
             with suppress(ControlError), self._connections.lend(self._security) as cluster:
                 self.producers.see(
                     now_ms, list_producers_remote(cluster, ListProducersRequest()).producers, is_all=True
@@ -227,7 +251,7 @@ class Sampler:
             return {}
         passed_s = (now_ms - before[0]) / 1_000
         gained = new_records(before[1], ends)
-        found: Values = {} if self._listener else {Key(RECORDS): sum(gained.values()) / passed_s}
+        found: Values = {} if self.gateways.tells else {Key(RECORDS): sum(gained.values()) / passed_s}
         stored: Counter[str] = Counter()
         for (topic, _), end in ends.items():
             stored[topic] += end

@@ -33,9 +33,7 @@ def clients(visit: Visit) -> PageAnswer:
 
 
 def _found(visit: Visit) -> dict[str, PushingClient]:
-    return _clients.get(
-        visit.security, visit.console.options.metrics_url, lambda: clients_of(visit.metrics_text())
-    )
+    return _clients.get(visit.security, visit.metrics_url, lambda: clients_of(visit.metrics_text()))
 
 
 def view(visit: Visit) -> PageAnswer:

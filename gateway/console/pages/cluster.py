@@ -73,6 +73,7 @@ def cluster_page(visit: Visit) -> PageAnswer:
             "under_replicated": status.under_replicated[:MOST_PARTITIONS],
             "changes": changes.summaries(leaders, MOST_CHANGES),
             "since_ms": changes.since_ms,
+            "figures": visit.gateway_figures(),
         },
     )
 

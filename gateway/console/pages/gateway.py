@@ -28,7 +28,7 @@ def logs(visit: Visit) -> PageAnswer:
     values = {
         "gateway": gateway,
         "trouble": trouble,
-        "url": visit.console.options.metrics_url,
+        "url": visit.metrics_url,
         "levels": LEVELS,
         "level": level if level in LEVELS else "INFO",
         "wanted": visit.text("filter"),
@@ -67,7 +67,7 @@ def _shown(line: LogLine) -> dict[str, Any]:
 def tasks(visit: Visit) -> PageAnswer:
     """Show the tasks under way, and the last ones that ended."""
     found, trouble = visit.told(ListTasksRequest())
-    return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.console.options.metrics_url})
+    return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.metrics_url})
 
 
 # The limits of the gateway, the nearest first.

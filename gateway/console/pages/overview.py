@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
@@ -24,6 +24,7 @@ from seqgate.gateway.console.health import (
     judge,
 )
 from seqgate.gateway.console.metrics import rates
+from seqgate.gateway.console.metrics.gateways import COUNTED, GATEWAYS
 from seqgate.gateway.console.metrics.history import (
     DAY_MS,
     DISK_FREE,
@@ -32,6 +33,7 @@ from seqgate.gateway.console.metrics.history import (
     QUARTER_MS,
     TOPIC_LAG,
     TOPIC_RECORDS,
+    Key,
 )
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
@@ -45,6 +47,8 @@ SERIES: Final = (
     rates.REFUSALS,
     rates.CONNECTIONS,
     rates.LOOP_DELAY,
+    GATEWAYS,
+    COUNTED,
 )
 MOST_GROUPS: Final = 200
 """Groups whose lag counts; the page says when there are more."""
@@ -69,7 +73,7 @@ def overview(visit: Visit) -> PageAnswer:
     except Unreachable as error:
         advice = f"{error}. This page asks again by itself."
         return View(
-            "overview.html", {**_NOTHING, "problems": [Problem("The cluster does not answer", advice)]}
+            "overview.html", {**_nothing(visit), "problems": [Problem("The cluster does not answer", advice)]}
         )
     gateway, trouble = _gateway_status(visit, notes)
     groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
@@ -83,6 +87,7 @@ def overview(visit: Visit) -> PageAnswer:
     for broker in status.brokers:
         if broker.error is not None:
             _note_right(visit, notes, broker.error)
+    produce_p99 = _samples(visit, rates.PRODUCE_P99, {}, QUARTER_MS)
     health = judge(
         Facts(
             status,
@@ -91,7 +96,7 @@ def overview(visit: Visit) -> PageAnswer:
             transactions,
             hanging,
             _samples(visit, rates.OLDEST_TRANSACTION, {}, DAY_MS),
-            None if gateway is None else _samples(visit, rates.PRODUCE_P99, {}, QUARTER_MS),
+            None if gateway is None and not produce_p99.known() else produce_p99,
             disks,
         )
     )
@@ -103,6 +108,7 @@ def overview(visit: Visit) -> PageAnswer:
     return View(
         "overview.html",
         {
+            **_nothing(visit),
             "status": status,
             "gateway": gateway,
             "problems": problems,
@@ -112,7 +118,6 @@ def overview(visit: Visit) -> PageAnswer:
             "free_bytes": min(free, default=None),
             "full_ms": min(full, default=None),
             "groups": groups,
-            "most_groups": MOST_GROUPS,
             "lag": sum(lags) if groups is not None else None,
             "open_transactions": transactions,
             "is_empty": status.topics == status.internal_topics,
@@ -121,21 +126,26 @@ def overview(visit: Visit) -> PageAnswer:
     )
 
 
-_NOTHING: Final = {
-    "status": None,
-    "gateway": None,
-    "notes": (),
-    "unjudged": (),
-    "used_bytes": None,
-    "free_bytes": None,
-    "full_ms": None,
-    "groups": None,
-    "most_groups": MOST_GROUPS,
-    "lag": None,
-    "open_transactions": None,
-    "is_empty": False,
-    "has_login": False,
-}
+def _nothing(visit: Visit) -> dict[str, Any]:
+    """Return what the page shows while nothing answers: the charts, and of how many gateways they are."""
+    told = visit.console.sampler.gateways.tells or Key(rates.BYTES_IN) in visit.history
+    return {
+        "status": None,
+        "gateway": None,
+        "notes": (),
+        "unjudged": (),
+        "used_bytes": None,
+        "free_bytes": None,
+        "full_ms": None,
+        "groups": None,
+        "most_groups": MOST_GROUPS,
+        "lag": None,
+        "open_transactions": None,
+        "is_empty": False,
+        "has_login": False,
+        "gateways": visit.gateway_figures(),
+        "has_figures": visit.has_metrics or told,
+    }
 
 
 def _asked(visit: Visit, notes: list[Problem], ask: Callable[[Cluster], A]) -> A | None:

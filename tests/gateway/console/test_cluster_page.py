@@ -7,6 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from seqgate.gateway.console.metrics.gateways import GatewayRow, Summary
+from seqgate.gateway.console.page import Visit
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_cluster import GatewayCluster, await_true, leaders_at
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -88,6 +90,24 @@ def test_the_bucket_comes_from_the_metrics_listener(shared_gateway: GatewayProce
         assert "The gateway behind --metrics does not tell all: there is no operation status." in page
 
 
+@pytest.mark.parametrize("path", ["/", "/cluster"])
+def test_a_gateway_without_figures_says_so_and_the_sums_are_incomplete(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    rows = [GatewayRow("1", "h:1", "1.0", {"connections": 1234.0}), GatewayRow("2", "h:2", trouble="<b>gone")]
+    found = Summary(rows, {"connections": 1234.0}, 1, 2, "a right is missing")
+    monkeypatch.setattr(Visit, "gateway_figures", lambda _: found)
+    page = console.page(path)
+    assert "<b>gone" not in page
+    text = text_of(page)
+    assert "no figures <b>gone." in text
+    assert "incomplete The charts have the figures of 1 of 2 gateways." in text
+    assert "1,234 incomplete 1 of 2" in text
+    assert (
+        "come from --metrics, because the brokers do not tell the console theirs: A right is missing." in text
+    )
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayCluster, ConsoleClient]]:
     """Two gateways, the first with a metrics listener, and a console for both."""
@@ -133,6 +153,35 @@ def test_the_bucket_and_the_state_of_each_gateway(cluster: tuple[GatewayCluster,
     assert f"file://{gateways.path / 'bucket'}" in page
     assert "keeps up" in page
     assert "Being handed over" in page
+
+
+def test_the_figures_of_each_gateway_stand_in_a_row(cluster: tuple[GatewayCluster, ConsoleClient]) -> None:
+    """The second gateway has no metrics listener: the console finds it by the cluster."""
+    gateways, console = cluster
+    ids = gateways.brokers()
+    first, second = (str(ids[gateway.port]) for gateway in gateways.gateways)
+    sampler = console.console.sampler
+
+    def are_counted() -> bool:
+        sampler.sample()
+        return sampler.gateways.counted == 2
+
+    await_true(are_counted, "the figures of both gateways")
+    rows = {row.name: row for row in sampler.gateways.rows}
+    assert rows.keys() == {first, second}
+    for row in rows.values():
+        assert row.values["connections"], "the console's own, at least"
+        assert row.values["bytes_in_per_s"] is not None
+    connections = sum(row.values["connections"] or 0 for row in rows.values())
+    assert sampler.gateways.values["connections"] == connections
+    for path in ("/", "/cluster"):
+        page = text_of(console.page(path))
+        assert "Of 2 gateways: their sums, and the slowest times." in page
+        assert "All sums, and the slowest times" in page
+        for row in rows.values():
+            assert f"{row.name} {row.address} {row.version}" in page
+    data = console.data("/api/figures?range=15m")
+    assert data["series"]["gateways_counted"][-1] == data["series"]["gateways"][-1] == 2
 
 
 @pytest.mark.tier("all")

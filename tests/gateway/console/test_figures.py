@@ -18,6 +18,7 @@ from seqgate.gateway.console.metrics.rates import (
     REFUSALS,
     Reading,
     figures,
+    free_bytes,
     labelled_figures,
     largest,
     new_records,
@@ -25,6 +26,7 @@ from seqgate.gateway.console.metrics.rates import (
 from seqgate.gateway.console.metrics.sampler import MOST_WATCHES, Watches
 from tests.support.metrics_stub import metrics_stub
 
+TOPIC_RECORDS_TOTAL = "seqgate_topic_records_total"
 TEXT = """\
 # TYPE seqgate_topic_records_total counter
 seqgate_topic_records_total{topic="a"} 10
@@ -46,23 +48,38 @@ def test_only_the_wanted_metrics_are_read() -> None:
 
 
 def test_counters_become_rates_and_a_restart_counts_from_zero() -> None:
-    before = Reading(10.0, {"seqgate_topic_records_total": 100, "seqgate_topic_bytes_total": 1000})
-    after = Reading(12.0, {"seqgate_topic_records_total": 300, "seqgate_topic_bytes_total": 50})
+    before = Reading(10.0, {TOPIC_RECORDS_TOTAL: {(): 100}, "seqgate_topic_bytes_total": {(): 1000}})
+    after = Reading(12.0, {TOPIC_RECORDS_TOTAL: {(): 300}, "seqgate_topic_bytes_total": {(): 50}})
     found = figures(before, after)
     assert (found[RECORDS], found[BYTES_IN]) == (100, 25)
     assert found[PRODUCE_P99] is None
     assert DUPLICATES not in found
 
 
+def test_a_deleted_topic_is_no_restart() -> None:
+    a, b = (("topic", "a"),), (("topic", "b"),)
+    before = Reading(0.0, {TOPIC_RECORDS_TOTAL: {a: 1_000_000, b: 2_000_000}})
+    assert figures(before, Reading(1.0, {TOPIC_RECORDS_TOTAL: {b: 2_000_010}}))[RECORDS] == 10
+
+
+def test_after_a_restart_the_slowest_requests_are_those_since() -> None:
+    before = Reading(0.0, counts={PRODUCE_P99: {0.001: 900, 0.01: 1000, float("inf"): 1000}})
+    after = Reading(5.0, counts={PRODUCE_P99: {0.001: 100, 0.01: 100, float("inf"): 100}})
+    found = figures(before, after)[PRODUCE_P99]
+    assert found is not None
+    assert 0.9 < found <= 1
+
+
 def test_topics_and_groups_have_figures_of_their_own() -> None:
     text = TEXT + 'seqgate_group_lag_records{group="g"} 12\nseqgate_disk_free_bytes 99\n'
-    before = Reading(0.0, by_label={"seqgate_topic_records_total": {"a": 4}})
-    found = labelled_figures(before, Reading.of(2.0, samples(text)))
-    assert found == {
+    before = Reading(0.0, {TOPIC_RECORDS_TOTAL: {(("topic", "a"),): 4}})
+    after = Reading.of(2.0, samples(text))
+    assert labelled_figures([(before, after)]) == {
         key_of(TOPIC_RECORDS, {"topic": "a"}): 3,
         key_of(LAG, {"group": "g"}): 12,
-        key_of(DISK_FREE, {"broker": ""}): 99,
     }, "a topic that was not there before has no rate yet"
+    assert labelled_figures([(before, after)] * 2)[key_of(TOPIC_RECORDS, {"topic": "a"})] == 6, "the sum"
+    assert free_bytes([after]) == {key_of(DISK_FREE, {"broker": ""}): 99}
     many = {str(number): float(number) for number in range(MOST_LABELLED + 1)}
     assert "0" not in largest(many)
     assert len(largest(many)) == MOST_LABELLED

@@ -30,10 +30,12 @@ LAGS = key_of(LAG, LABELS)
 class Kept:
     """A history with its file, as a console has it."""
 
-    def __init__(self, path: Path, most_bytes: int = module.MOST_BYTES) -> None:
+    def __init__(
+        self, path: Path, most_bytes: int = module.MOST_BYTES, cluster_id: str | None = None
+    ) -> None:
         self.history = History()
         self.file = HistoryFile(path, self.history, most_bytes)
-        self.file.open()
+        self.file.open(cluster_id)
 
     def add(self, time_ms: int, values: dict[Key, float | None], *written: str) -> None:
         self.history.add(time_ms, values)
@@ -162,6 +164,55 @@ def test_after_a_failure_the_file_is_written_anew(path: Path, monkeypatch: pytes
     kept.file.close()
     assert Kept(path).lags() == expected
     assert expected[-1] == 8
+
+
+def of_cluster(path: Path, cluster_id: str | None = None) -> Kept:
+    return Kept(path, cluster_id=cluster_id)
+
+
+def test_a_file_of_another_cluster_is_set_aside(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    first = of_cluster(path, "a")
+    first.add(BEGIN, {LAGS: 1.0}, "t")
+    first.file.close()
+    again = of_cluster(path, "a")
+    assert again.lags() == [1]
+    again.file.close()
+    assert not caplog.text
+    other = of_cluster(path, "b")
+    assert (other.lags(), other.history.last_write_ms("t")) == ([], None)
+    assert "has the history of cluster a" in caplog.text
+    other.add(BEGIN, {LAGS: 2.0})
+    other.file.close()
+    before = of_cluster(path.with_name(path.name + ".before"), "a")
+    assert before.lags() == [1]
+    assert of_cluster(path, "b").lags() == [2]
+
+
+def test_a_cluster_that_answers_late_is_still_told_apart(path: Path) -> None:
+    """Until then the console shows what the file has."""
+    first = of_cluster(path)
+    first.add(BEGIN, {LAGS: 1.0})
+    first.file.belongs_to(None)
+    first.file.belongs_to("a")
+    first.file.belongs_to("a")
+    first.add(BEGIN + STEP, {LAGS: 2.0})
+    first.file.close()
+    late = of_cluster(path)
+    assert late.lags() == [1, 2]
+    assert late.history.cluster_id == "a"
+    late.file.belongs_to("b")
+    assert late.lags() == []
+    late.add(BEGIN + 2 * STEP, {LAGS: 3.0})
+    late.file.close()
+    assert of_cluster(path, "b").lags() == [3]
+
+
+def test_the_cluster_is_known_after_the_file_was_written_anew(path: Path) -> None:
+    kept = of_cluster(path, "a")
+    kept.add(BEGIN, {LAGS: 1.0})
+    kept.file._write_anew()
+    kept.file.close()
+    assert of_cluster(path, "b").lags() == []
 
 
 def _full(*_: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import pytest
@@ -53,10 +53,10 @@ class Login:
         return self._mechanisms
 
 
-def sampler_of(listener: MetricsClient | None, times_ms: Iterable[int]) -> Sampler:
+def sampler_of(listeners: Sequence[MetricsClient], times_ms: Iterable[int]) -> Sampler:
     """Return a sampler of a cluster with logins, without a login of its own."""
     login = cast("ClusterLogin", Login("SCRAM-SHA-256"))
-    return Sampler(listener, Connections(()), login, ClientSecurity(), None, iter(times_ms).__next__)
+    return Sampler(listeners, Connections(()), login, ClientSecurity(), None, iter(times_ms).__next__)
 
 
 def test_the_listener_is_sampled_without_a_login() -> None:
@@ -66,7 +66,7 @@ def test_the_listener_is_sampled_without_a_login() -> None:
             f'seqgate_topic_records_total{{topic="t"}} {next(counts)}\n'
             'seqgate_topic_records_total{topic="idle"} 5\nseqgate_group_lag_records{group="g"} 7\n'
         )
-        sampler = sampler_of(MetricsClient(stub.url), (BEGIN, BEGIN + 5_000, BEGIN + 10_000))
+        sampler = sampler_of([MetricsClient(stub.url)], (BEGIN, BEGIN + 5_000, BEGIN + 10_000))
         for _ in range(3):
             sampler.sample()
     assert (sampler.error, sampler.asks_cluster) == (None, False)
@@ -79,7 +79,7 @@ def test_the_listener_is_sampled_without_a_login() -> None:
 
 
 def test_without_listener_and_login_nothing_is_sampled_and_the_reason_is_told() -> None:
-    sampler = sampler_of(None, (BEGIN,))
+    sampler = sampler_of([], (BEGIN,))
     sampler.sample()
     assert sampler.error is not None
     assert "--command-config" in sampler.error

@@ -1,0 +1,275 @@
+"""Asks every gateway and worker of a cluster for its metrics, and sums them.
+
+The console asks over the Kafka protocol, as `seqgate metrics` does, and so finds the gateways by the cluster
+itself. Where no broker answers such a question (Apache Kafka, a missing right, a login that the console does
+not have), it asks the metrics listeners of `--metrics`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from seqgate.gateway.admin.metrics.command import MetricsRequest
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import BrokerAddress, exchange, first_that_answers, open_connection
+from seqgate.gateway.admin.remote.operations import question_of, told_in
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.metrics.history import Key
+from seqgate.gateway.console.metrics.listener import MetricsClient, samples
+from seqgate.gateway.console.metrics.rates import (
+    Reading,
+    figures,
+    free_bytes,
+    labelled_figures,
+    united_figures,
+)
+from seqgate.gateway.protocol.frames import MalformedRequest
+
+MOST_GATEWAYS: Final = 20
+"""Gateways that are asked for their metrics; the sums lack further ones, and say so."""
+_AT_ONCE: Final = 8
+"""Gateways that are asked at the same time."""
+TIMEOUT_S: Final = 3.0
+_QUESTION: Final = MetricsRequest("seqgate_")
+"""The metrics of the gateway itself; the names of those that clients push begin otherwise."""
+
+
+class Told(NamedTuple):
+    """What a gateway told: its metrics in Prometheus's text, or why it told none. `name` is its node id, or
+    the address of a metrics listener.
+    """
+
+    name: str
+    address: str
+    text: str = ""
+    trouble: str | None = None
+
+
+class Answers(NamedTuple):
+    """What all gateways told. `of` is how many there are, and `note` why the brokers were not asked or told
+    nothing, where listeners took their place. `cluster_id` is None where no broker answered.
+    """
+
+    told: Sequence[Told] = ()
+    of: int = 0
+    note: str | None = None
+    cluster_id: str | None = None
+
+
+class GatewayMetrics:
+    """Asks the gateways of one cluster. It keeps a connection to each. One thread uses it."""
+
+    def __init__(
+        self,
+        addresses: Sequence[tuple[str, int]],
+        security: ClientSecurity,
+        listeners: Sequence[MetricsClient] = (),
+    ) -> None:
+        self._bootstrap = [BrokerAddress(*address, security) for address in addresses]
+        self._listeners = listeners
+        self._open: dict[BrokerAddress, socket.socket] = {}
+        self._known: dict[str, BrokerAddress] = {}
+        """The gateways by node id, as the last answer named them."""
+        self._last: BrokerAddress | None = None
+        """The address that answered last; the next round asks there first."""
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "console-metrics")
+
+    def ask(self, *, asks_cluster: bool = True) -> Answers:
+        """Return what all gateways tell. Without `asks_cluster` only listeners are asked. Raises ControlError
+        when the cluster does not answer and the console has not seen its gateways.
+        """
+        answers, trouble = Answers(), None
+        if asks_cluster:
+            try:
+                answers = self._asked_brokers()
+            except ControlError as error:
+                if not self._known and not self._listeners:
+                    raise
+                trouble = str(error)
+                silent = [
+                    Told(name, address.shown, "", "the cluster does not answer")
+                    for name, address in self._known.items()
+                ]
+                answers = Answers(silent, len(silent))
+        if not self._listeners or any(told.trouble is None for told in answers.told):
+            return answers
+        told = list(self._pool.map(_listened, self._listeners))
+        note = trouble or next((each.trouble for each in answers.told), None)
+        return Answers(told, max(answers.of, len(told)), note, answers.cluster_id)
+
+    def _asked_brokers(self) -> Answers:
+        """Return what each broker tells; nothing of one for brokers that don't know such questions. Raises
+        Unreachable when none answers, and ControlError for a login that is refused.
+        """
+        first = [] if self._last is None else [self._last]
+        address, described = first_that_answers(
+            dict.fromkeys([*first, *self._bootstrap, *self._known.values()]),
+            lambda address: (address, self._asked(address)),
+        )
+        self._last = address
+        brokers = {str(row.broker_id): address.other(row.host, int(row.port)) for row in described.brokers}
+        self._known = brokers
+        self._hang_up_but({address, *brokers.values()})
+        if described.answer is None:
+            return Answers(of=len(brokers), cluster_id=described.cluster_id)
+        try:
+            (own,) = told_in(described, _QUESTION).gateways
+            known = {str(own.node_id): own.text}
+        except ControlError:
+            known = {}  # it says so again
+        told = self._pool.map(
+            lambda name: (
+                Told(name, brokers[name].shown, known[name])
+                if name in known
+                else self._told(name, brokers[name])
+            ),
+            list(brokers)[:MOST_GATEWAYS],
+        )
+        return Answers(list(told), len(brokers), None, described.cluster_id)
+
+    def _told(self, name: str, address: BrokerAddress) -> Told:
+        try:
+            (found,) = told_in(self._asked(address), _QUESTION).gateways
+        except ControlError as error:
+            return Told(name, address.shown, "", str(error))
+        except TimeoutError:
+            return Told(name, address.shown, "", "no answer in time")
+        except OSError as error:
+            return Told(name, address.shown, "", f"no answer: {error.strerror or error}")
+        return Told(name, address.shown, found.text)
+
+    def _asked(self, address: BrokerAddress) -> Any:
+        """Return a broker's answer to the question. Raises OSError, ControlError."""
+        kept = self._open.pop(address, None)
+        if kept is not None:
+            try:
+                return self._exchanged(address, kept)
+            except ConnectionError:
+                pass  # brokers close connections that are old or idle
+        return self._exchanged(address, open_connection(address, TIMEOUT_S))
+
+    def _exchanged(self, address: BrokerAddress, connection: socket.socket) -> Any:
+        try:
+            answer = exchange(connection, *question_of(_QUESTION))
+        except MalformedRequest as error:
+            connection.close()
+            raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
+        except BaseException:
+            connection.close()
+            raise
+        self._open[address] = connection
+        return answer
+
+    def _hang_up_but(self, addresses: Iterable[BrokerAddress]) -> None:
+        for address in self._open.keys() - set(addresses):
+            self._open.pop(address).close()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self._hang_up_but(())
+
+
+def _listened(listener: MetricsClient) -> Told:
+    try:
+        return Told(listener.url, listener.url, listener.metrics())
+    except ControlError as error:
+        return Told(listener.url, listener.url, "", str(error))
+
+
+# Sums what the gateways told. A gateway that tells nothing must not look like a fall of the rates: the sums
+# have a gap for a while, and then are those of the others, as the figures of how many they are say.
+
+GATEWAYS: Final = "gateways"
+"""The gateways of the cluster."""
+COUNTED: Final = "gateways_counted"
+"""The gateways whose figures are in the sums."""
+PATIENCE_MS: Final = 60_000
+"""Time after which sums leave out a gateway that tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRow:
+    """A gateway, and its newest figures; none in its first round, or with `trouble`."""
+
+    name: str
+    address: str
+    version: str = ""
+    values: Mapping[str, float | None] = field(default_factory=dict)
+    trouble: str | None = None
+
+
+class Summary(NamedTuple):
+    """The newest figures of each gateway, and of the cluster: `of` counts gateways, `counted` those in the
+    sums. `note` is that of `Answers`, and `cluster_id` is None while nobody has told it.
+    """
+
+    rows: Sequence[GatewayRow] = ()
+    values: Mapping[str, float | None] = {}
+    counted: int = 0
+    of: int = 0
+    note: str | None = None
+    cluster_id: str | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether a gateway told its metrics."""
+        return any(row.trouble is None for row in self.rows)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no gateway told any."""
+        return None if self.tells else next((row.trouble for row in self.rows), None)
+
+
+class GatewayFigures:
+    """Turns what the gateways tell again and again into figures. Pure."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, Reading] = {}
+        self._silent_since_ms: dict[str, int] = {}
+
+    def see(self, now_ms: int, answers: Answers) -> tuple[Summary, dict[Key, float | None]]:
+        """Return the figures since the last time, and those to sample: the sums, the slowest times, and the
+        figures of topics and groups.
+        """
+        before, self._before = self._before, {}
+        cluster_id = answers.cluster_id
+        pairs: list[tuple[Reading, Reading]] = []
+        rows: list[GatewayRow] = []
+        for told in answers.told:
+            known = before.get(told.name)
+            if told.trouble is not None:
+                if known is not None:
+                    self._before[told.name] = known
+                rows.append(GatewayRow(told.name, told.address, trouble=told.trouble))
+                continue
+            reading = Reading.of(now_ms / 1_000, samples(told.text))
+            self._before[told.name] = reading
+            cluster_id = cluster_id or reading.node.get("cluster_id")
+            found: Mapping[str, float | None] = {}
+            if known is not None and known.time_s < reading.time_s:
+                found = figures(known, reading)
+                pairs.append((known, reading))
+            name = reading.node.get("node_id", told.name)
+            rows.append(GatewayRow(name, told.address, reading.node.get("version", ""), found))
+        is_whole = self._is_whole(now_ms, rows)
+        united = united_figures((row.values for row in rows), sums=is_whole)
+        counted = sum(bool(row.values) for row in rows)
+        summary = Summary(rows, united, counted, answers.of, answers.note, cluster_id)
+        sampled: dict[Key, float | None] = {Key(name): value for name, value in united.items()}
+        if rows:
+            sampled |= {Key(GATEWAYS): answers.of, Key(COUNTED): counted}
+        sampled |= free_bytes(reading for _, reading in pairs)
+        if is_whole:
+            sampled |= labelled_figures(pairs)
+        return summary, sampled
+
+    def _is_whole(self, now_ms: int, rows: Sequence[GatewayRow]) -> bool:
+        """Return whether sums count: no gateway is missing, or those that are have been for long."""
+        silent = [row.name for row in rows if not row.values]
+        self._silent_since_ms = {name: self._silent_since_ms.get(name, now_ms) for name in silent}
+        return all(now_ms - since_ms >= PATIENCE_MS for since_ms in self._silent_since_ms.values())
