@@ -8,7 +8,7 @@ from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
 
-AWAY = re.compile(r"did not answer|[Nn]othing answers at")
+AWAY = re.compile(r"did not answer|nothing answers at", re.IGNORECASE)
 """Which sentence a page has depends on whether the console noticed the end of its connection before it asked.
 """
 
