@@ -76,8 +76,10 @@ class Watched:
         return self.page
 
     def check(self) -> None:
-        """Fail on a script's error, on a request to another host, and on what axe-core finds."""
-        faults = [*self.errors, *self.foreign, *accessibility_faults(self.page)]
+        """Fail on a script's error, on a request to another host, on what axe-core finds, and on what is off
+        the screen.
+        """
+        faults = [*self.errors, *self.foreign, *accessibility_faults(self.page), *layout_faults(self.page)]
         assert not faults, "\n".join(faults)
 
     @property
@@ -128,3 +130,48 @@ def accessibility_faults(page: Page) -> list[str]:
         for fault in found
         for node in fault["nodes"]
     ]
+
+
+LAYOUT = """(narrow) => {
+  const faults = [], width = window.innerWidth, root = document.scrollingElement;
+  const find = (selector) => [...document.querySelectorAll(selector)].filter((each) => each.checkVisibility());
+  const fault = (element, words) => faults.push(`${words}: ${element.outerHTML.slice(0, 300)}`);
+  const isOff = ({left, right}) => left < 0 || right > width + 0.5;
+  if (root.scrollWidth > width) {
+    faults.push(`the page is ${root.scrollWidth} pixels wide in a window of ${width}`);
+    for (const each of find("main *, header *")) if (isOff(each.getBoundingClientRect())) fault(each, "off");
+  }
+  if (width > narrow) return faults;
+  for (const cell of find("table:not(.u-legend) tbody :is(td, th)")) {
+    if (isOff(cell.getBoundingClientRect())) fault(cell, "a cell off the screen");
+    if (cell.scrollWidth > cell.clientWidth + 1) fault(cell, "a cell whose content is cut");
+    const label = cell.dataset.label, shown = getComputedStyle(cell, "::before");
+    if (label === undefined ? cell.colSpan === 1 : label && cell.matches("td") && shown.display === "none")
+      fault(cell, "a cell without the name of its column");
+  }
+  const main = "button.main, .button.main, .heading .danger, .buttons .danger";
+  const controls = "button, .button, summary, select, textarea, input:not([type=hidden]), .tabs a, .side a, thead a";
+  for (const control of find(controls)) {
+    const target = control.matches("[type=checkbox]") ? (control.closest("label") ?? control) : control;
+    target.scrollIntoView({block: "center", behavior: "instant"});
+    const box = target.getBoundingClientRect(), least = control.matches(main) ? 44 : 24;
+    if (isOff(box)) fault(control, "a control off the screen");
+    if (box.height < least || box.width < 24) fault(control, `${box.width} × ${box.height} pixels to touch`);
+    const met = document.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    if (!met || !(target.contains(met) || met.contains(target))) fault(control, `covered by ${met?.outerHTML}`);
+  }
+  root.scrollTo(0, 0);
+  return faults;
+}"""
+"""What a person can't see or touch: what makes the page wider than the window; and on a window where rows are
+cards, cells off the screen or without the name of their column, and controls that are off the screen, covered
+or too small for a finger (WCAG 2.2, 2.5.8: 24 pixels; 44 for those that change something).
+"""
+CARDS_FROM = 760
+"""The widest window whose tables are cards, as in static/parts.css."""
+
+
+def layout_faults(page: Page) -> list[str]:
+    """Return what is off the screen, one line for each element."""
+    found: list[str] = page.evaluate(LAYOUT, CARDS_FROM)
+    return found

@@ -1,6 +1,7 @@
 // Rows of records, which open in their place: the row below shows what the page of the record shows.
 import { size } from "./amounts.js";
 import { startIslands } from "./console.js";
+import { labelCells } from "./live-rows.js";
 import { localTime, showTimes } from "./times.js";
 
 /** Lets the rows of a table open, by their button and by a click beside it. @param {HTMLElement} body */
@@ -82,6 +83,7 @@ export function recordRow(row, element, className = "") {
     cell("td", "mono names", row.headers.join(", ")),
     cell("td", "number", size((row.key_bytes ?? 0) + (row.value_bytes ?? 0))),
   );
+  labelCells(line, element);
   return line;
 }
 

@@ -1,4 +1,5 @@
 // The events of a strip as rows of a table: the strip's alternative in text.
+import { labelCells } from "./live-rows.js";
 import { localTime } from "./times.js";
 
 const MOST_ROWS = 300;
@@ -21,6 +22,7 @@ export function fillEvents(body, events) {
     const kind = MARKS[/** @type {keyof typeof MARKS} */ (event.kind)] + (event.outcome ? ` with ${event.outcome}` : "");
     row.append(cell(localTime(new Date(event.time)), "nowrap"), cell(kind, "event-kind"));
     row.append(cell(sequences, "number"), cell(known(event.records), "number"), cell(known(event.offset), "number"), cell(known(event.epoch), "number"));
+    labelCells(row, body.closest("table"));
     return row;
   });
   if (rows.length && rows.length !== Number(body.dataset.rows)) {

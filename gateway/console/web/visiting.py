@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -222,18 +224,64 @@ class Renderer:
         self, template: str, values: Mapping[str, Any], visit: Visit, place: str, notice: str | None
     ) -> str:
         """Return a page as HTML. `place` is the path of the request, which the navigation marks."""
-        return self._environment.get_template(template).render(
-            **values,
-            visit=visit,
-            user=visit.user,
-            csrf=visit.console.tokens.token(visit.session_id),
-            sections=[(section, pages) for section, pages in self._sections if pages],
-            place=place,
-            notice=notice,
-            has_metrics=visit.has_metrics,
-            server=visit.server,
-            bootstrap_shown=",".join(shown_address(*each) for each in visit.console.options.bootstrap),
+        return labelled(
+            self._environment.get_template(template).render(
+                **values,
+                visit=visit,
+                user=visit.user,
+                csrf=visit.console.tokens.token(visit.session_id),
+                sections=[(section, pages) for section, pages in self._sections if pages],
+                place=place,
+                notice=notice,
+                has_metrics=visit.has_metrics,
+                server=visit.server,
+                bootstrap_shown=",".join(shown_address(*each) for each in visit.console.options.bootstrap),
+            )
         )
+
+
+# Cells with the names of their columns. A narrow window shows each row as a card, in which each cell begins
+# with the name. Templates escape all values, so that no tag is part of a value.
+
+_TABLE: Final = re.compile(r"<table\b.*?</table>", re.DOTALL)
+_HEADING: Final = re.compile(r"<th\b([^>]*)>(.*?)</th>", re.DOTALL)
+_CELL: Final = re.compile(r"<t[dh]\b([^>]*)>")
+_UNSEEN: Final = re.compile(r'<span class="visually-hidden">.*?</span>|<[^>]*>', re.DOTALL)
+
+
+def labelled(page: str) -> str:
+    """Give each cell of a page's tables the name of its column as `data-label`. A heading may name it so,
+    too; a cell over several columns gets none.
+    """
+    return _TABLE.sub(_labelled_table, page)
+
+
+def _labelled_table(table: re.Match[str]) -> str:
+    labels: list[str] = []
+
+    def heading(found: re.Match[str]) -> str:
+        attributes, content = found.groups()
+        if "data-label=" not in attributes:
+            words = " ".join(_UNSEEN.sub(" ", content).replace('"', "&#34;").split())
+            attributes += f' data-label="{words}"'
+        labels.append(attributes.partition('data-label="')[2].partition('"')[0])
+        return f"<th{attributes}>{content}</th>"
+
+    head, end, body = table[0].partition("</thead>")
+    first, *rows = body.split("<tr")
+    head = _HEADING.sub(heading, head)
+    return head + end + "<tr".join([first, *(_labelled_row(row, labels) for row in rows)])
+
+
+def _labelled_row(row: str, labels: Sequence[str]) -> str:
+    left = iter(labels)
+
+    def cell(found: re.Match[str]) -> str:
+        span = int(found[1].partition('colspan="')[2].partition('"')[0] or 1)
+        names = list(islice(left, span))
+        return found[0] if span > 1 or not names else f'{found[0][:-1]} data-label="{names[0]}">'
+
+    return _CELL.sub(cell, row)
 
 
 # Runs the functions of pages in a few threads, and remembers the ones that take long until the browser asks

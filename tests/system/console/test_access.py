@@ -75,7 +75,6 @@ def test_pages_of_access_are_without_faults(
             window.open(path)
             expect(page.locator("h1")).to_be_visible()
             window.check()
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
             window.picture(f"{name}{'-dark' if dark else ''}{'-narrow' if size == NARROW else ''}")
 
 

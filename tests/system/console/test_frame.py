@@ -22,7 +22,6 @@ def test_each_page_is_without_faults(
         page = window.open(path)
         expect(page.locator("h1")).to_be_visible()
         window.check()
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
 def test_keys_open_pages_and_the_list_of_keys(window: Watched) -> None:

@@ -84,7 +84,6 @@ def test_the_log_and_the_tasks_are_without_faults(
                 page.locator(".log summary").click()
                 expect(page.locator(".log pre")).to_be_visible()
             window.check()
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
             window.picture(
                 f"{name.replace('/', '-')}{'-dark' if dark else ''}{'-narrow' if size == NARROW else ''}"
             )

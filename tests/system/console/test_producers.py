@@ -88,7 +88,6 @@ def test_the_pages_are_without_faults(
                     page.locator(f'.strip[data-key="{key_of(busy)}"] .mark-refused').first
                 ).to_be_attached()
             window.check()
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), path
             window.picture(f"{name}{'-dark' if dark else ''}{'-narrow' if size == NARROW else ''}")
 
 

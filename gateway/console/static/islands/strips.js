@@ -18,7 +18,7 @@ export function start(element) {
   const tip = document.createElement("div");
   tip.className = "strip-tip";
   tip.hidden = true;
-  document.body.append(tip);
+  (document.querySelector("main") ?? document.body).append(tip);
   /** @type {Map<string, any[]>} */ const events = new Map();
   /** @type {Record<string, number | null>} */ let since = {};
   /** @type {Map<HTMLElement, number>} */ const cursors = new Map();
