@@ -1,8 +1,9 @@
 """Gives second names to the files of a data directory, so that a backup can copy them meanwhile.
 
-    .backup/cut.json  when the data directory was as the files say; the bytes of each file that still grows
-    .backup/data/     hard links to the files, under the names that they have in the data directory
-    .backup.lock      locked by the `seqgate backup` command for as long as it needs `.backup`
+    .backup/cut.json    when the data directory was as the files say; the bytes of each file that still grows
+    .backup/data/       hard links to the files, under the names that they have in the data directory
+    .backup/NAME.share  of a worker's share, what `cut.json` has of the whole
+    .backup.lock        locked by the `seqgate backup` command for as long as it needs `.backup`
 
 `capture` notes in one turn of the event loop where every log ends. `stage` then links the files, in any
 thread. A log file is only appended to, and every other file is replaced by a rename, so a link keeps what its
@@ -12,6 +13,9 @@ that is killed in the turn of `capture` leaves, and a start recovers it.
 Between `capture` and the end of `stage` the caller prevents three things: a compacted segment must not take
 the place of others, and `Storage.keeps_deleted` keeps old snapshots, and removed segments and partitions
 under the names that they have until they are deleted. Everything else may go on.
+
+Of a directory that several workers have, each links its share, as of a moment at which all of them stood
+still. The links are then what workers that are killed in that moment leave, with `workers/` in it.
 """
 
 from __future__ import annotations
@@ -31,10 +35,10 @@ from seqgate.log.directory.stored_logs import (
     STAGING,
     STAGING_LOCK,
     STORED_LOGS,
-    check_is_whole,
+    WORKERS,
 )
 from seqgate.log.durability.durability import LocalDurability
-from seqgate.log.errors import StorageFailed
+from seqgate.log.errors import DirectoryLocked, StorageFailed
 from seqgate.log.files.checkpoints import (
     CLEANER_OFFSETS,
     CorruptCheckpoint,
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
     from seqgate.log.directory.log_directory import LogDirectory
     from seqgate.log.files.disk import FileSystemFlush
     from seqgate.log.files.storage import Storage
+    from seqgate.log.partition_log import PartitionLog
 
 
 __all__ = [
@@ -83,18 +88,25 @@ __all__ = [
     "Flush",
     "LogCut",
     "Staged",
+    "begin_shares",
     "capture",
     "copy_file",
+    "cut_of",
     "data_path",
+    "detach",
     "digest",
+    "join_shares",
     "read_properties",
     "read_staged",
+    "remove_abandoned",
     "remove_staging",
     "stage",
+    "stage_share",
     "stage_stopped",
 ]
 
 _CUT: Final = "cut.json"
+_SHARE_SUFFIX: Final = ".share"
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _MAX_TRIES: Final = 100
 """How often a partition's linking begins again after retention removed a segment; then the backup fails."""
@@ -131,27 +143,28 @@ class Staged(msgspec.Struct, frozen=True):
 
 def capture(directory: LogDirectory) -> list[LogCut]:
     """Return where every log of a directory ends now. Runs in the thread of the logs, and reads no file."""
-    cuts = []
-    for log in directory.logs():
-        active = log.segments.active
-        cuts.append(
-            LogCut(
-                log.topic,
-                log.partition,
-                log.topic_id,
-                log.recovery_point,
-                log.log_start_offset,
-                log.log_end_offset,
-                active.base_offset,
-                active.size_bytes,
-                tuple(log.segments.bases),
-            )
-        )
+    cuts = [cut_of(log) for log in directory.logs()]
     for (topic, partition), stored in directory.stored().items():
         end, base, size = (None, None, None) if stored.stop is None else stored.stop[:3]
         point = stored.recovery_point
         cuts.append(LogCut(topic, partition, stored.topic_id, point, None, end, base, size, None))
     return cuts
+
+
+def cut_of(log: PartitionLog) -> LogCut:
+    """Return where an open log ends now."""
+    active = log.segments.active
+    return LogCut(
+        log.topic,
+        log.partition,
+        log.topic_id,
+        log.recovery_point,
+        log.log_start_offset,
+        log.log_end_offset,
+        active.base_offset,
+        active.size_bytes,
+        tuple(log.segments.bases),
+    )
 
 
 def stage(
@@ -161,6 +174,63 @@ def stage(
     `other_files` are other files of the data directory. Raises OSError, StorageFailed, IncompatibleFormat.
     """
     data = _begin(storage, root)
+    _link_present(storage, root, data, (META,))
+    partitions, sizes = _link_logs(storage, root, "", cuts, other_files)
+    return _end(storage, root, Staged(taken_ms, partitions, sizes, is_live=True))
+
+
+def begin_shares(storage: Storage, root: str) -> None:
+    """Make the directories that workers link their shares into. Raises OSError, StorageFailed."""
+    data = _begin(storage, root)
+    _link_present(storage, root, data, (META,))
+    storage.make_directory(f"{data}/{WORKERS}")
+
+
+def stage_share(
+    storage: Storage, root: str, name: str, cuts: Iterable[LogCut], other_files: Collection[str]
+) -> None:
+    """Link the files of a worker's logs as of `capture`, and its own in `workers/NAME`. The shares of several
+    workers may be linked at once. Raises OSError, StorageFailed, IncompatibleFormat.
+    """
+    storage.make_directory(f"{data_path(root)}/{WORKERS}/{name}")
+    share = _link_logs(storage, root, f"/{WORKERS}/{name}", cuts, other_files)
+    storage.write_file(f"{root}/{STAGING}/{name}{_SHARE_SUFFIX}", msgspec.json.encode(share))
+
+
+def join_shares(storage: Storage, root: str, taken_ms: int) -> Staged:
+    """Return what all workers have staged, once all have. Raises OSError."""
+    partitions = 0
+    sizes: dict[str, int] = {}
+    for name in storage.list_directory(f"{root}/{STAGING}"):
+        if name.endswith(_SHARE_SUFFIX):
+            content = storage.read_file(f"{root}/{STAGING}/{name}")
+            count, grown = msgspec.json.decode(content, type=tuple[int, dict[str, int]])
+            partitions += count
+            sizes |= grown
+    return _end(storage, root, Staged(taken_ms, partitions, sizes, is_live=True))
+
+
+def detach(storage: Storage, root: str, name: str) -> None:
+    """Replace the links in a staged partition by copies as of `capture`, which may be written to. Raises
+    OSError.
+    """
+    staged, directory = read_staged(storage, root), f"{data_path(root)}/{name}"
+    for file, present_bytes in storage.list_files(directory).items():
+        path = f"{directory}/{file}"
+        size_bytes = staged.sizes.get(f"{name}/{file}", present_bytes)
+        copy_file(storage, path, path + TEMPORARY_SUFFIX, size_bytes, lambda _: None)
+        storage.rename(path + TEMPORARY_SUFFIX, path)
+    sizes = {path: size for path, size in staged.sizes.items() if not path.startswith(f"{name}/")}
+    _end(storage, root, msgspec.structs.replace(staged, sizes=sizes))
+
+
+def _link_logs(
+    storage: Storage, root: str, files: str, cuts: Iterable[LogCut], other_files: Collection[str]
+) -> tuple[int, dict[str, int]]:
+    """Link the files of logs, and those that the process that has them keeps in `files` of the data
+    directory; return the number of partitions, and the bytes of grown files.
+    """
+    data = data_path(root)
     sizes: dict[str, int] = {}
     points: dict[tuple[str, int], int] = {}
     partitions = 0
@@ -172,23 +242,23 @@ def stage(
         partitions += 1
         points[cut.topic, cut.partition] = cut.recovery_point
         sizes |= {f"{name}/{file}": size for file, size in found.items()}
+    source, target = root + files, data + files
     cleaned = {
         key: offset
-        for key, offset in read_cleaned_offsets(storage, root).items()
+        for key, offset in read_cleaned_offsets(storage, source).items()
         if offset <= points.get(key, -1)
     }
-    _link_present(storage, root, data, (META, STORED_LOGS, DAMAGED_BATCHES, *other_files))
-    storage.write_file(f"{data}/{RECOVERY_POINTS}", encode_offsets(points))
+    _link_present(storage, source, target, (STORED_LOGS, DAMAGED_BATCHES, *other_files))
+    storage.write_file(f"{target}/{RECOVERY_POINTS}", encode_offsets(points))
     if cleaned:
-        storage.write_file(f"{data}/{CLEANER_OFFSETS}", encode_offsets(cleaned))
-    return _end(storage, root, Staged(taken_ms, partitions, sizes, is_live=True))
+        storage.write_file(f"{target}/{CLEANER_OFFSETS}", encode_offsets(cleaned))
+    return partitions, sizes
 
 
 def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Collection[str]) -> Staged:
     """Link all files of a directory that no gateway has open, locked by the caller; return what was staged.
-    Raises OSError, IncompatibleFormat: the release is later, or several workers had it last and were killed.
+    Raises OSError, StorageFailed, IncompatibleFormat: the release is later.
     """
-    check_is_whole(storage, root)
     check_directory_version(storage, root)
     data = _begin(storage, root)
     partitions = 0
@@ -200,8 +270,15 @@ def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Colle
         for file in storage.list_files(f"{root}/{name}"):
             if not file.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
                 _link(storage, f"{root}/{name}/{file}", f"{data}/{name}/{file}")
-    own = (META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES)
-    _link_present(storage, root, data, (*own, *other_files))
+    own = (CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES, *other_files)
+    _link_present(storage, root, data, (META, *own))
+    if storage.exists(f"{root}/{WORKERS}"):
+        # Several workers had the directory last, and were killed.
+        storage.make_directory(f"{data}/{WORKERS}")
+        for name in storage.list_directory(f"{root}/{WORKERS}"):
+            files = f"{WORKERS}/{name}"
+            storage.make_directory(f"{data}/{files}")
+            _link_present(storage, f"{root}/{files}", f"{data}/{files}", own)
     return _end(storage, root, Staged(taken_ms, partitions, {}, is_live=False))
 
 
@@ -220,6 +297,17 @@ def remove_staging(storage: Storage, root: str) -> None:
     path = f"{root}/{STAGING}"
     if storage.exists(path):
         storage.remove_tree(path)
+
+
+def remove_abandoned(storage: Storage, root: str) -> None:
+    """Delete the links if no command holds STAGING_LOCK, which this call holds meanwhile. Raises OSError."""
+    path = f"{root}/{STAGING_LOCK}"
+    with suppress(DirectoryLocked):
+        storage.lock(path)
+        try:
+            remove_staging(storage, root)
+        finally:
+            storage.unlock(path)
 
 
 def _begin(storage: Storage, root: str) -> str:

@@ -73,12 +73,19 @@ from seqgate.gateway.security.acls.access import Operation
 # The operations of one function each.
 
 
+STAGE_TIMEOUT_S: Final = 590.0
+"""How long a gateway may take to give second names to the files of all partitions. A command waits longer."""
+
+
 async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:
     """Stage the files of the data directory. Raises ControlError."""
     services = gateway.services
     backups = services.upkeep.backups
     if backups is None:
-        raise ControlError(_why_no_backup(is_whole=services.partitions.log_directory.share.is_whole))
+        raise ControlError(
+            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
+            "bucket, with its own versions and replication"
+        )
     try:
         staged = await backups.begin()
     except StagingRefused as error:
@@ -86,18 +93,6 @@ async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBac
         reason = in_words(cause) if isinstance(cause, Exception) else str(error)
         raise ControlError(f"the backup can't begin: {reason}") from error
     return StagedBackup(staged.taken_ms, staged.partitions)
-
-
-def _why_no_backup(*, is_whole: bool) -> str:
-    if is_whole:
-        return (
-            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
-            "bucket, with its own versions and replication"
-        )
-    return (
-        "several workers have this data directory, and nobody can stop them at one moment: stop the command, "
-        "and make the backup of the stopped directory, or start it without --workers"
-    )
 
 
 async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:
@@ -125,7 +120,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(GatewaysRequest, gateways.gateways_live),
     ControlOperation(MoveRequest, gateways.move_live, changes=True),
     ControlOperation(DrainRequest, gateways.drain_live, changes=True),
-    ControlOperation(StageBackupRequest, stage_backup, changes=True),
+    ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=STAGE_TIMEOUT_S),
     ControlOperation(ReopenRequest, reopen_partition, changes=True),
     ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),
     ControlOperation(ListVerdictsRequest, list_verdicts),
@@ -247,6 +242,7 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
         request = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return ControlAnswer(error=f"the request is not understood: {error}")
+    timeout_s = _BY_REQUEST[type(request)].timeout_s or OPERATION_TIMEOUT_S
     tasks = gateway.services.node.tasks
     work = tasks.start(
         tasks.begin(f"seqgate {request.operation_name()}", is_brief=True), answer_live(gateway, request)
@@ -257,13 +253,12 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
     try:
         # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked
         # for.
-        result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
+        result = await asyncio.wait_for(asyncio.shield(work), timeout_s)
     except ControlError as error:
         return ControlAnswer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
     except TimeoutError:
         return ControlAnswer(
-            error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its "
-            "progress"
+            error=f"not done within {timeout_s:g} s; it continues, and `seqgate tasks` shows its progress"
         )
     except Exception as error:
         logger.exception("the control request %s failed", request)

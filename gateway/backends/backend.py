@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.worker_caches import caches_in
@@ -20,7 +21,8 @@ from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
-from seqgate.gateway.workers.link import Left, Ready, SupervisorLink, WorkerJournal
+from seqgate.gateway.workers.link import Left, Ready, RoundEnded, RoundStep, SupervisorLink, WorkerJournal
+from seqgate.gateway.workers.staging_rounds import WorkerRounds
 from seqgate.gateway.workers.worker_brokers import WorkerStart
 from seqgate.log import (
     DirectoryLocked,
@@ -164,6 +166,7 @@ class WorkerBackend(Backend):
         super().__init__(config, machine)
         self._start = start
         self._link: SupervisorLink
+        self._rounds: WorkerRounds
         self._metadata_log: MetadataLog
         self._following: asyncio.Task[None] | None = None
         self._services: Services | None = None
@@ -172,7 +175,22 @@ class WorkerBackend(Backend):
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enter(self) -> None:
-        self._link = await SupervisorLink.open(self._start.connection, self._follow)
+        self._link = await SupervisorLink.open(self._start.connection, self._follow, self._stage)
+        self._rounds = WorkerRounds(self._link)
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings(has_whole_directory=False, stage_all=self._rounds.stage)
+
+    def _stage(self, message: RoundStep | RoundEnded) -> None:
+        """Take part in a backup: the supervisor begins a round only while all workers serve."""
+        part = self._rounds.take(message)
+        if part is not None and self._services is not None and self._services.upkeep.backups is not None:
+            self._keep(self._services.upkeep.backups.stage_share(part))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def open_metadata(
         self,
@@ -217,9 +235,7 @@ class WorkerBackend(Backend):
             return
         for topic in topics:
             if self._uses(topic, self._services):
-                task = asyncio.get_running_loop().create_task(self._leave_later(topic, self._services))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._keep(self._leave_later(topic, self._services))
             else:
                 self._link.send(Left(topic.topic_id))
 

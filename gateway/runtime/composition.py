@@ -63,7 +63,7 @@ from seqgate.gateway.runtime.topics.metadata_log import (
 from seqgate.gateway.runtime.topics.metadata_news import MetadataNews
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, open_producer_ids, open_store
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics, TopicLifecycle
-from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
+from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging, StageAll
 from seqgate.gateway.runtime.upkeep.compaction import Compaction, Hold
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.log import LogDirectory, PartitionLog
@@ -100,6 +100,8 @@ class Surroundings(NamedTuple):
     """Keeps whole segment files on the local disk while another process reads them."""
     has_whole_directory: bool = True
     """Whether the data directory is this process's alone and has all records, so it can be backed up."""
+    stage_all: StageAll | None = None
+    """Stages the shares that this process and others have of one data directory."""
     find_uploads: Callable[[], Uploads | None] = lambda: None
 
 
@@ -184,7 +186,9 @@ async def compose(
         access,
         questions,
     )
-    backups = BackupStaging(machine.clock, directory, node.tasks, compaction.swapping, (SEEN_FILE,))
+    backups = BackupStaging(
+        machine.clock, directory, node.tasks, compaction.swapping, (SEEN_FILE,), around.stage_all
+    )
     services = Services(
         node=node,
         partitions=PartitionServices(
@@ -239,7 +243,7 @@ async def compose(
             ),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
             compaction=compaction,
-            backups=backups if around.has_whole_directory else None,
+            backups=backups if around.has_whole_directory or around.stage_all is not None else None,
             find_uploads=around.find_uploads,
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),

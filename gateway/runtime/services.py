@@ -182,7 +182,7 @@ class UpkeepServices(msgspec.Struct):
     disk_room: DiskRoom
     compaction: Compaction
     backups: BackupStaging | None
-    """Stages backups; None where a bucket, or several processes, have the records."""
+    """Stages backups; None where a bucket has the records."""
     find_uploads: Callable[[], Uploads | None]
     """Returns the uploads into the bucket; None without a bucket, and before the gateway serves."""
 

@@ -29,9 +29,19 @@ from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all
 from seqgate.gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
-from seqgate.gateway.workers.link import Commit, CommitRefused, CommittedChange, FromWorker, Left, Ready
+from seqgate.gateway.workers.link import (
+    Commit,
+    CommitRefused,
+    CommittedChange,
+    FromWorker,
+    Left,
+    Ready,
+    RoundReport,
+    RoundWanted,
+)
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
 from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+from seqgate.gateway.workers.staging_rounds import StagingRounds
 from seqgate.gateway.workers.worker_brokers import WorkerStart, died, registration, serves
 from seqgate.gateway.workers.worker_process import Ending, WorkerProcess, WorkerStorage
 from seqgate.log import IncompatibleFormat, LogError
@@ -54,6 +64,7 @@ class DirectoryStorage(WorkerStorage):
         self._root = Path(configs[1].str("log.dirs"))
         self._first_id = configs[1].int("node.id")
         self._commits: Commits
+        self._rounds: StagingRounds
         self._moves = Moves(self._metadata, [self.node_id(number) for number in configs], shared.hand_on)
         self._moved: list[int] = []
         """The workers that have stopped so that partitions can move."""
@@ -62,6 +73,8 @@ class DirectoryStorage(WorkerStorage):
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
         self._commits = Commits(self._metadata, workers, self._shared.take_away)
+        timeout_s = self._configs[1].int("seqgate.workers.timeout.ms") / 1000
+        self._rounds = StagingRounds(self._shared, workers, self._configs, timeout_s)
         self._shared.share_out([self._registration(number) for number in self._configs])
         # Nobody may create a topic whose name a stray directory has before worker 1 has put that away.
         rest = [number for number in self._configs if number > 1]
@@ -89,13 +102,17 @@ class DirectoryStorage(WorkerStorage):
             self._commits.take(worker, message, now_s)
         elif isinstance(message, Left):
             self._commits.left(worker, message.topic_id)
+        elif isinstance(message, RoundWanted):
+            self._rounds.begin(worker, now_s)
+        elif isinstance(message, RoundReport):
+            self._rounds.take(worker, message, now_s)
 
     def register(self, worker: WorkerProcess) -> bool:
         broker = self._registration(worker.number, worker.ready)
         return self._change_safely(lambda: list(serves(self._metadata.image, broker)))
 
     def to_stop(self, now_s: float) -> Collection[int]:
-        return self._numbers(self._moves.begin(now_s))
+        return () if self._rounds.is_under_way else self._numbers(self._moves.begin(now_s))
 
     def late(self, now_s: float) -> Collection[int]:
         return self._numbers(self._moves.late(now_s))
@@ -118,6 +135,7 @@ class DirectoryStorage(WorkerStorage):
 
     def run_due(self, now_s: float) -> None:
         self._commits.run_due(now_s)
+        self._rounds.run_due(now_s)
         if now_s >= self._checkpoint_at_s:
             self._checkpoint(now_s)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
+import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Generic, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Generic, Literal, TypeVar, cast
 
 import msgspec
 
@@ -25,24 +27,39 @@ GONE: Final = "the process that supervises this worker is gone"
 class SupervisorLink(asyncio.Protocol):
     """Sends commits, keeps the changes that came until the journal takes them, and answers pings."""
 
-    def __init__(self, when_changed: Callable[[], None]) -> None:
-        """Begin without a connection. `when_changed` is called after further `changes` have come."""
+    def __init__(
+        self,
+        connection: socket.socket,
+        when_changed: Callable[[], None],
+        when_staging: Callable[[RoundStep | RoundEnded], None],
+    ) -> None:
+        """Take a connected socket, which a transport uses, too. `when_changed` is called after further
+        `changes` have come, `when_staging` with what is about a backup.
+        """
         self.changes: deque[CommittedChange] = deque()
         """The changes that are not folded in yet, in the order of the log."""
+        self._connection = connection
         self._when_changed = when_changed
+        self._when_staging = when_staging
         self._frames = Frames(from_supervisor)
         self._transport: asyncio.WriteTransport | None = None
+        self._sent = asyncio.Event()
+        """Set while the transport keeps no bytes."""
+        self._sent.set()
         self._verdicts: dict[int, asyncio.Future[CommitRefused | None]] = {}
         self._numbers = 0
         self._lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def open(
-        cls, connection: socket.socket, when_changed: Callable[[], None] = lambda: None
+        cls,
+        connection: socket.socket,
+        when_changed: Callable[[], None] = lambda: None,
+        when_staging: Callable[[RoundStep | RoundEnded], None] = lambda _: None,
     ) -> SupervisorLink:
         """Return the link over a connected socket, which stays open for the end of the process."""
         connection.setblocking(False)
-        link = cls(when_changed)
+        link = cls(connection, when_changed, when_staging)
         await asyncio.get_running_loop().create_unix_connection(lambda: link, sock=connection.dup())
         return link
 
@@ -54,6 +71,34 @@ class SupervisorLink(asyncio.Protocol):
         """Send a message; a supervisor that is gone gets none."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(encode(message))
+
+    async def sent(self) -> None:
+        """Wait until the stream has taken all messages."""
+        while not self._sent.is_set():
+            await self._sent.wait()
+
+    def exchange(self, message: FromWorker, limit_s: float) -> None:
+        """Send a message, and wait for the next RoundStep, for `limit_s` at most. Nothing else runs in this
+        thread meanwhile. Call this right after `sent`.
+        """
+        until_s = time.monotonic() + limit_s
+        arrived: list[FromSupervisor] = []
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        try:
+            self._connection.sendall(encode(message))
+            while not any(isinstance(found, RoundStep) for found in arrived):
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 or not poll.poll(left_s * 1000):
+                    break
+                data = self._connection.recv(READ_BYTES)
+                if not data:
+                    break
+                arrived += self._frames.feed(data)
+        except (OSError, BadFrame) as error:
+            # The transport finds the end of the stream, too.
+            logger.warning("the supervisor can't be heard: %s", error)
+        self._take(arrived)
 
     async def commit(self, end_offset: int, records: list[bytes]) -> CommitRefused | None:
         """Ask for a change of the log at `end_offset`; return None once it is in `changes`, or why not."""
@@ -71,6 +116,13 @@ class SupervisorLink(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
+        self._transport.set_write_buffer_limits(0)
+
+    def pause_writing(self) -> None:
+        self._sent.clear()
+
+    def resume_writing(self) -> None:
+        self._sent.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = GONE if exc is None else f"{GONE}: {exc}"
@@ -78,28 +130,37 @@ class SupervisorLink(asyncio.Protocol):
             if not verdict.done():
                 verdict.set_result(CommitRefused(number, reason))
         self._verdicts.clear()
+        self._sent.set()
         if not self._lost.done():
             self._lost.set_result(reason)
 
     def data_received(self, data: bytes) -> None:
+        try:
+            self._take(self._frames.feed(data))
+        except BadFrame as error:
+            logger.error(  # noqa: TRY400
+                "the supervisor sends what this worker does not understand: %s", error
+            )
+            self.close()
+
+    def _take(self, messages: Iterable[FromSupervisor]) -> None:
+        """Do what the supervisor says. Raises BadFrame, after what came before."""
         is_changed = False
         try:
-            for message in self._frames.feed(data):
+            for message in messages:
                 if isinstance(message, Ping):
                     self.send(Alive())
                 elif isinstance(message, CommittedChange):
                     is_changed = True
                     self.changes.append(message)
                     self._decide(message.number, None)
-                else:
+                elif isinstance(message, CommitRefused):
                     self._decide(message.number, message)
-        except BadFrame as error:
-            logger.error(  # noqa: TRY400
-                "the supervisor sends what this worker does not understand: %s", error
-            )
-            self.close()
-        if is_changed:
-            self._when_changed()
+                else:
+                    self._when_staging(message)
+        finally:
+            if is_changed:
+                self._when_changed()
 
     def _decide(self, number: int, refused: CommitRefused | None) -> None:
         verdict = self._verdicts.pop(number, None)
@@ -158,6 +219,7 @@ class WorkerJournal:
 LENGTH_BYTES: Final = 4
 MAX_FRAME_BYTES: Final = 1 << 30
 """A frame of more bytes ends the stream: the other process has gone wrong."""
+READ_BYTES: Final = 1 << 16
 OF_OTHERS: Final = -1
 """The number of a change that another process asked for."""
 
@@ -193,6 +255,17 @@ class Failed(msgspec.Struct, tag="failed", frozen=True):
     sentence: str
 
 
+class RoundWanted(msgspec.Struct, tag="round", frozen=True):
+    """A worker wants all workers to stage their shares for a backup; the answer is RoundEnded."""
+
+
+class RoundReport(msgspec.Struct, tag="report", frozen=True):
+    """A worker has done the last step of a round, or can't go on."""
+
+    number: int
+    failure: str | None = None
+
+
 class CommittedChange(msgspec.Struct, tag="change", frozen=True):
     """These encoded records are durable in the metadata log, which ends at `end_offset` with them. `number`
     is that of the worker's own commit; OF_OTHERS for any other change.
@@ -214,8 +287,26 @@ class Ping(msgspec.Struct, tag="ping", frozen=True):
     """The supervisor asks for a sign of life."""
 
 
-FromWorker = Commit | Ready | Alive | Left | Failed
-FromSupervisor = CommittedChange | CommitRefused | Ping
+Step = Literal["prepare", "hold", "go", "end"]
+
+
+class RoundStep(msgspec.Struct, tag="step", frozen=True):
+    """The next step of a round (`seqgate.gateway.workers.staging_rounds`); `hold_s` limits a hold."""
+
+    number: int
+    step: Step
+    hold_s: float = 0.0
+
+
+class RoundEnded(msgspec.Struct, tag="ended", frozen=True):
+    """The round that a worker wanted is over: when (ms) all workers stood still, or why they did not."""
+
+    taken_ms: int
+    failure: str | None = None
+
+
+FromWorker = Commit | Ready | Alive | Left | Failed | RoundWanted | RoundReport
+FromSupervisor = CommittedChange | CommitRefused | Ping | RoundStep | RoundEnded
 from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgspec.msgpack.Decoder(FromWorker)
 from_supervisor: Final[msgspec.msgpack.Decoder[FromSupervisor]] = msgspec.msgpack.Decoder(FromSupervisor)
 T = TypeVar("T")

@@ -28,6 +28,7 @@ from seqgate.log import (
     parse_partition_directory,
 )
 from seqgate.log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split, take_away
+from seqgate.log.staging import LogCut, begin_shares, cut_of, data_path, detach, stage_share
 from seqgate.pid_allocator.seen_file import newest_content
 
 logger = logging.getLogger(__name__)
@@ -87,6 +88,17 @@ def make_whole(
     seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
     _write_seen(storage, _newest_seen(storage, seen), [root])
     merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(image, None, *key))
+
+
+def make_staged_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
+    """Make what workers have staged of a data directory a copy of one process's directory. Its links lead to
+    files that the workers use, so the metadata is copied before it is written to. The caller holds the lock
+    of what is staged. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    """
+    data = data_path(str(root))
+    if is_shared(storage, data):
+        detach(storage, str(root), METADATA_DIRECTORY)
+        make_whole(storage, Path(data), now_ms)
 
 
 def recover_whole(
@@ -184,6 +196,20 @@ class SharedDirectory:
         """Hand facts about partitions to a new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
         source, target = (str(own_files(self._root, node_id)) for node_id in (leader, to))
         hand_on(self._storage, LocalDurability(self._storage), str(self._root), keys, source, target)
+
+    # --- the metadata in a backup
+
+    def begin_staging(self) -> None:
+        """Make the directories that the workers link their shares into. Raises OSError, StorageFailed."""
+        begin_shares(self._storage, str(self._root))
+
+    def capture_metadata(self) -> tuple[int, LogCut]:
+        """Return the time (ms), and where the metadata ends."""
+        return self._now_ms(), cut_of(self.metadata.log)
+
+    def stage_metadata(self, cut: LogCut) -> None:
+        """Link the metadata as it was. Raises OSError, LogError, IncompatibleFormat."""
+        stage_share(self._storage, str(self._root), METADATA, [cut], ())
 
     def close(self) -> None:
         """Once no worker runs, make all whole, and unlock. Raises LogError, IncompatibleFormat, OSError."""

@@ -8,9 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.log import LogDirectory, Storage, StorageFailed
-from seqgate.log.errors import IncompatibleFormat
-from seqgate.log.staging import LogCut, capture, data_path, read_staged, remove_staging, stage, stage_stopped
+from seqgate.log import DirectoryShare, LogDirectory, Storage, StorageFailed
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS, WORKERS
+from seqgate.log.files.checkpoints import decode_offsets
+from seqgate.log.staging import (
+    STAGING,
+    STAGING_LOCK,
+    LogCut,
+    Staged,
+    begin_shares,
+    capture,
+    data_path,
+    detach,
+    join_shares,
+    read_staged,
+    remove_abandoned,
+    remove_staging,
+    stage,
+    stage_share,
+    stage_stopped,
+)
 from tests.log.support import NOW_MS, SMALL, fill, flush
 
 FIRST = "00000000000000000000"
@@ -73,7 +90,80 @@ def test_what_was_staged_before_is_removed_first(directory: LogDirectory) -> Non
     remove_staging(Storage(), str(directory.path))
 
 
-def test_workers_that_were_killed_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "workers").mkdir()
-    with pytest.raises(IncompatibleFormat, match="several workers"):
-        stage_stopped(Storage(), str(tmp_path), NOW_MS, ())
+def test_only_what_no_command_needs_is_removed(directory: LogDirectory) -> None:
+    root, command = str(directory.path), Storage()
+    staged_names(directory)
+    command.lock(f"{root}/{STAGING_LOCK}")
+    remove_abandoned(Storage(), root)
+    assert (directory.path / STAGING).exists()
+    command.unlock(f"{root}/{STAGING_LOCK}")
+    remove_abandoned(Storage(), root)
+    assert not (directory.path / STAGING).exists()
+
+
+# Shares of several workers.
+
+
+def of_worker(root: Path, number: int) -> LogDirectory:
+    """Return the directory of a worker that has the partitions of a topic with its number."""
+    share = DirectoryShare(
+        root / WORKERS / str(number), lambda topic, _: topic == f"t{number}", takes_leftovers=False
+    )
+    directory = LogDirectory.open(
+        root, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL, share=share
+    )
+    fill(directory.create(f"t{number}", uuid.UUID(int=number), 0, SMALL), 10 * number)
+    directory.checkpoint()
+    return directory
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[list[LogDirectory]]:
+    made = [of_worker(tmp_path, number) for number in (1, 2)]
+    yield made
+    for directory in made:
+        directory.close(clean=False)
+
+
+def test_shares_are_linked_apart_and_joined(workers: list[LogDirectory], tmp_path: Path) -> None:
+    root = str(tmp_path)
+    cuts = [capture(directory) for directory in workers]
+    sizes = {f"{cut.topic}-0/{cut.active_base_offset:020d}.log": cut.active_size_bytes for (cut,) in cuts}
+    for directory in workers:
+        for log in directory.logs():
+            fill(log, 1)
+    begin_shares(Storage(), root)
+    for number, own in enumerate(cuts, 1):
+        stage_share(Storage(), root, str(number), own, ("seen",))
+    staged = join_shares(Storage(), root, NOW_MS)
+    assert staged == read_staged(Storage(), root) == Staged(NOW_MS, 2, sizes, is_live=True)
+    for number in (1, 2):
+        points = Path(data_path(root), WORKERS, str(number), RECOVERY_POINTS).read_bytes()
+        (cut,) = cuts[number - 1]
+        assert decode_offsets(points, "points") == {(f"t{number}", 0): cut.recovery_point}
+
+
+def test_a_detached_partition_may_be_written_to(directory: LogDirectory) -> None:
+    root = str(directory.path)
+    log = directory.get("orders", 0) or pytest.fail("no log")
+    fill(log, 1)
+    cuts = capture(directory)
+    (size,) = stage(Storage(), root, cuts, NOW_MS, ()).sizes.values()
+    fill(log, 1)
+    detach(Storage(), root, "orders-0")
+    assert read_staged(Storage(), root).sizes == {}
+    staged, original = Path(data_path(root), "orders-0"), directory.path / "orders-0"
+    active = f"{cuts[0].active_base_offset:020d}.log"
+    assert (staged / active).stat().st_size == size < (original / active).stat().st_size
+    assert {path.name for path in staged.iterdir()} <= {path.name for path in original.iterdir()}
+    assert {path.stat().st_nlink for path in staged.iterdir()} == {1}
+
+
+def test_what_killed_workers_leave_is_linked_with_their_files(tmp_path: Path) -> None:
+    for number in (1, 2):
+        of_worker(tmp_path, number).close(clean=False)
+    staged = stage_stopped(Storage(), str(tmp_path), NOW_MS, ("seen",))
+    assert (staged.partitions, staged.is_live) == (2, False)
+    data = Path(data_path(str(tmp_path)))
+    names = {str(path.relative_to(data)) for path in (data / WORKERS).glob("*/*")}
+    assert names == {f"{WORKERS}/{number}/{RECOVERY_POINTS}" for number in (1, 2)}

@@ -55,10 +55,10 @@ def create(
     The gateway gives its files second names in .backup of the data directory, as they are at one moment, and
     serves its clients meanwhile; this command then copies them. Files that the backup before has already are
     shared with it by hard links, so that a backup takes only the room of what changed. Deleted segments keep
-    their room on the gateway's disk until the command ends.
+    their room on the gateway's disk until the command ends. Several workers (--workers) all stand still for a
+    moment, for 2 s at most.
 
-    Refused for the data directory of several running workers (--workers), and for the cache of a bucket
-    (--cluster).
+    Refused for the cache of a bucket (--cluster).
 
     Exits with 1 when no backup was made.
     """

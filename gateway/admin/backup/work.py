@@ -29,6 +29,7 @@ from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import BackupError, BackupManifest, Repository, damage_of, open_backup
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.workers.shared_directory import make_staged_whole
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
 from seqgate.log.staging import STAGING_LOCK, Staged, read_staged, remove_staging, stage_stopped
@@ -201,6 +202,7 @@ def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Non
         ask(data_dir, request, timeout_s=STAGE_TIMEOUT_S)
     except NotRunning:
         _stage_here(storage, data_dir)
+    make_staged_whole(storage, data_dir, lambda: time.time_ns() // 1_000_000)
 
 
 def _stage_here(storage: Storage, data_dir: Path) -> None:

@@ -4,17 +4,34 @@ names again.
 `seqgate backup create` copies the files in a process of its own, so that the event loop does nothing for it
 but `capture`. The command holds a file lock meanwhile. A command that was killed releases the lock, so the
 names of its files go within CHECK_EVERY_S.
+
+Of a data directory that several workers have, each links its share. Whoever supervises the workers stops them
+all at one moment (`seqgate.gateway.workers.staging_rounds`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 from seqgate.gateway.runtime.loop.clock import Task, TaskList
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
-from seqgate.log.staging import STAGING, STAGING_LOCK, LogCut, Staged, capture, remove_staging, stage
+from seqgate.log.staging import (
+    STAGING,
+    STAGING_LOCK,
+    LogCut,
+    Staged,
+    capture,
+    join_shares,
+    remove_abandoned,
+    remove_staging,
+    stage,
+    stage_share,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,8 +50,27 @@ class StagingRefused(Exception):
     """The files can't be staged; the text is a sentence."""
 
 
+class StagingPart(Protocol):
+    """The part of a worker in a staging; `seqgate.gateway.workers.staging_rounds` implements it."""
+
+    async def prepared(self) -> None:
+        """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""
+
+    def hold(self) -> None:
+        """Report a capture, and let nothing run in this event loop until all workers have reported theirs.
+        Raises StagingRefused where a limit ends that: then the captures are of several moments.
+        """
+
+    async def linked(self, failure: str | None) -> None:
+        """Report that the share is linked, or why not; return when the staging has ended."""
+
+
+StageAll = Callable[[], Awaitable[int]]
+"""Lets all workers stage their shares, this one too; returns the moment (ms). Raises StagingRefused."""
+
+
 class BackupStaging:
-    """The staging of one gateway that has the whole data directory; one backup at a time."""
+    """The staging of one gateway, or of a worker that has a share; one backup at a time."""
 
     def __init__(
         self,
@@ -43,8 +79,11 @@ class BackupStaging:
         tasks: TaskList,
         swapping: asyncio.Lock,
         other_files: Collection[str],
+        stage_all: StageAll | None = None,
     ) -> None:
-        """Take compaction's lock, and the names of files in the data directory that are not the log's."""
+        """Take compaction's lock, and the names of files in the data directory that are not the log's. Only a
+        worker has `stage_all`.
+        """
         self._clock = clock
         self._directory = log_directory
         self._storage = log_directory.environment.storage
@@ -52,6 +91,7 @@ class BackupStaging:
         self._swapping = swapping
         self._other_files = other_files
         self._root = str(log_directory.path)
+        self._stage_all = stage_all
         self._is_staging = False
 
     def start(self) -> None:
@@ -75,6 +115,9 @@ class BackupStaging:
         task = self._tasks.begin(NAME)
         try:
             staged = await self._stage()
+        except StagingRefused as error:
+            self._tasks.end(task, str(error))
+            raise
         except (IncompatibleFormat, LogError, OSError) as error:
             self._tasks.end(task, str(error))
             raise StagingRefused(str(error)) from error
@@ -90,13 +133,20 @@ class BackupStaging:
         return staged
 
     async def _stage(self) -> Staged:
+        if self._stage_all is not None:
+            return await self._stage_together(self._stage_all)
+        async with self._kept_files():
+            # No other task runs between these two lines: all logs end at the same moment.
+            taken_ms = self._clock.now_ms()
+            cuts = capture(self._directory)
+            return await asyncio.to_thread(self._link, cuts, taken_ms)
+
+    @asynccontextmanager
+    async def _kept_files(self) -> AsyncIterator[None]:
         async with self._swapping:
             self._storage.keeps_deleted = True
             try:
-                # No other task runs between these two lines: all logs end at the same moment.
-                taken_ms = self._clock.now_ms()
-                cuts = capture(self._directory)
-                return await asyncio.to_thread(self._link, cuts, taken_ms)
+                yield
             finally:
                 self._storage.keeps_deleted = False
 
@@ -108,6 +158,37 @@ class BackupStaging:
             remove_staging(storage, self._root)
             raise
 
+    async def _stage_together(self, stage_all: StageAll) -> Staged:
+        storage = self._storage.apart()
+        try:
+            await asyncio.to_thread(remove_staging, storage, self._root)
+            taken_ms = await stage_all()
+            return await asyncio.to_thread(join_shares, storage, self._root, taken_ms)
+        except (LogError, OSError, StagingRefused):
+            with suppress(OSError):
+                await asyncio.to_thread(remove_staging, storage, self._root)
+            raise
+
+    async def stage_share(self, part: StagingPart) -> None:
+        """Stage this worker's share, at the moment at which all workers stand still. Deleted files stay until
+        all shares are linked: a worker may delete what another one has removed.
+        """
+        failure = None
+        async with self._kept_files():
+            try:
+                await part.prepared()
+                # No other task runs from here until all other workers have captured, too.
+                cuts = capture(self._directory)
+                part.hold()
+                await asyncio.to_thread(self._link_share, cuts)
+            except (IncompatibleFormat, LogError, OSError, StagingRefused) as error:
+                failure = str(error)
+            await part.linked(failure)
+
+    def _link_share(self, cuts: list[LogCut]) -> None:
+        name = Path(self._directory.files).name
+        stage_share(self._storage.apart(), self._root, name, cuts, self._other_files)
+
     def _watch(self, task: Task) -> None:
         self._tasks.start(task, self._remove_when_abandoned())
 
@@ -116,7 +197,7 @@ class BackupStaging:
         while self._storage.exists(f"{self._root}/{STAGING}"):
             if not self._is_staging and self._is_abandoned():
                 logger.warning("backup: the command has ended early; its names of files are removed")
-                await asyncio.to_thread(remove_staging, self._storage.apart(), self._root)
+                await asyncio.to_thread(remove_abandoned, self._storage.apart(), self._root)
             await asyncio.sleep(CHECK_EVERY_S)
 
     def _is_abandoned(self) -> bool:

@@ -3,9 +3,18 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from seqgate.gateway.workers.shared_directory import SharedDirectory, share_of
+import pytest
+
+from seqgate.gateway.metadata.records import PartitionRecord
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.workers.metadata_writer import MetadataWriter
+from seqgate.gateway.workers.shared_directory import SharedDirectory, make_staged_whole, own_files, share_of
 from seqgate.gateway.workers.worker_brokers import registration
-from seqgate.log import Storage
+from seqgate.log import LogDirectory, Storage
+from seqgate.log.sharing import is_shared
+from seqgate.log.staging import begin_shares, capture, data_path, join_shares, stage_share, stage_stopped
+from tests.gateway.workers.test_metadata_writer import topic
+from tests.log.support import SMALL, fill
 
 
 def test_strays_are_those_of_the_moment_when_no_worker_ran(tmp_path: Path) -> None:
@@ -18,4 +27,56 @@ def test_strays_are_those_of_the_moment_when_no_worker_ran(tmp_path: Path) -> No
     assert [first.owns("gone", 0), first.owns("new", 0), second.owns("gone", 0)] == [True, False, False]
     assert [first.takes_leftovers, second.takes_leftovers] == [True, False]
     assert not first.owns("__cluster_metadata", 0)
+    shared.close()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
+    tmp_path: Path, is_live: bool
+) -> None:
+    root, storage = tmp_path / "data", Storage()
+    shared = SharedDirectory(Storage(), root, 1, lambda: 1_000)
+    shared.share_out([registration(number, number, uuid.uuid4(), {}, None) for number in (1, 2)])
+    created = topic(1)
+    partitions = [
+        PartitionRecord(index, created.topic_id, (leader,), (leader,), leader, 0)
+        for index, leader in enumerate((1, 2))
+    ]
+    shared.metadata.change([created, *partitions])
+    workers = []
+    for number in (1, 2):
+        share = share_of(root, number, shared.metadata.image)
+        workers.append(
+            LogDirectory.open(root, Storage(), node_id=1, now_ms=lambda: 1_000, config=SMALL, share=share)
+        )
+        fill(workers[-1].create(created.name, created.topic_id, number - 1, SMALL), 10 * number)
+        (own_files(root, number) / SEEN_FILE).write_bytes(b"%d" % number)
+        workers[-1].checkpoint()
+    if is_live:
+        begin_shares(storage, str(root))
+        for number, directory in enumerate(workers, 1):
+            stage_share(storage, str(root), str(number), capture(directory), (SEEN_FILE,))
+        taken_ms, cut = shared.capture_metadata()
+        shared.stage_metadata(cut)
+        join_shares(storage, str(root), taken_ms)
+    else:
+        stage_stopped(storage, str(root), 1_000, (SEEN_FILE,))
+    end_offset = shared.metadata.end_offset
+    original = (root / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes()
+    make_staged_whole(storage, root, lambda: 1_000)
+    shared.metadata.log.reopen(1_000)
+    assert (root / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == original
+    assert shared.metadata.log.log_end_offset == end_offset
+    data = Path(data_path(str(root)))
+    assert not is_shared(storage, str(data))
+    copy = MetadataWriter(Storage(), str(data), str(data), lambda: 1_000)
+    assert not copy.image.brokers.by_id, "one process leads everything"
+    assert copy.image.topics_by_name.keys() == {created.name}
+    copy.close()
+    whole = LogDirectory.open(data, Storage(), node_id=1, now_ms=lambda: 1_000, config=SMALL)
+    ends = [(whole.get(created.name, index) or pytest.fail("no log")).log_end_offset for index in (0, 1)]
+    assert ends == [10, 20]
+    whole.close()
+    for directory in workers:
+        directory.close(clean=False)
     shared.close()

@@ -1,0 +1,270 @@
+"""Stops all workers of a data directory at one moment, so that a backup has the state of that moment.
+
+A transaction, its offsets and its coordinator may be in different workers. So the supervisor leads all
+workers through a round, and goes on to the next step when all have reported the last one:
+
+    prepare   a worker waits until no compacted segment takes the place of others, and keeps deleted files
+    hold      it notes where its logs end, and lets nothing run in its event loop
+    go        all stand still: the supervisor notes where the metadata ends. Each worker runs again, and a
+              thread of it links its share (`seqgate.log.staging`)
+    end       all shares are linked, or the round has failed
+
+A worker that stands still goes on by itself after a limit, and reports that: clients wait for that limit at
+most. It has then read no `go`, so the round begins again, or fails. A worker that dies fails the round, too.
+The copy lacks the messages that were under way between workers at that moment, as after a crash of all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
+from seqgate.gateway.workers.link import RoundEnded, RoundReport, RoundStep, RoundWanted, Step, SupervisorLink
+from seqgate.gateway.workers.shared_directory import SharedDirectory
+from seqgate.gateway.workers.worker_process import WorkerProcess
+from seqgate.log import IncompatibleFormat, LogError
+
+logger = logging.getLogger(__name__)
+
+START_LIMIT_S: Final = 60.0
+"""How long a round waits until all workers serve; then it is refused."""
+PREPARE_LIMIT_S: Final = 60.0
+"""How long the workers have for the swaps of compaction that have begun; then the round fails."""
+HOLD_LIMIT_S: Final = 2.0
+"""How long a worker stands still for the others; then it goes on, and the round begins again."""
+MOST_HOLDS: Final = 3
+"""How often the workers are held for one backup, because one was late; then the backup fails."""
+LINK_LIMIT_S: Final = 400.0
+"""How long the workers have to link their shares; then the round fails."""
+
+
+# The supervisor's part.
+
+
+@dataclass(slots=True)
+class _Round:
+    number: int
+    asker: WorkerProcess
+    until_s: float
+    members: list[WorkerProcess] = field(default_factory=list)
+    awaited: set[WorkerProcess] = field(default_factory=set)
+    """The workers that have not reported the step."""
+    step: Step | None = None
+    """The last step that the workers were told; None until all serve."""
+    holds: int = 1
+    """Which try this is."""
+    taken_ms: int = 0
+    failure: str | None = None
+
+
+class StagingRounds:
+    """The rounds of one supervisor, at most one at a time. All methods return at once."""
+
+    def __init__(
+        self,
+        shared: SharedDirectory,
+        workers: Mapping[int, WorkerProcess],
+        numbers: Collection[int],
+        timeout_s: float,
+    ) -> None:
+        """Take the directory; `workers` are those whose processes live, of the `numbers`. A worker that gives
+        no sign of life for `timeout_s` is killed.
+        """
+        self._shared = shared
+        self._workers = workers
+        self._numbers = numbers
+        self._hold_s = min(HOLD_LIMIT_S, timeout_s / 2)
+        self._round: _Round | None = None
+        self._last_number = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round is under way, so that no worker should be stopped."""
+        return self._round is not None
+
+    def begin(self, asker: WorkerProcess, now_s: float) -> None:
+        """Begin a round for a worker, or refuse it while there is another one."""
+        if self._round is not None:
+            asker.send(RoundEnded(0, "another backup of this gateway begins; try again"))
+        else:
+            self._begin(asker, now_s, holds=1)
+
+    def _begin(self, asker: WorkerProcess, now_s: float, holds: int) -> None:
+        self._last_number += 1
+        self._round = _Round(self._last_number, asker, now_s + START_LIMIT_S, holds=holds)
+
+    def take(self, worker: WorkerProcess, report: RoundReport, now_s: float) -> None:
+        """Note what a worker reports; after the last one, tell all the next step. A worker that has reported
+        a hold may report that it could not wait any longer.
+        """
+        current = self._round
+        if current is None or report.number != current.number:
+            return
+        is_awaited = worker in current.awaited
+        current.awaited.discard(worker)
+        if report.failure is not None:
+            self._fail(current, f"worker {worker.number}: {report.failure}", now_s)
+        elif is_awaited and not current.awaited:
+            self._advance(current, now_s)
+
+    def run_due(self, now_s: float) -> None:
+        """Begin what waits for workers, and fail what waits for the dead or too long."""
+        current = self._round
+        if current is None:
+            return
+        dead = [member for member in (current.asker, *current.members) if not self._lives(member)]
+        late = _named(current.awaited)
+        if dead:
+            current.awaited.difference_update(dead)
+            self._fail(current, f"worker {dead[0].number} has ended; try again", now_s, may_retry=False)
+        elif current.step is None and self._all_serve():
+            current.members = list(self._workers.values())
+            self._advance(current, now_s)
+        elif now_s > current.until_s:
+            why = "not all workers serve" if current.step is None else f"{late} took too long"
+            if current.step == "go":
+                current.awaited.clear()
+            self._fail(current, f"{why}; try again", now_s)
+
+    def _advance(self, current: _Round, now_s: float) -> None:
+        """Tell all workers the next step."""
+        try:
+            if current.step is None:
+                self._tell(current, "prepare", now_s + PREPARE_LIMIT_S)
+            elif current.step == "prepare":
+                # No thread links anything now: every worker holds the lock under which it does.
+                self._shared.begin_staging()
+                self._tell(current, "hold", now_s + self._hold_s)
+            elif current.step == "hold":
+                current.taken_ms, cut = self._shared.capture_metadata()
+                held_ms = (now_s - current.until_s + self._hold_s) * 1000
+                logger.info("backup: the workers have stood still for %.1f ms", held_ms)
+                self._tell(current, "go", now_s + LINK_LIMIT_S)
+                self._shared.stage_metadata(cut)
+            else:
+                self._end(current)
+        except (LogError, IncompatibleFormat, OSError) as error:
+            self._fail(current, str(error), now_s, may_retry=False)
+
+    def _tell(self, current: _Round, step: Step, until_s: float) -> None:
+        current.step, current.until_s = step, until_s
+        current.awaited = set(current.members)
+        for member in current.members:
+            member.send(RoundStep(current.number, step, self._hold_s))
+
+    def _fail(self, current: _Round, why: str, now_s: float, *, may_retry: bool = True) -> None:
+        """End the round with a reason, once no worker links any more. Begin it again where a hold ran out."""
+        if may_retry and current.step == "hold" and current.awaited:
+            late = _named(current.awaited)
+            why = (
+                f"the workers did not stand still at one moment within {self._hold_s:g} s, because {late} "
+                "had other work; try again"
+            )
+            if current.holds < MOST_HOLDS:
+                self._dismiss(current)
+                self._begin(current.asker, now_s, current.holds + 1)
+                return
+        current.failure = current.failure or why
+        if current.step != "go" or not current.awaited:
+            self._end(current)
+
+    def _end(self, current: _Round) -> None:
+        self._round = None
+        if current.failure is not None:
+            logger.warning("the workers were not staged for a backup: %s", current.failure)
+        self._dismiss(current)
+        if self._lives(current.asker):
+            current.asker.send(RoundEnded(current.taken_ms, current.failure))
+
+    def _dismiss(self, current: _Round) -> None:
+        for member in filter(self._lives, current.members):
+            member.send(RoundStep(current.number, "end"))
+
+    def _all_serve(self) -> bool:
+        workers = self._workers.values()
+        return len(workers) == len(self._numbers) and all(worker.ready is not None for worker in workers)
+
+    def _lives(self, member: WorkerProcess) -> bool:
+        return self._workers.get(member.number) is member
+
+
+def _named(workers: Collection[WorkerProcess]) -> str:
+    return ", ".join(f"worker {number}" for number in sorted(worker.number for worker in workers))
+
+
+# A worker's part.
+
+
+class WorkerRounds:
+    """The rounds of one worker's supervisor, as the worker sees them."""
+
+    def __init__(self, link: SupervisorLink) -> None:
+        self._link = link
+        self._ended: asyncio.Future[RoundEnded] | None = None
+        self._part: RoundPart | None = None
+
+    async def stage(self) -> int:
+        """Let all workers stage their shares, this one too; return the moment (ms). Raises StagingRefused."""
+        self._ended = asyncio.get_running_loop().create_future()
+        self._link.send(RoundWanted())
+        ended = await self._ended
+        if ended.failure is not None:
+            raise StagingRefused(ended.failure)
+        return ended.taken_ms
+
+    def take(self, message: RoundStep | RoundEnded) -> RoundPart | None:
+        """Take what the supervisor says; return this worker's part if a round has begun."""
+        if isinstance(message, RoundEnded):
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(message)
+        elif message.step == "prepare":
+            self._part = RoundPart(self._link, message.number)
+            return self._part
+        elif self._part is not None and self._part.number == message.number:
+            self._part.take(message)
+        return None
+
+
+class RoundPart:
+    """The part of a worker in one round: `seqgate.gateway.runtime.upkeep.backup_staging.StagingPart`."""
+
+    def __init__(self, link: SupervisorLink, number: int) -> None:
+        self.number = number
+        self._link = link
+        self._last = RoundStep(number, "prepare")
+        self._steps = asyncio.Event()
+
+    def take(self, step: RoundStep) -> None:
+        self._last = step
+        self._steps.set()
+
+    async def prepared(self) -> None:
+        """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""
+        self._link.send(RoundReport(self.number))
+        await self._next()
+        if self._last.step != "hold":
+            raise StagingRefused("the backup was given up")
+        await self._link.sent()
+
+    def hold(self) -> None:
+        """Report a capture, and let nothing run in this event loop until all workers have reported theirs.
+        Raises StagingRefused where a limit ends that: then the captures are of several moments.
+        """
+        self._steps.clear()
+        self._link.exchange(RoundReport(self.number), self._last.hold_s)
+        if self._last.step != "go":
+            raise StagingRefused(f"it stood still for {self._last.hold_s:g} s, and the others did not")
+
+    async def linked(self, failure: str | None) -> None:
+        """Report that the share is linked, or why not; return when the round has ended."""
+        self._link.send(RoundReport(self.number, failure))
+        while self._last.step != "end":
+            await self._next()
+
+    async def _next(self) -> None:
+        await self._steps.wait()
+        self._steps.clear()
