@@ -27,11 +27,17 @@ from tests.conftest import AS_THE_PEER
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 from tests.system.commands.conftest import seqgate
+from tests.system.workers.scene import consecutive_ports
 
 BACKUPS = 2
+WORKERS = 3
 SETTINGS = {**AS_THE_PEER, "log.cleaner.backoff.ms": "100"}
 ROLLS_OFTEN = {"segment.ms": "300"}
 COMPACTED = {**ROLLS_OFTEN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+
+
+def settings_of(workers: int) -> dict[str, str]:
+    return SETTINGS if workers == 1 else {**SETTINGS, "seqgate.workers": str(workers)}
 
 
 @dataclass(frozen=True)
@@ -48,15 +54,17 @@ class Backed:
 class Lived:
     """A gateway that was backed up several times under load, and its clients, which have stopped writing."""
 
+    workers: int
     gateway: GatewayProcess
     clients: BusyClients
     backups: list[Backed]
 
 
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture(scope="module", params=[1, WORKERS], ids=["one-process", "workers"])
+def lived(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     directory = tmp_path_factory.mktemp("live-backup")
-    gateway = GatewayProcess(directory / "data", settings=SETTINGS).start()
+    port = consecutive_ports(request.param)
+    gateway = GatewayProcess(directory / "data", settings=settings_of(request.param), port=port).start()
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
     topics = [NewTopic(topic, PARTITIONS, 1, config=ROLLS_OFTEN) for topic in (ORDERS, MOVED)]
     topics.append(NewTopic(LATEST, PARTITIONS, 1, config=COMPACTED))
@@ -77,7 +85,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Any:
             backups.append(Backed(Path(made.json["backup"]["path"]), *known))
         clients.await_progress()
     assert f"{LATEST}-0 was compacted" in gateway.stderr_text()
-    yield Lived(gateway, clients, backups)
+    yield Lived(request.param, gateway, clients, backups)
     gateway.stop()
 
 
@@ -119,7 +127,9 @@ def test_a_restored_gateway_has_the_state_of_one_moment(lived: Lived, tmp_path: 
     backed = lived.backups[number]
     data = tmp_path / "restored"
     seqgate("backup", "restore", backed.path, "--data-dir", data)
-    with GatewayProcess(data, settings=SETTINGS) as restored:
+    # A directory of workers starts with workers, and without them.
+    count = lived.workers if number else 1
+    with GatewayProcess(data, settings=settings_of(count), port=consecutive_ports(count)) as restored:
         orders = read_committed(restored.bootstrap, ORDERS)
         assert backed.acknowledged <= set(orders)
         assert [value for value, count in Counter(orders).items() if count > 1] == []

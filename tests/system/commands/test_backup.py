@@ -101,8 +101,8 @@ def test_every_damaged_file_is_found_and_restores_nothing(orders: GatewayProcess
 class SlowBackup:
     """A `seqgate backup create` in a process of its own, which copies a few bytes per second."""
 
-    def __init__(self, gateway: GatewayProcess, target: Path) -> None:
-        command = [sys.executable, "-m", "seqgate", "backup", "create", str(target), "--rate", "300"]
+    def __init__(self, gateway: GatewayProcess, target: Path, rate: str = "300") -> None:
+        command = [sys.executable, "-m", "seqgate", "backup", "create", str(target), "--rate", rate]
         self.process = subprocess.Popen(
             [*command, "--data-dir", str(gateway.data_dir)],
             cwd=REPOSITORY,
@@ -178,20 +178,12 @@ def test_refusals(orders: GatewayProcess, tmp_path: Path) -> None:
     assert "is not empty" in told.stderr
 
 
-@pytest.mark.parametrize("kind", ["workers", "bucket"])
-def test_where_no_single_process_has_all_records(tmp_path: Path, kind: str) -> None:
-    settings = {
-        "workers": {"seqgate.workers": "2"},
-        "bucket": {"seqgate.cluster": f"file://{tmp_path / 'bucket'}"},
-    }[kind]
+def test_the_cache_of_a_bucket_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
-    sentence = {"workers": "several workers", "bucket": "bucket"}[kind]
+    settings = {"seqgate.cluster": f"file://{tmp_path / 'bucket'}"}
     with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
-        told = seqgate("backup", "create", tmp_path / "b", "--data-dir", gateway.data_dir, code=1)
-        assert sentence in told.stderr
-    if kind == "workers":
-        seqgate("backup", "create", tmp_path / "b", "--data-dir", gateway.data_dir)
-    else:
-        told = seqgate("backup", "create", tmp_path / "b", "--data-dir", gateway.data_dir, code=1)
-        assert sentence in told.stderr
+        for _ in ("running", "stopped"):
+            told = seqgate("backup", "create", tmp_path / "b", "--data-dir", gateway.data_dir, code=1)
+            assert "bucket" in told.stderr
+            gateway.stop()
     assert not (gateway.data_dir / ".backup").exists()
