@@ -220,6 +220,11 @@ class Summary(NamedTuple):
         return any(row.trouble is None for row in self.rows)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether some gateways told their metrics, and others did not."""
+        return self.tells and any(row.trouble is not None for row in self.rows)
+
+    @property
     def trouble(self) -> str | None:
         """Why no gateway told any."""
         return None if self.tells else next((row.trouble for row in self.rows), None)

@@ -96,6 +96,7 @@ def test_a_gateway_that_does_not_answer_makes_a_gap_and_no_dip() -> None:
     assert key_of(TOPIC_RECORDS, {"topic": "t"}) not in sampled
     assert sampled[Key(PRODUCE_P99)] is not None, "a time of the others is no dip"
     assert (found.rows[1].trouble, found.counted, found.of) == ("no answer", 1, 2)
+    assert found.is_partial, "the next round comes soon, however long this one waited"
     records = 50
     for _ in range(PATIENCE_MS // STEP_MS):
         records += 50
