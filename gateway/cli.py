@@ -41,7 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs", "logs"),
     "tasks": ("admin.tasks", "tasks"),
-    "metrics": ("admin.metrics.command", "metrics"),
+    "metrics": ("admin.metrics", "metrics"),
     "backup": ("admin.backup.command", "app"),
     "reopen": ("admin.reopen", "reopen"),
     "repair": ("admin.repair", "repair"),

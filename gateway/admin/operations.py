@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import backlog, gateways, names, pids, producers, users
+from seqgate.gateway.admin import backlog, gateways, metrics, names, pids, producers, users
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
@@ -33,7 +33,6 @@ from seqgate.gateway.admin.groups.command import (
 )
 from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
 from seqgate.gateway.admin.logs import LogLinesRequest, log_lines
-from seqgate.gateway.admin.metrics.command import GatewayMetrics, MetricsPage, MetricsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
 from seqgate.gateway.admin.producers import ListProducersRequest
@@ -95,20 +94,6 @@ async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBac
     return StagedBackup(staged.taken_ms, staged.partitions)
 
 
-async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:
-    """Return the metrics whose names begin with the prefix. Raises ControlError."""
-    if gateway.metrics is None:
-        raise ControlError("it shows no metrics over the Kafka protocol")
-    text = await gateway.metrics()
-    node_id = gateway.services.node.node_id
-    lines = [line for line in text.splitlines() if _named(line).startswith(request.prefix)]
-    return MetricsPage([GatewayMetrics(node_id, "\n".join(lines))], [node_id])
-
-
-def _named(line: str) -> str:
-    return line.split(" ", 3)[2] if line.startswith("#") else line
-
-
 # The list.
 
 _sweeps = attrgetter("sweeps")
@@ -157,7 +142,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(SweepResultRequest, from_source(_sweeps, Sweeps.result)),
     ControlOperation(ListTasksRequest, list_tasks),
     ControlOperation(LogLinesRequest, log_lines),
-    ControlOperation(MetricsRequest, metrics_of),
+    ControlOperation(metrics.MetricsRequest, metrics.metrics_of),
     ControlOperation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
     ControlOperation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
     ControlOperation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.metrics.command import MetricsRequest
+from seqgate.gateway.admin.metrics import MetricsRequest
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import BrokerAddress, exchange, first_that_answers, open_connection
 from seqgate.gateway.admin.remote.operations import question_of, told_in

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.metrics.command import GatewayMetrics as OneGateway
-from seqgate.gateway.admin.metrics.command import MetricsPage
+from seqgate.gateway.admin.metrics import GatewayMetrics as OneGateway
+from seqgate.gateway.admin.metrics import MetricsPage
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlAnswer, Unreachable
 from seqgate.gateway.console.metrics.gateways import (

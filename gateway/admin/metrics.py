@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.request import ControlError, Request
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.operation import LiveGateway
 
 _SAMPLE: Final = re.compile(r"(?P<name>[^{ ]+)(?P<labels>\{)?")
+_HAS_NODE: Final = re.compile(r'[^{ ]+\{(?:.*,)?node_id="')
 OnlyMetric = Annotated[
     str | None, argument("NAME", "Only metrics whose names begin so. [default: all]", default=None)
 ]
@@ -47,6 +51,8 @@ def united(gateways: Iterable[GatewayMetrics]) -> Iterator[str]:
 
 
 def _labelled(line: str, node_id: int) -> str:
+    if _HAS_NODE.match(line):
+        return line
     found = _SAMPLE.match(line)
     assert found is not None, line
     labels = f'{{node_id="{node_id}"' + ("," if found["labels"] else "}")
@@ -77,3 +83,20 @@ class MetricsRequest(Request[MetricsPage], tag="metrics"):
     is_of_each = True
     rows = "gateways"
     prefix: str = ""
+
+
+# In the gateway.
+
+
+async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPage:
+    """Return the metrics whose names begin with the prefix. Raises ControlError."""
+    if gateway.metrics is None:
+        raise ControlError("it shows no metrics over the Kafka protocol")
+    text = await gateway.metrics()
+    node_id = gateway.services.node.node_id
+    lines = [line for line in text.splitlines() if _named(line).startswith(request.prefix)]
+    return MetricsPage([GatewayMetrics(node_id, "\n".join(lines))], [node_id])
+
+
+def _named(line: str) -> str:
+    return line.split(" ", 3)[2] if line.startswith("#") else line

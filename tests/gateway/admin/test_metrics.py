@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqgate.gateway.admin.metrics.command import GatewayMetrics, united
+from seqgate.gateway.admin.metrics import GatewayMetrics, united
 
 TEXT = """\
 # HELP seqgate_connections Connections now.
@@ -13,6 +13,9 @@ seqgate_connections 3.0
 # HELP seqgate_requests_total Requests.
 # TYPE seqgate_requests_total counter
 seqgate_requests_total{api="Produce {v} 9"} 7.0
+# HELP seqgate_node_info The gateway.
+# TYPE seqgate_node_info gauge
+seqgate_node_info{version="1",node_id="7"} 1.0
 """
 
 
@@ -26,6 +29,7 @@ def test_each_family_comes_once_with_the_values_of_all_gateways() -> None:
     ]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
     found = [(sample.name, sample.labels, sample.value) for each in families for sample in each.samples]
-    assert found[2:] == [
+    assert found[2:4] == [
         ("seqgate_requests_total", {"node_id": node, "api": "Produce {v} 9"}, 7.0) for node in ("1", "2")
     ]
+    assert found[4] == ("seqgate_node_info", {"node_id": "7", "version": "1"}, 1.0)  # it names its own
