@@ -49,9 +49,16 @@ def requests_in_folders() -> Iterator[type[Request[Any]]]:
 
 def hints(function: Any) -> tuple[list[Any], Any]:
     """Return the types of a function's parameters, and of its answer."""
-    found = get_type_hints(
-        function, localns={"LiveGateway": LiveGateway, "StoppedGateway": StoppedGateway}
-    )  # commands import them for the type checker alone
+    source = inspect.getsource(inspect.getmodule(function))
+    for_the_checker = {  # the module of a command imports them for the type checker alone
+        alias.name: getattr(importlib.import_module(imported.module or ""), alias.name)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If)
+        for imported in node.body
+        if isinstance(imported, ast.ImportFrom)
+        for alias in imported.names
+    }
+    found = get_type_hints(function, localns=for_the_checker)
     return [kind for name, kind in found.items() if name != "return"], found["return"]
 
 
