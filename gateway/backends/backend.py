@@ -21,8 +21,15 @@ from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
-from seqgate.gateway.workers.link import Left, Ready, RoundEnded, RoundStep, SupervisorLink, WorkerJournal
-from seqgate.gateway.workers.staging_rounds import WorkerRounds
+from seqgate.gateway.workers.link import (
+    Left,
+    Ready,
+    RoundEnded,
+    RoundStep,
+    SupervisorLink,
+    WorkerJournal,
+    WorkerRounds,
+)
 from seqgate.gateway.workers.worker_brokers import WorkerStart
 from seqgate.log import (
     DirectoryLocked,

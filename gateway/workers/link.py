@@ -17,6 +17,7 @@ import msgspec
 from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
 from seqgate.gateway.runtime.topics.metadata_log import FoldedImage
+from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -212,6 +213,80 @@ class WorkerJournal:
         if refused is not None and refused.error is not None:
             raise StorageFailed(refused.error)
         return refused is None
+
+
+# A worker's part in a round that stops all workers at one moment, for a backup.
+
+
+class WorkerRounds:
+    """The rounds of one worker's supervisor, as the worker sees them."""
+
+    def __init__(self, link: SupervisorLink) -> None:
+        self._link = link
+        self._ended: asyncio.Future[RoundEnded] | None = None
+        self._part: RoundPart | None = None
+
+    async def stage(self) -> int:
+        """Let all workers stage their shares, this one too; return the moment (ms). Raises StagingRefused."""
+        self._ended = asyncio.get_running_loop().create_future()
+        self._link.send(RoundWanted())
+        ended = await self._ended
+        if ended.failure is not None:
+            raise StagingRefused(ended.failure)
+        return ended.taken_ms
+
+    def take(self, message: RoundStep | RoundEnded) -> RoundPart | None:
+        """Take what the supervisor says; return this worker's part if a round has begun."""
+        if isinstance(message, RoundEnded):
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(message)
+        elif message.step == "prepare":
+            self._part = RoundPart(self._link, message.number)
+            return self._part
+        elif self._part is not None and self._part.number == message.number:
+            self._part.take(message)
+        return None
+
+
+class RoundPart:
+    """The part of a worker in one round: `seqgate.gateway.runtime.upkeep.backup_staging.StagingPart`."""
+
+    def __init__(self, link: SupervisorLink, number: int) -> None:
+        self.number = number
+        self._link = link
+        self._last = RoundStep(number, "prepare")
+        self._steps = asyncio.Event()
+
+    def take(self, step: RoundStep) -> None:
+        self._last = step
+        self._steps.set()
+
+    async def prepared(self) -> None:
+        """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""
+        self._link.send(RoundReport(self.number))
+        await self._next()
+        if self._last.step != "hold":
+            raise StagingRefused("the backup was given up")
+        await self._link.sent()
+
+    def hold(self) -> None:
+        """Report a capture, and let nothing run in this event loop until all workers have reported theirs.
+        Raises StagingRefused where a limit ends that: then the captures are of several moments.
+        """
+        self._steps.clear()
+        self._link.exchange(RoundReport(self.number), self._last.hold_s)
+        if self._last.step != "go":
+            raise StagingRefused(f"it stood still for {self._last.hold_s:g} s, and the others did not")
+
+    async def linked(self, failure: str | None) -> None:
+        """Report that the share is linked, or why not; return when the round has ended."""
+        self._link.send(RoundReport(self.number, failure))
+        while self._last.step != "end":
+            await self._next()
+
+    async def _next(self) -> None:
+        await self._steps.wait()
+        self._steps.clear()
 
 
 # The messages of a worker and its supervisor, a stream each way. Frame: length (uint32, big-endian), msgpack.

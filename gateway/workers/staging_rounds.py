@@ -16,14 +16,12 @@ The copy lacks the messages that were under way between workers at that moment, 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
-from seqgate.gateway.workers.link import RoundEnded, RoundReport, RoundStep, RoundWanted, Step, SupervisorLink
+from seqgate.gateway.workers.link import RoundEnded, RoundReport, RoundStep, Step
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.worker_process import WorkerProcess
 from seqgate.log import IncompatibleFormat, LogError
@@ -40,9 +38,6 @@ MOST_HOLDS: Final = 3
 """How often the workers are held for one backup, because one was late; then the backup fails."""
 LINK_LIMIT_S: Final = 400.0
 """How long the workers have to link their shares; then the round fails."""
-
-
-# The supervisor's part.
 
 
 @dataclass(slots=True)
@@ -194,77 +189,3 @@ class StagingRounds:
 
 def _named(workers: Collection[WorkerProcess]) -> str:
     return ", ".join(f"worker {number}" for number in sorted(worker.number for worker in workers))
-
-
-# A worker's part.
-
-
-class WorkerRounds:
-    """The rounds of one worker's supervisor, as the worker sees them."""
-
-    def __init__(self, link: SupervisorLink) -> None:
-        self._link = link
-        self._ended: asyncio.Future[RoundEnded] | None = None
-        self._part: RoundPart | None = None
-
-    async def stage(self) -> int:
-        """Let all workers stage their shares, this one too; return the moment (ms). Raises StagingRefused."""
-        self._ended = asyncio.get_running_loop().create_future()
-        self._link.send(RoundWanted())
-        ended = await self._ended
-        if ended.failure is not None:
-            raise StagingRefused(ended.failure)
-        return ended.taken_ms
-
-    def take(self, message: RoundStep | RoundEnded) -> RoundPart | None:
-        """Take what the supervisor says; return this worker's part if a round has begun."""
-        if isinstance(message, RoundEnded):
-            if self._ended is not None and not self._ended.done():
-                self._ended.set_result(message)
-        elif message.step == "prepare":
-            self._part = RoundPart(self._link, message.number)
-            return self._part
-        elif self._part is not None and self._part.number == message.number:
-            self._part.take(message)
-        return None
-
-
-class RoundPart:
-    """The part of a worker in one round: `seqgate.gateway.runtime.upkeep.backup_staging.StagingPart`."""
-
-    def __init__(self, link: SupervisorLink, number: int) -> None:
-        self.number = number
-        self._link = link
-        self._last = RoundStep(number, "prepare")
-        self._steps = asyncio.Event()
-
-    def take(self, step: RoundStep) -> None:
-        self._last = step
-        self._steps.set()
-
-    async def prepared(self) -> None:
-        """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""
-        self._link.send(RoundReport(self.number))
-        await self._next()
-        if self._last.step != "hold":
-            raise StagingRefused("the backup was given up")
-        await self._link.sent()
-
-    def hold(self) -> None:
-        """Report a capture, and let nothing run in this event loop until all workers have reported theirs.
-        Raises StagingRefused where a limit ends that: then the captures are of several moments.
-        """
-        self._steps.clear()
-        self._link.exchange(RoundReport(self.number), self._last.hold_s)
-        if self._last.step != "go":
-            raise StagingRefused(f"it stood still for {self._last.hold_s:g} s, and the others did not")
-
-    async def linked(self, failure: str | None) -> None:
-        """Report that the share is linked, or why not; return when the round has ended."""
-        self._link.send(RoundReport(self.number, failure))
-        while self._last.step != "end":
-            await self._next()
-
-    async def _next(self) -> None:
-        await self._steps.wait()
-        self._steps.clear()

@@ -51,7 +51,7 @@ class StagingRefused(Exception):
 
 
 class StagingPart(Protocol):
-    """The part of a worker in a staging; `seqgate.gateway.workers.staging_rounds` implements it."""
+    """The part of a worker in a staging; `seqgate.gateway.workers.link` implements it."""
 
     async def prepared(self) -> None:
         """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""

@@ -26,10 +26,12 @@ from seqgate.gateway.workers.link import (
     Ping,
     Ready,
     RoundEnded,
+    RoundPart,
     RoundReport,
     RoundStep,
     RoundWanted,
     SupervisorLink,
+    WorkerRounds,
     encode,
     from_supervisor,
     from_worker,
@@ -41,8 +43,6 @@ from seqgate.gateway.workers.staging_rounds import (
     MOST_HOLDS,
     PREPARE_LIMIT_S,
     START_LIMIT_S,
-    RoundPart,
-    WorkerRounds,
 )
 from seqgate.gateway.workers.worker_process import WorkerProcess
 from seqgate.log import Storage
