@@ -64,6 +64,14 @@ def console(
         "console. Without it they are in memory only.",
         dir_okay=False,
     ),
+    p99_limit_ms: int = option(
+        "--p99-limit",
+        "MS",
+        "The produce time in milliseconds, at the 99th percentile, above which the Overview warns.",
+        show_default=True,
+        default=1_000,
+        min=1,
+    ),
     insecure: bool = flag(
         "--insecure", "Also listen beyond this machine where the cluster's listener has no logins."
     ),
@@ -95,6 +103,7 @@ def console(
                 certificate=None if certificate is None else str(certificate),
                 certificate_key=None if key is None else str(key),
                 history=history,
+                p99_limit_ms=p99_limit_ms,
             )
         )
     except ModuleNotFoundError as error:

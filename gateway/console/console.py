@@ -19,7 +19,7 @@ class ConsoleOptions:
 
     `security` is how the console connects; the sampler uses its login, and visitors log in themselves.
     `public_names` are further host names for browsers, such as that of a proxy. `history` is the file that
-    keeps the samples over restarts.
+    keeps the samples over restarts. `p99_limit_ms` is the produce time that the Overview warns about.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -31,6 +31,7 @@ class ConsoleOptions:
     certificate: str | None = None
     certificate_key: str | None = None
     history: Path | None = None
+    p99_limit_ms: int = 1_000
 
 
 class Console:

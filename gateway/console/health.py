@@ -194,24 +194,24 @@ def arrivals(rates: Samples, begin_ms: int, end_ms: int) -> float:
 # The time that producers wait.
 
 P99_LIMIT_MS: Final = 1_000
-"""The produce time at the 99th percentile above which applications notice that their sends wait."""
+"""The default of --p99-limit: above it applications notice that their sends wait."""
 P99_MINUTES: Final = 5
 
 
-def judge_produce_time(samples: Samples) -> Problem | None:
-    """Return that produce requests take too long, and have for the last minutes."""
+def judge_produce_time(samples: Samples, limit_ms: int = P99_LIMIT_MS) -> Problem | None:
+    """Return that produce requests take longer than the limit, and have for the last minutes."""
     points = samples.known(P99_MINUTES * MINUTE_MS)
     if len(points) < ENOUGH:
         return None
     now = statistics.median(value for _, value in points)
-    if now <= P99_LIMIT_MS:
+    if now <= limit_ms:
         return None
     earlier = [value for time_ms, value in samples.known() if time_ms < points[0][0]]
     usual = f" Before, it was {_time(statistics.median(earlier))}." if len(earlier) >= ENOUGH else ""
     return Problem(
         f"Produce requests take {_time(now)} at the 99th percentile",
-        f"The limit is {_time(P99_LIMIT_MS)}, over the last {P99_MINUTES} minutes.{usual} Look at the "
-        "disk, the CPU and the delay of the event loop below, and at the limits.",
+        f"The limit is {_time(limit_ms)} (--p99-limit), over the last {P99_MINUTES} minutes.{usual} Look at "
+        "the disk, the CPU and the delay of the event loop below, and at the limits.",
         "/limits",
         is_bad=False,
     )
@@ -330,6 +330,7 @@ class Facts:
     oldest_transaction: Samples = field(default_factory=Samples)
     produce_p99: Samples | None = None
     disks: Mapping[str, Samples] = field(default_factory=dict)
+    p99_limit_ms: int = P99_LIMIT_MS
 
 
 def judge(facts: Facts) -> Health:
@@ -338,7 +339,7 @@ def judge(facts: Facts) -> Health:
         *(() if facts.status is None else problems_of_cluster(facts.status)),
         *(judge_group(row) for row in facts.groups or ()),
         *judge_transactions(facts.transactions or (), facts.oldest_transaction, facts.hanging),
-        None if facts.produce_p99 is None else judge_produce_time(facts.produce_p99),
+        None if facts.produce_p99 is None else judge_produce_time(facts.produce_p99, facts.p99_limit_ms),
         *(judge_disk(broker, free) for broker, free in sorted(facts.disks.items())),
     ]
     problems = [found for found in judged if found is not None]

@@ -18,6 +18,7 @@ from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.gateways import Summary
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
+from seqgate.gateway.console.metrics.rates import BYTES_IN
 from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right, right_on_cluster
 
 # A visit: one request of one person to a page.
@@ -158,6 +159,12 @@ class Visit:
         return self.console.listener is not None
 
     @property
+    def has_figures(self) -> bool:
+        """Whether charts have what only gateways count: one tells its metrics, or did over the last day."""
+        sampler = self.console.sampler
+        return self.has_metrics or sampler.gateways.tells or Key(BYTES_IN) in sampler.history
+
+    @property
     def metrics_url(self) -> str:
         """The address of the listener that tells the pages about its gateway; empty without --metrics."""
         return "" if self.console.listener is None else self.console.listener.url
@@ -178,6 +185,11 @@ class Visit:
                     f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
                 )
         return self.console.listener
+
+    @property
+    def listeners(self) -> Sequence[MetricsClient]:
+        """All listeners of --metrics, for a person who may ask `listener`."""
+        return self.console.listeners
 
     def missing_right(self, error: str) -> MissingRight | None:
         """Return the right that this request lacks; None for another error."""

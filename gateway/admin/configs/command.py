@@ -20,12 +20,16 @@ a Seqgate gateway on any machine, or Apache Kafka.
 `seqgate help configuration` describes each configuration of Seqgate.
 """)
 
-ConfigKind = Annotated[Literal["topic", "broker", "group"], argument("KIND", "topic, broker or group.")]
+ConfigKind = Annotated[
+    Literal["topic", "broker", "group", "client-metrics"],
+    argument("KIND", "topic, broker, group or client-metrics."),
+]
 Name = Annotated[
     str,
     argument(
         "NAME",
-        "The topic, the broker's node id, or the group; `broker default` stands for all brokers.",
+        "The topic, the broker's node id, the group, or a subscription of client metrics; `broker default` "
+        "stands for all brokers.",
         autocompletion=configured_names,
     ),
 ]
@@ -74,6 +78,7 @@ def set_configs(
       seqgate configs set topic orders retention.ms=86400000 segment.bytes=104857600
       seqgate configs set broker 1 log.retention.ms=86400000
       seqgate configs set broker default log.retention.ms=86400000
+      seqgate configs set client-metrics all metrics=* interval.ms=60000
     """  # noqa: D301 - \b keeps the lines of the list apart
     return _change(opened, kind, name, name_values(settings, "configs set"), [])
 

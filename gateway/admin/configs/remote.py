@@ -15,7 +15,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, check, ref
 from seqgate.gateway.admin.request import ControlError, nearest_hint
 from seqgate.gateway.config.table import without_listener
 
-_TYPES: Final = {"topic": 2, "broker": 4, "group": 32}
+_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 """The numbers of the kinds: org.apache.kafka.common.config.ConfigResource.Type."""
 KINDS: Final = tuple(_TYPES)
 _SOURCES: Final = (
@@ -42,7 +42,7 @@ NOT_SET: Final = frozenset({"DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONF
 
 
 class Resource(NamedTuple):
-    """A topic, broker or group that has configurations."""
+    """A topic, broker or group that has configurations, or a subscription of client metrics (KIP-714)."""
 
     kind: str
     name: str
@@ -117,7 +117,7 @@ def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, li
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
 
     asked = [ConfigResource(ConfigResourceType(_TYPES[kind]), name) for name in names]
-    found: dict[str, Any] = cluster.admin.describe_configs(asked, config_filter="all").get(kind, {})
+    found: dict[str, Any] = cluster.admin.describe_configs(asked, config_filter="all").get(_key(kind), {})
     return {
         name: [
             ConfigRow(
@@ -159,7 +159,12 @@ def change_remote(
     wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
     asked = ConfigResource(ConfigResourceType(_TYPES[resource.kind]), resource.name, wanted)
     answer = cluster.admin.alter_configs([asked], raise_on_unknown=False)
-    return refusal_of_text(answer[resource.kind][resource.name])
+    return refusal_of_text(answer[_key(resource.kind)][resource.name])
+
+
+def _key(kind: str) -> str:
+    """Return the name that kafka-python has for a kind."""
+    return kind.replace("-", "_")
 
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.backlog import BacklogPage, BacklogRequest
@@ -20,6 +20,8 @@ POLICY: Final = "backlog.quota.policy"
 TTL: Final = "message.ttl.ms"
 ROWS: Final = 100
 """Groups of all partitions of a page."""
+MOST_FILLED: Final = 50
+"""Topics of the list whose backlog is asked for, to show how full their quotas are."""
 MOST_ROWS: Final = 10_000
 """Groups that the chart adds up; it lacks those of further partitions."""
 BYTES_SERIES: Final = "backlog_bytes"
@@ -45,10 +47,14 @@ def backlog(visit: Visit) -> PageAnswer:
     found: BacklogPage | None = None
     if topic is not None and visit.has_metrics:
         found = visit.ask_gateway(BacklogRequest(topic, after, limit=ROWS))
+    topics = limited(settings)
+    shares, trouble = ({}, None) if topic is not None else _shares(visit, topics)
     return View(
         "backlog.html",
         {
-            "topics": limited(settings),
+            "topics": topics,
+            "shares": shares,
+            "trouble": trouble,
             "all_topics": sorted(settings),
             "topic": topic,
             "found": found,
@@ -71,6 +77,34 @@ def limited(settings: Mapping[str, Mapping[str, str]]) -> list[LimitedTopic]:
         for name, values in sorted(settings.items())
     ]
     return [row for row in rows if (row.quota_bytes, row.quota_ms, row.ttl_ms) != (None, None, None)]
+
+
+def _shares(visit: Visit, topics: Iterable[LimitedTopic]) -> tuple[dict[str, float], str | None]:
+    """Return how full the quota of each topic is, where the listeners tell it, or why they do not."""
+    if not visit.has_metrics:
+        return {}, None
+    limited = [row.name for row in topics if row.quota_bytes or row.quota_ms]
+    try:
+        visit.listener()  # checks the right of this person
+        return {
+            name: max(
+                share_of(listener.view(BacklogRequest(name, limit=ROWS))) for listener in visit.listeners
+            )
+            for name in limited[:MOST_FILLED]
+        }, None
+    except ControlError as error:
+        return {}, str(error)
+
+
+def share_of(page: BacklogPage) -> float:
+    """Return the share of its quota that the fullest partition of a topic has, by size or by age."""
+    shares = [
+        value / quota
+        for row in page.partitions
+        for value, quota in ((row.backlog_bytes, page.quota_bytes), (row.age_ms, page.quota_ms))
+        if value is not None and quota > 0
+    ]
+    return max(shares, default=0.0)
 
 
 def _limit(text: str | None) -> int | None:

@@ -33,7 +33,6 @@ from seqgate.gateway.console.metrics.history import (
     QUARTER_MS,
     TOPIC_LAG,
     TOPIC_RECORDS,
-    Key,
 )
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
@@ -98,6 +97,7 @@ def overview(visit: Visit) -> PageAnswer:
             _samples(visit, rates.OLDEST_TRANSACTION, {}, DAY_MS),
             None if gateway is None and not produce_p99.known() else produce_p99,
             disks,
+            visit.console.options.p99_limit_ms,
         )
     )
     sizes = [directory for broker in status.brokers for directory in broker.log_dirs]
@@ -128,7 +128,6 @@ def overview(visit: Visit) -> PageAnswer:
 
 def _nothing(visit: Visit) -> dict[str, Any]:
     """Return what the page shows while nothing answers: the charts, and of how many gateways they are."""
-    told = visit.console.sampler.gateways.tells or Key(rates.BYTES_IN) in visit.history
     return {
         "status": None,
         "gateway": None,
@@ -144,7 +143,6 @@ def _nothing(visit: Visit) -> dict[str, Any]:
         "is_empty": False,
         "has_login": False,
         "gateways": visit.gateway_figures(),
-        "has_figures": visit.has_metrics or told,
     }
 
 

@@ -20,6 +20,7 @@ from seqgate.gateway.console.answer import (
     PageAnswer,
     Redirect,
     View,
+    address,
     ordered,
     page_of,
     topic_path,
@@ -40,6 +41,7 @@ from seqgate.gateway.console.metrics.history import (
     HOUR_MS,
     TOPIC_BYTES_IN,
     TOPIC_BYTES_OUT,
+    TOPIC_LAG,
     TOPIC_RECORDS,
     TOPIC_SIZE,
     Key,
@@ -270,6 +272,8 @@ def delete(visit: Visit) -> PageAnswer:
 # The partitions of a topic, and adding more of them.
 
 ROWS: Final = 100
+MOST_LAGGING: Final = 5
+"""Groups in the chart of a topic's lag: those with the most."""
 
 
 def partitions(visit: Visit) -> PageAnswer:
@@ -278,6 +282,7 @@ def partitions(visit: Visit) -> PageAnswer:
         topic = topic_places(cluster, name)
         rows, paging = page_of(topic.partitions, visit.number("page", 1, 1), ROWS)
         figures = partition_figures(cluster, topic, rows)
+        groups = lagging_groups(visit, cluster, name)
     known = [figure for figure in figures.values() if figure.log_end_offset is not None]
     return View(
         "topic_partitions.html",
@@ -289,8 +294,38 @@ def partitions(visit: Visit) -> PageAnswer:
             "records": sum((figure.log_end_offset or 0) - (figure.log_start_offset or 0) for figure in known),
             "size_bytes": sum(figure.size_bytes or 0 for figure in figures.values()),
             "is_whole": paging.pages == 1,
+            # a bar parts the names of the chart's lines
+            "lags": [(f"lag-{number}", group.replace("|", "¦")) for number, group in enumerate(groups)],
+            "lag_feed": address(f"/api{topic_path(name)}/lag", group=groups),
         },
     )
+
+
+def lagging_groups(visit: Visit, cluster: Cluster, topic: str) -> list[str]:
+    """Return the groups with the largest lag in a topic, of those that the person may see."""
+    lags = {
+        labels["group"]: visit.history.last(TOPIC_LAG, labels) or 0
+        for labels in visit.history.labels_of(TOPIC_LAG)
+        if labels["topic"] == topic
+    }
+    if not lags:
+        return []
+    visible = {line.group for line in group_lines(cluster)} & lags.keys()
+    return sorted(visible, key=lambda group: (-lags[group], group))[:MOST_LAGGING]
+
+
+def topic_lag(visit: Visit) -> PageAnswer:
+    """Return the lag of the groups of a topic, by the number of each group."""
+    name = visit.text("topic")
+    with visit.cluster() as cluster:
+        topic_places(cluster, name)
+        visible = {line.group for line in group_lines(cluster)}
+    groups = [group for group in visit.query.get("group", ()) if group in visible]
+    keys = {
+        f"lag-{number}": key_of(TOPIC_LAG, {"group": group, "topic": name})
+        for number, group in enumerate(groups)
+    }
+    return visit.chart(visit.history, keys, visit.console.sampler.error)
 
 
 def topic_history(visit: Visit) -> PageAnswer:
@@ -434,6 +469,7 @@ PAGE: Final = Page(
     Post(CREATE, create),
     Get("/topics/{topic}", partitions, waits_for="the partitions' leaders"),
     Feed("/api/topics/{topic}/history", topic_history),
+    Feed("/api/topics/{topic}/lag", topic_lag),
     Post("/topics/{topic}/partitions", add_partitions),
     Get("/topics/{topic}/settings", settings, waits_for="the settings of the topic"),
     Post("/topics/{topic}/settings", change_setting),

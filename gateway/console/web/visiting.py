@@ -234,6 +234,7 @@ class Renderer:
                 place=place,
                 notice=notice,
                 has_metrics=visit.has_metrics,
+                has_figures=visit.has_figures,
                 server=visit.server,
                 bootstrap_shown=",".join(shown_address(*each) for each in visit.console.options.bootstrap),
             )

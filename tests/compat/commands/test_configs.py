@@ -71,6 +71,23 @@ def test_a_broker(peer: Peer) -> None:
     await_true(lambda: told()[1] != "DYNAMIC_BROKER_CONFIG", "the value is unset")
 
 
+def test_a_subscription_of_client_metrics(peer: Peer, fresh: Fresh) -> None:
+    name = fresh("subscription")
+
+    def told() -> dict[str, str]:
+        listed = peer.json("configs", "get", "client-metrics", name)["configs"]
+        return {row["name"]: row["value"] for row in listed}
+
+    done = peer.run(
+        "configs", "set", "client-metrics", name, "metrics=org.apache.kafka.", "interval.ms=60000"
+    )
+    assert done.stdout.splitlines()[0] == f"client-metrics {name}: metrics=org.apache.kafka."
+    wanted = {"metrics": "org.apache.kafka.", "interval.ms": "60000"}
+    await_true(lambda: told().items() >= wanted.items(), "the subscription is there")
+    peer.run("configs", "unset", "client-metrics", name, "metrics", "interval.ms")
+    await_true(lambda: not told().keys() & wanted.keys(), "the subscription is gone")
+
+
 def test_all_brokers(peer: Peer) -> None:
     name = "log.cleaner.io.buffer.load.factor"
     assert "Nothing is set on broker default." in peer.run("configs", "get", "broker", "default", name).stdout

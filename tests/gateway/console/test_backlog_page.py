@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from seqgate.gateway.console.pages.backlog import limited
 from tests.compat.clients.test_backlog_quota import reading
 from tests.compat.topics import fresh_topic
@@ -43,6 +45,8 @@ def test_the_backlog_of_a_topic(
         assert "producers wait" in text
         rows = measured.data(f"/api/backlog/partitions?topic={topic}")["rows"]
         assert rows["0"]["bytes"] > rows["1"]["bytes"] == 0
+        share = round(100 * rows["0"]["bytes"] / 1_000_000)
+        assert re.search(rf"{topic} .* {share} % producer_request_hold", text_of(measured.page("/backlog")))
         measured.data(f"/api/backlog?topic={topic}")
         measured.console.sampler.sample()
         series = measured.data(f"/api/backlog?topic={topic}")["series"]

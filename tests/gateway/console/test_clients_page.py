@@ -76,9 +76,11 @@ def test_a_gauge_is_drawn_as_it_is() -> None:
 
 
 def test_without_pushed_metrics_the_page_says_how_to_get_them(
-    stub: MetricsStub, pushed: ConsoleClient, console: ConsoleClient
+    stub: MetricsStub, pushed: ConsoleClient, console: ConsoleClient, shared_gateway: GatewayProcess
 ) -> None:
+    gateway = shared_gateway.bootstrap
     stub.metrics = "seqgate_connections 3\n"
     assert clients_of(stub.metrics) == {}
-    assert "kafka-client-metrics.sh" in text_of(pushed.page("/clients"))
+    command = f"seqgate configs set client-metrics all metrics='*' interval.ms=60000 --bootstrap {gateway}"
+    assert command in text_of(pushed.page("/clients"))
     assert "seqgate.metrics.listener" in text_of(console.page("/clients"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -162,6 +163,11 @@ def test_the_lag_is_sampled_always(console: ConsoleClient, gateway: GatewayProce
     found = console.data(feed)
     assert 7.0 in found["series"]["lag"]
     assert found["series"]["topic:orders"][-1] == 1.0
+    page = console.page("/topics/orders")
+    assert re.search("Lag of (its groups|group lags)", text_of(page))
+    assert re.search(r'data-source="/api/topics/orders/lag.group=', page)
+    assert console.data("/api/topics/orders/lag?group=lags")["series"]["lag-0"][-1] == 1.0
+    assert not console.data("/api/topics/orders/lag?group=none")["series"], "no group that nobody may see"
 
 
 def test_a_group_with_members_stays(console: ConsoleClient, gateway: GatewayProcess) -> None:

@@ -160,6 +160,15 @@ def test_a_produce_time_above_the_limit_is_told_with_the_usual_one() -> None:
     assert "Before, it was 12 ms" in found.advice
 
 
+def test_the_limit_of_the_produce_time_may_be_another() -> None:
+    samples = over(30, lambda _: 900.0)
+    found = judge_produce_time(samples, 800)
+    assert found is not None
+    assert "The limit is 800 ms (--p99-limit)" in found.advice
+    judged = [judge(Facts(produce_p99=samples, p99_limit_ms=limit_ms)) for limit_ms in (800, 900)]
+    assert ["take 900 ms" in str(health.problems) for health in judged] == [True, False]
+
+
 @pytest.mark.parametrize(
     "samples",
     [
