@@ -28,8 +28,7 @@ WIDE = (1280, 900)
 NARROW = (390, 844)
 TIMEOUT_MS = 120_000
 SCREENSHOTS = "CONSOLE_SCREENSHOTS"
-"""The variable of the environment with a directory for the pictures of the docs; without it tests keep none.
-"""
+"""The variable of the environment with a directory for pictures of what tests see; without it they keep none."""
 
 
 @contextmanager
@@ -82,24 +81,11 @@ class Watched:
         faults = [*self.errors, *self.foreign, *accessibility_faults(self.page), *layout_faults(self.page)]
         assert not faults, "\n".join(faults)
 
-    @property
-    def keeps_pictures(self) -> bool:
-        """Whether the environment names a directory for pictures."""
-        return SCREENSHOTS in os.environ
-
     def picture(self, name: str) -> None:
-        """Keep a picture for the docs, where the environment names a directory."""
+        """Keep a picture, where the environment names a directory."""
         folder = os.environ.get(SCREENSHOTS)
         if folder:
             self.page.screenshot(path=Path(folder) / f"{name}.png")
-
-    def pictures(self, name: str) -> None:
-        """Keep a picture for the docs in each colour scheme: NAME.png and NAME-dark.png."""
-        self.picture(name)
-        if self.keeps_pictures:
-            self.page.emulate_media(color_scheme="dark")
-            self.picture(f"{name}-dark")
-            self.page.emulate_media(color_scheme="light")
 
 
 @contextmanager

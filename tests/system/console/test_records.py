@@ -44,7 +44,7 @@ def test_records_are_browsed_page_by_page(window: Watched, producer: KafkaProduc
     expect(rows).to_have_count(50)
     expect(rows.first).to_contain_text('"order":199')
     window.check()
-    window.pictures("console-records")
+    window.picture("records")
     page.get_by_role("link", name="Older").first.click()
     expect(rows.first).to_contain_text('"order":149')
     page.get_by_role("link", name="Newer").first.click()
@@ -75,7 +75,7 @@ def test_a_record_opens_with_its_producer(window: Watched, producer: KafkaProduc
     page.get_by_role("link", name="Show as hex").last.click()
     expect(page.locator("pre").nth(1)).to_contain_text("00000000  7b 22")
     window.check()
-    window.picture("console-record")
+    window.picture("record")
 
 
 def test_a_row_opens_in_its_place(window: Watched, producer: KafkaProducer) -> None:
@@ -88,7 +88,7 @@ def test_a_row_opens_in_its_place(window: Watched, producer: KafkaProducer) -> N
         opened.get_by_role("button", name="Copied").or_(opened.get_by_role("button", name="Press"))
     ).to_be_visible()
     window.check()
-    window.pictures("console-records-open")
+    window.picture("records-open")
     page.get_by_role("button", name="Open record 0:5 here").press("Enter")
     expect(opened).to_have_count(0)
 

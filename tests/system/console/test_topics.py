@@ -26,7 +26,7 @@ def test_a_topic_is_created(window: Watched) -> None:
     expect(page.get_by_role("status").filter(has_text="Topic orders is created.")).to_be_visible()
     expect(page.get_by_role("table").locator("tbody tr")).to_have_count(6)
     window.check()
-    window.picture("console-topic")
+    window.picture("topic")
 
 
 def test_a_setting_is_edited_in_its_place(window: Watched, gateway: GatewayProcess) -> None:
