@@ -107,7 +107,7 @@ def _partitions(outcome: Outcome) -> Table:
 def _faults(outcome: Outcome) -> Table:
     if outcome.proxy is None:
         return _kills(outcome)
-    table = _table("Faults on the way, and what the gateway did about them", "", "batches")
+    table = _table("Injected faults, and how the gateway handled them", "", "batches")
     proxy = outcome.proxy
     table.add_row("Produce requests through the proxy", f"{proxy.produce_requests:,}")
     table.add_row("connections closed in place of an answer", f"{proxy.faults[Fault.LOSE_ACKNOWLEDGEMENT]:,}")

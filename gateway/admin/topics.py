@@ -60,7 +60,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
         return len(self.partitions)
 
     @property
-    def offsets(self) -> Annotated[int, Column("offsets in use", count)]:
+    def offsets(self) -> Annotated[int, Column("offsets", count)]:
         """The number of offsets between the starts and the ends of the logs."""
         return sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in self.partitions)
 
@@ -248,7 +248,7 @@ def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
             yield ""
         yield (
             f"Topic {shown(topic.topic)} ({topic.topic_id}): {counted(len(topic.partitions), 'partition')}, "
-            f"{counted(topic.offsets, 'offset')} in use."
+            f"{counted(topic.offsets, 'offset')}."
         )
         set_here = ", ".join(f"{name}={shown(value or '')}" for name, value in topic.configs.items())
         yield f"Set on the topic: {set_here or 'nothing'}."

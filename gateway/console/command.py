@@ -38,8 +38,8 @@ def console(
         "--metrics",
         "URL",
         "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
-        "Without it, pages lack what the Kafka protocol does not tell. Of several the first tells the pages, "
-        "and all the charts, where the brokers do not tell the console's login their metrics.",
+        "Without it, pages lack what the Kafka protocol does not report. Of several the first is that "
+        "of the pages, and all give the charts where brokers do not report metrics to the console's login.",
     ),
     listen: str = option(
         "--listen",

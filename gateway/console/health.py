@@ -247,7 +247,7 @@ def judge_transactions(
     if hanging:
         yield Problem(
             f"{counted(hanging, 'transaction')} {'hangs' if hanging == 1 else 'hang'}",
-            "No coordinator will end them, and readers of committed records wait before them.",
+            "No coordinator will end them, and consumers with read_committed wait before them.",
             "/transactions/hanging",
             command="seqgate transactions find-hanging",
         )
@@ -255,7 +255,7 @@ def judge_transactions(
     for row, why in old[:MOST_NAMED]:
         yield Problem(
             f"The transaction of {shown(row.transactional_id)} is open for {duration(row.age_ms)}",
-            f"{why} Readers of committed records wait before it. Look at its producer; if that is gone, "
+            f"{why} Consumers with read_committed wait before it. Look at its producer; if that is gone, "
             "abort the transaction.",
             address("/transactions/one", id=row.transactional_id),
             is_bad=False,

@@ -180,7 +180,7 @@ def abort_hanging(visit: Visit) -> PageAnswer:
                 f"Producer {planned.producer_id} opened it at offset {first}, and no coordinator will end "
                 "it. Its records are discarded."
             ),
-            "Readers of committed records wait before this offset until it ends.",
+            "Consumers with read_committed wait before this offset until it ends.",
         ),
         changes=[(place, f"records from offset {first} undecided", "discarded")],
         typed=place,

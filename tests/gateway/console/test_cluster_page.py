@@ -87,7 +87,9 @@ def test_a_wrong_token_changes_no_setting(console: ConsoleClient) -> None:
 def test_the_bucket_comes_from_the_metrics_listener(shared_gateway: GatewayProcess) -> None:
     with metrics_stub() as stub, console_client(shared_gateway.bootstrap, metrics_url=stub.url) as console:
         page = text_of(console.page("/cluster"))
-        assert "The gateway behind --metrics does not tell all: there is no operation status." in page
+        assert (
+            "The gateway behind --metrics does not report everything: there is no operation status." in page
+        )
 
 
 @pytest.mark.parametrize("path", ["/", "/cluster"])

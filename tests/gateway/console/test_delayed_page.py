@@ -21,7 +21,7 @@ def test_counts_what_waits_and_lists_topics(
     assert send(measured_gateway.bootstrap, topic, -1, -1, batch=waiting)[0] == 0
     page = measured.page("/delayed")
     text = text_of(page)
-    assert re.search(r"Records that wait now, all topics 4\b", text), text
+    assert re.search(r"Waiting records, all topics 4\b", text), text
     assert "1,000,000" in text
     assert f"{topic} due<b> 30 d 1 h" in text
     assert "due<b>" not in page

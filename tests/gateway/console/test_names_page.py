@@ -65,4 +65,4 @@ def test_what_can_not_be_shown_is_told(
     assert "choose the topic" in text_of(measured.page("/names?partition=1"))
     wrong = measured.page(f"/names?topic={topic}&begin_topic={topic}&begin_after=x")
     assert "begin_after must be base64" in text_of(wrong)
-    assert "No name is remembered here yet" in text_of(measured.page(f"/names?topic={topic}"))
+    assert "No name is tracked here yet" in text_of(measured.page(f"/names?topic={topic}"))

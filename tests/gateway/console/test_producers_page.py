@@ -107,7 +107,7 @@ def test_a_producer_has_a_page_of_its_own(
     assert "the producer is idempotent only" in text
     assert "a newer producer has fenced its producer" in text
     other = text_of(measured.page(f"/producers/one?topic={topic}&partition=0&id=987654321"))
-    assert "does not remember producer 987654321" in other
+    assert "does not track producer 987654321" in other
     assert "No block holds the id 987654321" in other
 
 
