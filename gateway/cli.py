@@ -43,6 +43,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "tasks": ("admin.tasks", "tasks"),
     "metrics": ("admin.metrics", "metrics"),
     "backup": ("admin.backup.command", "app"),
+    "restart": ("admin.restart.command", "restart"),
     "reopen": ("admin.reopen", "reopen"),
     "repair": ("admin.repair", "repair"),
     "sweep": ("admin.sweep", "sweep"),

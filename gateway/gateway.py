@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.admin.restart.live import CONTROL, Passed, Restarts, address_of
 from seqgate.gateway.admin.server import ControlServer, Traffic
 from seqgate.gateway.backends.backend import StartFailed, backend_of
 from seqgate.gateway.config import Config, Listener
@@ -68,8 +70,12 @@ class Gateway:
         *,
         worker_start: WorkerStart | None = None,
         before: Before = lambda dispatcher: dispatcher,
+        restarts: Restarts | None = None,
     ) -> None:
-        """Take the settings. Only a worker has `worker_start`; `before` puts a part before the dispatcher."""
+        """Take the settings. Only a worker has `worker_start`; `before` puts a part before the dispatcher. A
+        process of its own has `restarts`.
+        """
+        self._restarts = restarts
         self._before = before
         self.config = config
         self.machine = machine or Machine()
@@ -172,6 +178,7 @@ class Gateway:
             Path(config.str("log.dirs")) if self._worker_start is None else self._worker_start.share.files,
             traffic=self._traffic,
             metrics=self._metrics_text,
+            restarts=self._restarts,
         )
         if shows_metrics:
             self._metrics = self._make_metrics(services, dispatcher.time_requests())
@@ -232,9 +239,24 @@ class Gateway:
         await self.backend.begin(services)
         if self.backend.uploads is not None:
             services.upkeep.compaction.when_compacted.append(self.backend.uploads.rewritten)
-        await self._control.start()
+        if self._restarts is not None:
+            self._restarts.note_serving()
+        await self._control.start(self._inherited(CONTROL))
         if self._metrics is not None:
             await self._start_metrics(self._metrics)
+
+    def _inherited(self, listener: Listener | str) -> list[socket.socket]:
+        return [] if self._restarts is None else self._restarts.take(listener)
+
+    def pass_on(self) -> Passed:
+        """Return what the next process gets of this one. Call before `stop`, which leaves it open then."""
+        sockets = {
+            address_of(listener): self.server.duplicates(listener.name) for listener in self.config.listeners
+        }
+        if self._metrics is not None and self._metrics.listener is not None:
+            sockets[address_of(self._metrics.listener.address)] = self._metrics.listener.duplicates()
+        sockets[CONTROL] = self._control.duplicates()
+        return Passed(sockets=sockets, locks=self.machine.storage.keep_locks())
 
     def _start_coordinators(self) -> None:
         services = self.services
@@ -275,7 +297,7 @@ class Gateway:
 
     async def _listen(self, listener: Listener) -> None:
         try:
-            port = await self.server.listen(listener)
+            port = await self.server.listen(listener, self._inherited(listener))
         except StoreError as error:
             raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
         except LoginSettingsError as error:
@@ -300,7 +322,7 @@ class Gateway:
         if metrics.listener is not None:
             listener = metrics.listener.address
             try:
-                port = await metrics.listener.start()
+                port = await metrics.listener.start(self._inherited(listener))
             except OSError as error:
                 raise StartFailed(
                     f"can't listen for metrics on {listener.host}:{listener.port}: {in_words(error)}"

@@ -13,24 +13,32 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from seqgate.gateway.admin.request import CONSOLE_HISTORY
-from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
+from seqgate.gateway.admin.request import CONSOLE_HISTORY, in_words
+from seqgate.gateway.admin.restart.live import CONTROL, Passed, Restarts, address_of, listeners_of
+from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, backend_of, ready_of
 from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.load import exposure_complaint
+from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
-from seqgate.gateway.server.server import check_address
+from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.security.certificates import StoreError
+from seqgate.gateway.server.server import bound_sockets
 from seqgate.gateway.stop_signals import signals_taken
-from seqgate.gateway.workers.link import SupervisorLink
+from seqgate.gateway.workers.link import FromWorker, RestartOrdered, SupervisorLink
 from seqgate.gateway.workers.worker_brokers import WorkerStart, report
+from seqgate.log import IncompatibleFormat, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -46,32 +54,120 @@ GC_THRESHOLD = 50_000
 
 
 def run(
-    config: Config, *, guide: bool = False, console: bool = False, console_listen: str | None = None
+    config: Config,
+    *,
+    passed: Passed | None = None,
+    guide: bool = False,
+    console: bool = False,
+    console_listen: str | None = None,
 ) -> None:
     """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when it must not serve on."""
+    passed = passed or Passed()
     prepare_process(config)
+    addresses = [address_of(listener) for listener in listeners_of(config)]
+    passed.keep_sockets([*addresses, CONTROL])
     for listener in config.listeners:
-        check_listener(listener)
+        if address_of(listener) not in passed.sockets:
+            check_listener(listener)
     if console:
         check_installed()
-    uvloop.run(_serve(config, guide, console=console, console_listen=console_listen))
+    own = OwnProcess(passed, addresses)
+    left = uvloop.run(_serve(config, own, guide=guide, console=console, console_listen=console_listen))
+    if left is not None:
+        replace_process(left)
 
 
-def run_worker(config: Config, worker_start: WorkerStart) -> int:
+def replace_process(left: Passed) -> None:
+    """Execute this process again. Raises StartFailed where that fails."""
+    try:
+        left.replace_process()
+    except OSError as error:
+        raise StartFailed(f"the gateway has stopped, and can't start again: {in_words(error)}") from error
+
+
+def check_start(config: Config, passed: Passed, *, console: bool) -> None:
+    """Check in a child what a start needs, without changing a file, for the process that is replaced. Raises
+    StartFailed.
+    """
+    # a start needs none of these
+    from seqgate.gateway.config.workers import worker_config, workers_complaint  # noqa: PLC0415
+    from seqgate.log.stopped import check_identity  # noqa: PLC0415
+
+    complaint = workers_complaint(config) or exposure_complaint(config) or missing_package(config)
+    if complaint is not None:
+        raise StartFailed(complaint)
+    check_data_directory(config)
+    _begin_logging(config)
+    if console:
+        check_installed()
+    if config.optional_str("seqgate.cluster") is None:
+        path = config.str("log.dirs")
+        try:
+            check_identity(Storage(), path, config.int("node.id"))
+        except (IncompatibleFormat, OSError) as error:
+            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
+    count = config.int("seqgate.workers")
+    for number in range(1, count + 1):
+        own = worker_config(config, number) if count > 1 else config
+        for listener in listeners_of(own):
+            if address_of(listener, number) not in passed.sockets:
+                check_listener(listener)
+    asyncio.run(_check_certificates(config))
+    backend_of(config, Machine())  # that of a bucket imports much
+    load_commands()
+
+
+async def _check_certificates(config: Config) -> None:
+    for listener in config.listeners:
+        if config.protocol_of(listener.name).has_tls:
+            from seqgate.gateway.server.tls import TlsListener  # noqa: PLC0415 - as for the listener itself
+
+            try:
+                TlsListener(asyncio.get_running_loop(), config, listener.name)
+            except StoreError as error:
+                raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
+
+
+class OwnProcess(NamedTuple):
+    """What a process has from the one before, or a worker from its supervisor, and the addresses of which the
+    next one gets the sockets: with workers those of all. A worker also has its number.
+    """
+
+    passed: Passed
+    addresses: Sequence[str]
+    worker: int | None = None
+
+    def machine(self) -> Machine:
+        """Return the machine of this process. A worker has no lock from the process before."""
+        return Machine(storage=Storage(kept_locks=self.passed.locks)) if self.worker is None else Machine()
+
+    def restarts(self, begin: Callable[[str], object]) -> Restarts:
+        """Return the restarts of this process. The supervisor of a worker executes itself again."""
+        pid = os.getpid() if self.worker is None else os.getppid()
+        return Restarts(self.passed, self.addresses, begin, pid=pid, number=self.worker or 1)
+
+    def of_worker(self, number: int, config: Config) -> OwnProcess:
+        """Return what is a worker's, and close the sockets of the others."""
+        self.passed.keep_sockets(address_of(listener, number) for listener in listeners_of(config))
+        return self._replace(worker=number)
+
+
+def run_worker(own: OwnProcess, config: Config, worker_start: WorkerStart) -> int:
     """Run a worker of a data directory in this copy of its supervisor until SIGTERM; return the exit code."""
-    return _run_worker(
-        worker_start.number, worker_start.connection, _serve(config, guide=False, worker_start=worker_start)
-    )
+    number = worker_start.number
+    serving = _serve(config, own.of_worker(number, config), worker_start=worker_start)
+    return _run_worker(number, worker_start.connection, serving)
 
 
-def run_gateway(config: Config, number: int, connection: socket.socket) -> int:
+def run_gateway(own: OwnProcess, config: Config, number: int, connection: socket.socket) -> int:
     """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the
     supervisor. `connection` is its stream to the supervisor. Return the exit code.
     """
-    return _run_worker(number, connection, _serve(config, guide=False, connection=connection))
+    serving = _serve(config, own.of_worker(number, config), connection=connection)
+    return _run_worker(number, connection, serving)
 
 
-def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, Any, None]) -> int:
+def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, Any, object]) -> int:
     gc.disable()
     log_output.name_worker(number)
     try:
@@ -93,8 +189,14 @@ def prepare_process(config: Config) -> None:
 
 def check_listener(listener: Listener) -> None:
     """Check that nobody listens on the address, before any file is changed. Raises StartFailed."""
+    for each in bind(listener):
+        each.close()
+
+
+def bind(listener: Listener) -> list[socket.socket]:
+    """Return the bound sockets of a listener. Raises StartFailed."""
     try:
-        check_address(listener)
+        return bound_sockets(listener)
     except OSError as error:
         pid = _pid_on(listener.port) if error.errno == errno.EADDRINUSE else None
         raise StartFailed(
@@ -149,35 +251,54 @@ def _begin_logging(config: Config) -> None:
 
 async def _serve(
     config: Config,
-    guide: bool,
+    own: OwnProcess,
+    *,
     worker_start: WorkerStart | None = None,
     connection: socket.socket | None = None,
-    *,
+    guide: bool = False,
     console: bool = False,
     console_listen: str | None = None,
-) -> None:
+) -> Passed | None:
+    """Serve until the end. Return what this process leaves to the next if a restart is ordered."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    gateway = Gateway(config, worker_start=worker_start)
+    passed = own.passed
+    left: Passed | None = None
+    ordered: asyncio.Future[str] = loop.create_future()
+    gateway = Gateway(
+        config, own.machine(), worker_start=worker_start, restarts=own.restarts(ordered.set_result)
+    )
     link = None
     if connection is not None:
         link = await SupervisorLink.open(connection)
         loop.create_task(link.lost()).add_done_callback(lambda _: stopping.set())
-    with signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
+    is_stopped = False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        loop.call_soon_threadsafe(stopping.set)
+
+    def is_left() -> bool:
+        return left is not None and not is_stopped
+
+    with signals_taken(stop, is_left):
         stopped = loop.create_task(stopping.wait())
         if not await start_until(stopped, gateway):
-            return
-        if worker_start is None and link is None:
+            return None
+        if own.worker is None:
+            gateway.machine.storage.release_kept_locks()
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
-        beside = await console_of(gateway, console_listen) if console else None
-        if isinstance(gateway.backend, WorkerBackend):
-            gateway.backend.ready(gateway.services)
-        elif link is not None:
-            link.send(ready_of(gateway.services))
+        beside = await console_of(gateway, console_listen or passed.console) if console else None
+        if own.worker is not None:
+            send = gateway.backend.tell if isinstance(gateway.backend, WorkerBackend) else _sender(link)
+            send(ready_of(gateway.services))
+            ordered.add_done_callback(partial(_order_restart, send))
         else:
-            announce(gateway, guide, beside)
+            ordered.add_done_callback(lambda _: stopping.set())
+            announce(gateway, guide, beside, passed)
         if beside is not None:
             await beside.start()
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
@@ -187,10 +308,26 @@ async def _serve(
         if ended.done():
             await ended
         ended.cancel()
-        logger.info("stopping")
+        is_replaced = own.worker is None and ordered.done()
+        logger.info("restarting" if is_replaced else "stopping")
         if beside is not None:
             await beside.stop()
+        if is_replaced:
+            left = gateway.pass_on()
+            left.restart, left.paused_at_s = ordered.result(), time.monotonic()
+            left.console = None if beside is None else beside.listen
         await gateway.stop()
+    return None if is_stopped else left
+
+
+def _sender(link: SupervisorLink | None) -> Callable[[FromWorker], None]:
+    assert link is not None
+    return link.send
+
+
+def _order_restart(send: Callable[[FromWorker], None], ordered: asyncio.Future[str]) -> None:
+    """Tell the supervisor of a worker that all workers, and itself, are to be restarted."""
+    send(RestartOrdered(ordered.result(), time.monotonic()))
 
 
 async def console_of(gateway: Gateway, listen: str | None = None) -> ConsoleProcess:
@@ -219,8 +356,15 @@ def warn_of_readers(directory: str) -> None:
         )
 
 
-def announce(gateway: Gateway, guide: bool, console: ConsoleProcess | None = None) -> None:
-    """Print the line that says that clients can connect, and with `guide` what to try."""
+def announce(
+    gateway: Gateway, guide: bool, console: ConsoleProcess | None = None, passed: Passed | None = None
+) -> None:
+    """Print the line that says that clients can connect, and with `guide` what to try. After a restart only
+    the log says so: nobody may read the output any more.
+    """
+    if passed is not None and passed.restart:
+        passed.log()
+        return
     node = gateway.services.node
     addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
     bound = ", ".join(endpoint.shown for endpoint in node.bound.values())

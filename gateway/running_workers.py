@@ -6,9 +6,11 @@ import gc
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from seqgate.gateway.admin.request import in_words
+from seqgate.gateway.admin.restart.live import Passed, address_of, listeners_of
 from seqgate.gateway.backends.backend import StartFailed, check_no_cache
 from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
@@ -16,9 +18,11 @@ from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
-    check_listener,
+    OwnProcess,
+    bind,
     prepare_process,
     print_guide,
+    replace_process,
     run_gateway,
     run_worker,
     warn_of_readers,
@@ -26,6 +30,7 @@ from seqgate.gateway.running import (
 from seqgate.gateway.runtime.loop.clock import SystemClock
 from seqgate.gateway.runtime.topics.brokers import Endpoint
 from seqgate.gateway.workers.directory_storage import DirectoryStorage
+from seqgate.gateway.workers.link import RestartOrdered
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.supervisor import Supervisor, WorkersFailed
 from seqgate.gateway.workers.worker_process import BucketStorage, WorkerProcess, WorkerStorage
@@ -34,7 +39,7 @@ from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 logger = logging.getLogger(__name__)
 
 
-def run_workers(config: Config, *, guide: bool = False) -> None:
+def run_workers(config: Config, *, passed: Passed, guide: bool = False) -> None:
     """Run the workers until SIGINT or SIGTERM. Raises StartFailed, also when they can't go on."""
     complaint = workers_complaint(config) or exposure_complaint(config)
     if complaint is not None:
@@ -45,20 +50,44 @@ def run_workers(config: Config, *, guide: bool = False) -> None:
     configs = {
         number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
     }
-    for number, own in configs.items():
-        if is_bucket:
+    if is_bucket:
+        for number, own in configs.items():
             own.choose("log.dirs", str(cache_of(root, number)))
-        for listener in own.listeners:
-            check_listener(listener)
+    process = _bind_all(configs, passed)
     if is_bucket:
         _check_only_caches(root)
-        _supervise(config, BucketStorage(root, configs, run_gateway), configs, guide=guide)
+        storage = BucketStorage(root, configs, partial(run_gateway, process))
+        ordered = _supervise(config, storage, configs, passed, guide=guide)
+        locks: dict[str, int] = {}
     else:
-        _run_on_directory(config, root, configs, guide=guide)
+        ordered, locks = _run_on_directory(config, root, configs, process, guide=guide)
+    if ordered is not None:
+        replace_process(
+            Passed(restart=ordered.restart, paused_at_s=ordered.at_s, sockets=passed.sockets, locks=locks)
+        )
 
 
-def _run_on_directory(config: Config, root: Path, configs: Mapping[int, Config], *, guide: bool) -> None:
-    storage = Storage()
+def _bind_all(configs: Mapping[int, Config], passed: Passed) -> OwnProcess:
+    """Bind the listeners of all workers here, but for those whose sockets the process before has passed. A
+    worker that is started again finds them as they are, and meanwhile connections wait. Raises StartFailed.
+    """
+    listeners = {
+        address_of(listener, number): listener
+        for number, own in configs.items()
+        for listener in listeners_of(own)
+    }
+    passed.keep_sockets(listeners)
+    for address, listener in listeners.items():
+        if address not in passed.sockets:
+            passed.sockets[address] = [bound.detach() for bound in bind(listener)]
+    return OwnProcess(passed, list(listeners))
+
+
+def _run_on_directory(
+    config: Config, root: Path, configs: Mapping[int, Config], process: OwnProcess, *, guide: bool
+) -> tuple[RestartOrdered | None, dict[str, int]]:
+    """Run the workers; return a restart that is ordered, and the locks for the next process."""
+    storage = Storage(kept_locks=process.passed.locks)
     try:
         check_no_cache(storage, config)
         shared = SharedDirectory(storage, root, config.int("node.id"), SystemClock().now_ms)
@@ -66,20 +95,25 @@ def _run_on_directory(config: Config, root: Path, configs: Mapping[int, Config],
         raise StartFailed(str(error)) from error
     except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
         raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
+    storage.release_kept_locks()
     try:
-        _supervise(config, DirectoryStorage(configs, shared, run_worker), configs, guide=guide)
+        workers = DirectoryStorage(configs, shared, partial(run_worker, process))
+        ordered = _supervise(config, workers, configs, process.passed, guide=guide)
+        return ordered, {} if ordered is None else storage.keep_locks()
     finally:
         _close(shared)
 
 
-def _supervise(config: Config, storage: WorkerStorage, configs: Mapping[int, Config], *, guide: bool) -> None:
+def _supervise(
+    config: Config, storage: WorkerStorage, configs: Mapping[int, Config], passed: Passed, *, guide: bool
+) -> RestartOrdered | None:
     root = config.str("log.dirs")
     timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
     gc.freeze()  # workers share the memory of what is not written to
     gc.enable()
     try:
-        Supervisor(storage, configs, timeout_s).run(
-            lambda workers: _announce_workers(config, workers, guide=guide)
+        return Supervisor(storage, configs, timeout_s, passed.keep_sockets).run(
+            lambda workers: _announce_workers(config, workers, passed, guide=guide)
         )
     except WorkersFailed as error:
         raise StartFailed(str(error)) from error
@@ -104,7 +138,9 @@ def _close(shared: SharedDirectory) -> None:
         logger.warning("the data directory can't be made whole, the next start does that: %s", error)
 
 
-def _announce_workers(config: Config, workers: Sequence[WorkerProcess], *, guide: bool) -> None:
+def _announce_workers(
+    config: Config, workers: Sequence[WorkerProcess], passed: Passed, *, guide: bool
+) -> None:
     told = [
         Endpoint(*place).shown
         for worker in workers
@@ -116,6 +152,9 @@ def _announce_workers(config: Config, workers: Sequence[WorkerProcess], *, guide
     pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
     data = config.str("log.dirs")
     warn_of_readers(data)
+    if passed.restart:
+        passed.log(f"; pids: {pids}")
+        return
     print(
         f"seqgate ready on {', '.join(bound)}{tells} (data in {data}, pid {os.getpid()}; pids: {pids})",
         flush=True,

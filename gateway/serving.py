@@ -120,15 +120,20 @@ def run_with(options: Options) -> int:
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()
     # a wrong option is reported before the slow imports
+    from seqgate.gateway.admin.restart.live import Passed  # noqa: PLC0415
     from seqgate.gateway.backends.backend import Ended, StartFailed  # noqa: PLC0415
-    from seqgate.gateway.running import run  # noqa: PLC0415
+    from seqgate.gateway.running import check_start, run  # noqa: PLC0415
 
+    passed = Passed.from_environment(os.environ)
     try:
         config = _config(options)
-        if config.int("seqgate.workers") > 1:
+        if passed.is_check or config.int("seqgate.workers") > 1:
             from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - only with workers
 
-            run_workers(config, guide=options.guide)
+            if passed.is_check:
+                check_start(config, passed, console=options.console)
+            else:
+                run_workers(config, passed=passed, guide=options.guide)
         elif options.test_control is not None:
             from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - seldom
 
@@ -140,7 +145,13 @@ def run_with(options: Options) -> int:
                 exit_with=options.exit_with,
             )
         else:
-            run(config, guide=options.guide, console=options.console, console_listen=options.console_listen)
+            run(
+                config,
+                passed=passed,
+                guide=options.guide,
+                console=options.console,
+                console_listen=options.console_listen,
+            )
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
-from seqgate.log.directory.identity import give_up
+from seqgate.log.directory.identity import check_identity, give_up
 from seqgate.log.directory.stored_logs import (
     DELETE_SUFFIX,
     KNOWN_NAMES,
@@ -64,6 +64,7 @@ __all__ = [
     "OpenPartition",
     "StoredLog",
     "check_directory_version",
+    "check_identity",
     "durable_ends",
     "forget_stops",
     "give_up",

@@ -26,6 +26,7 @@ from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.block_stores import BlockSource
+    from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.admin.server import Traffic
 
 Q = TypeVar("Q", bound=Request[Any])
@@ -71,6 +72,8 @@ class LiveGateway:
     started_at_ms: int
     metrics: Callable[[], Awaitable[str]] | None = None
     """Returns the metrics in Prometheus's text format."""
+    restarts: Restarts | None = None
+    """Restarts the process; None for a gateway inside of another program."""
     sweeps: Sweeps = field(init=False)
 
     def __post_init__(self) -> None:

@@ -47,6 +47,8 @@ from seqgate.gateway.admin.request import (
     from_source,
     in_words,
 )
+from seqgate.gateway.admin.restart.command import RestartedRequest, RestartRequest, restart_live, restarted
+from seqgate.gateway.admin.restart.live import Restarts
 from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import StatusRequest, status_live
 from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
@@ -107,6 +109,8 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(DrainRequest, gateways.drain_live, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=STAGE_TIMEOUT_S),
     ControlOperation(ReopenRequest, reopen_partition, changes=True),
+    ControlOperation(RestartRequest, restart_live, changes=True),
+    ControlOperation(RestartedRequest, restarted),
     ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),
     ControlOperation(ListVerdictsRequest, list_verdicts),
     ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
@@ -216,9 +220,12 @@ def live_gateway(
     traffic: Callable[[], Traffic],
     started_at_ms: int,
     metrics: Callable[[], Awaitable[str]] | None,
+    restarts: Restarts | None = None,
 ) -> LiveGateway:
     """Return the gateway as operations see it; `source` replaces its own store of producer-id blocks."""
-    return LiveGateway(services, source or gateway_source(services), traffic, started_at_ms, metrics)
+    return LiveGateway(
+        services, source or gateway_source(services), traffic, started_at_ms, metrics, restarts
+    )
 
 
 async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> ControlAnswer:

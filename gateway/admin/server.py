@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,6 +27,7 @@ from seqgate.gateway.tasks import end_tasks
 if TYPE_CHECKING:
     from seqgate.gateway.admin.block_stores import BlockSource
     from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.cluster.cache.cache_state import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
 
@@ -65,30 +67,32 @@ class ControlServer:
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
         metrics: Callable[[], Awaitable[str]] | None = None,
+        restarts: Restarts | None = None,
     ) -> None:
         """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `metrics`
-        the text of the metrics, `source` replaces the store of the gateway's own producer-id blocks.
+        the text of the metrics, `source` replaces the store of the gateway's own producer-id blocks,
+        `restarts` restarts the process.
         """
         self.path = directory / SOCKET_NAME
         self._services = services
         self._traffic = traffic
         self._source = source
         self._metrics = metrics
+        self._restarts = restarts
+        self._is_kept = False
+        """Whether the socket stays open for the process that takes the place of this one."""
         self._started_at_ms = services.node.clock.now_ms()
         self._gateway: LiveGateway | None = None
         """Known from the first command on."""
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 
-    async def start(self) -> bool:
+    async def start(self, inherited: Sequence[socket.socket] = ()) -> bool:
         """Begin to answer; return whether the socket was opened. A gateway runs without it as well."""
-        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        bound = inherited[0] if inherited else socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self.path.unlink(missing_ok=True)
-            with short_path(self.path) as path:
-                # Nobody can connect before `listen`, so nobody connects before the mode is set.
-                bound.bind(path)
-                self.path.chmod(_SOCKET_MODE)
+            if not inherited:
+                self._bind(bound)
             bound.setblocking(False)
             self._server = await asyncio.start_unix_server(
                 self._serve, sock=bound, limit=MAX_REQUEST_BYTES, backlog=MAX_CLIENTS
@@ -99,6 +103,18 @@ class ControlServer:
             return False
         return True
 
+    def _bind(self, bound: socket.socket) -> None:
+        self.path.unlink(missing_ok=True)
+        with short_path(self.path) as path:
+            # Nobody can connect before `listen`, so nobody connects before the mode is set.
+            bound.bind(path)
+            self.path.chmod(_SOCKET_MODE)
+
+    def duplicates(self) -> list[int]:
+        """Return a duplicate of the socket: commands wait there once this process has stopped to answer."""
+        self._is_kept = self._server is not None
+        return [os.dup(each.fileno()) for each in (() if self._server is None else self._server.sockets)]
+
     async def stop(self) -> None:
         """Stop answering, and drop the requests in progress."""
         if self._server is None:
@@ -108,8 +124,9 @@ class ControlServer:
         await end_tasks(*self._clients)
         self._server = None
         await self._close_blocks()
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
+        if not self._is_kept:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
 
     async def _close_blocks(self) -> None:
         """Close the store of producer-id blocks, if a command or a view has opened it."""
@@ -122,7 +139,12 @@ class ControlServer:
 
         if self._gateway is None:
             self._gateway = live_gateway(
-                self._services, self._source, self._traffic, self._started_at_ms, self._metrics
+                self._services,
+                self._source,
+                self._traffic,
+                self._started_at_ms,
+                self._metrics,
+                self._restarts,
             )
         return self._gateway
 
@@ -156,6 +178,8 @@ class ControlServer:
         finally:
             self._clients.discard(task)
             writer.close()
+            if self._restarts is not None:
+                self._restarts.begin_ordered()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> ControlAnswer:
         try:

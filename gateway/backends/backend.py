@@ -22,6 +22,7 @@ from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
 from seqgate.gateway.workers.link import (
+    FromWorker,
     Left,
     Ready,
     RoundEnded,
@@ -212,9 +213,9 @@ class WorkerBackend(Backend):
         self._metadata_log = MetadataLog(journal)
         return self._metadata_log
 
-    def ready(self, services: Services) -> None:
-        """Tell the supervisor that clients can connect, and where."""
-        self._link.send(ready_of(services))
+    def tell(self, message: FromWorker) -> None:
+        """Send a message to the supervisor."""
+        self._link.send(message)
 
     async def begin(self, services: Services) -> None:
         self._services = services

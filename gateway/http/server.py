@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -70,23 +72,31 @@ class HttpServer:
         self._answer = answer
         self._methods = methods
         self._max_body_bytes = max_body_bytes
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
-    async def start(self, host: str | None, port: int) -> int:
-        """Listen; return the port. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
-        return int(self._server.sockets[0].getsockname()[1])
+    async def start(self, host: str | None, port: int, inherited: Sequence[socket.socket] = ()) -> int:
+        """Listen, on `inherited` sockets if there are any; return the port. Raises OSError."""
+        for each in inherited:
+            self._servers.append(await asyncio.start_server(self._serve, sock=each, limit=MAX_HEAD_BYTES))
+        if not inherited:
+            self._servers = [await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)]
+        return int(self._servers[0].sockets[0].getsockname()[1])
+
+    def duplicates(self) -> list[int]:
+        """Return duplicates of the listening sockets: connections wait there when this server has stopped."""
+        return [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
 
     async def stop(self) -> None:
         """Close the address, and drop the requests in progress."""
         self._is_stopped = True  # a connection that was accepted may begin only now
-        if self._server is None:
+        if not self._servers:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         await end_tasks(*self._clients)
-        self._server = None
+        self._servers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

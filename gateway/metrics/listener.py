@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,11 +55,15 @@ class MetricsListener:
         self._shows_views_everywhere = config.bool("seqgate.metrics.views.everywhere")
         self._server = HttpServer(self._answer)
 
-    async def start(self) -> int:
-        """Listen; return the port. Raises OSError."""
+    async def start(self, inherited: Sequence[socket.socket] = ()) -> int:
+        """Listen, on `inherited` sockets if there are any; return the port. Raises OSError."""
         self._sources.live()  # it notes the first producer ids of this run
         self._sources.loop_delay.start()
-        return await self._server.start(self.address.host or None, self.address.port)
+        return await self._server.start(self.address.host or None, self.address.port, inherited)
+
+    def duplicates(self) -> list[int]:
+        """Return duplicates of the listening sockets, as `HttpServer` does."""
+        return self._server.duplicates()
 
     async def stop(self) -> None:
         self._sources.loop_delay.stop()

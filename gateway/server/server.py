@@ -24,7 +24,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
@@ -121,9 +121,10 @@ class Server:
         is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
         self.receive_buffer = self._whole_buffer[:LITTLE_BYTES] if is_much else self._whole_buffer
 
-    async def listen(self, listener: Listener) -> int:
-        """Start to accept on a listener; return its port, chosen by the system for port 0. Raises OSError if
-        the address can't be bound, StoreError for an unusable certificate, LoginSettingsError without logins.
+    async def listen(self, listener: Listener, inherited: Sequence[socket.socket] = ()) -> int:
+        """Start to accept on a listener; return its port, chosen by the system for port 0. `inherited` are
+        the listener's sockets that another process has bound. Raises OSError if the address can't be bound,
+        StoreError for an unusable certificate, LoginSettingsError without logins.
         """
         protocol = self._config.protocol_of(listener.name)
         guard = self._guard(listener) if protocol.has_logins else _unguarded
@@ -133,7 +134,7 @@ class Server:
             else lambda: guard(Connection(self, listener.name))
         )
         acceptor = Acceptor(self.loop, make_protocol, self._config.int("socket.listen.backlog.size"))
-        bound = await acceptor.open(listener.host or None, listener.port)
+        bound = await acceptor.open(listener.host or None, listener.port, inherited)
         for bound_socket in bound:
             self._set_options(bound_socket)
             # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
@@ -142,6 +143,10 @@ class Server:
         if self._idle_timer is None:
             self.close_idle()
         return int(bound[0].getsockname()[1])
+
+    def duplicates(self, listener_name: str) -> list[int]:
+        """Return duplicates of a listener's sockets: connections wait there once the listener is closed."""
+        return self._acceptors[listener_name].duplicates()
 
     def _guard(self, listener: Listener) -> Guard:
         """Return what puts a login stage before a new connection's requests. Raises LoginSettingsError."""
@@ -339,8 +344,16 @@ class Acceptor:
         """The sockets while the listener accepts no connections."""
         self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
-    async def open(self, host: str | None, port: int) -> tuple[socket.socket, ...]:
+    async def open(
+        self, host: str | None, port: int, inherited: Sequence[socket.socket] = ()
+    ) -> tuple[socket.socket, ...]:
         """Begin to accept; return the listening sockets. Raises OSError when the address can't be bound."""
+        if inherited:
+            for each in inherited:
+                self._serving.append(
+                    await self._loop.create_server(self._make_protocol, sock=each, backlog=self._backlog)
+                )
+            return tuple(inherited)
         bound = await self._loop.create_server(
             self._make_protocol, host, port, backlog=self._backlog, reuse_address=True
         )
@@ -351,16 +364,26 @@ class Acceptor:
         """Accept no connections for this time. A pause that has begun stays as it is."""
         if not self._serving or self._held:
             return
-        bound = [each for server in self._serving for each in server.sockets]
         try:
-            for each in bound:
-                self._held.append(socket.socket(fileno=os.dup(each.fileno())))
+            self._held.extend(socket.socket(fileno=number) for number in self.duplicates())
         except OSError as error:  # No file handle is left, so no connection can be accepted anyway.
             logger.warning("a listener can't hold new connections back: %s", error.strerror)
             self._close_held()
             return
         self._close_servers()
         self._resuming = self._loop.call_later(seconds, self._resume)
+
+    def duplicates(self) -> list[int]:
+        """Return new descriptors of the listening sockets. Raises OSError without a free file handle."""
+        serving = [each for server in self._serving for each in server.sockets]
+        found: list[int] = []
+        try:
+            found.extend(os.dup(each.fileno()) for each in (*self._held, *serving))
+        except OSError:
+            for number in found:
+                os.close(number)
+            raise
+        return found
 
     @property
     def is_holding(self) -> bool:
@@ -512,21 +535,25 @@ class Admission:
         return rates
 
 
-# Checks an address of a listener before the listener exists.
+# Binds an address of a listener before the listener exists.
 
 
-def check_address(listener: Listener) -> None:
-    """Check that the listener's address can be bound, by binding and closing a socket. Raises OSError."""
+def bound_sockets(listener: Listener) -> list[socket.socket]:
+    """Return sockets that are bound to the listener's address, and don't listen yet. Raises OSError."""
     found = socket.getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    for family, kind, protocol, _, address in found:
-        with contextlib.ExitStack() as closing:
+    with contextlib.ExitStack() as closing:
+        bound = []
+        for family, kind, protocol, _, address in found:
             try:
-                probe = closing.enter_context(socket.socket(family, kind, protocol))
+                made = closing.enter_context(socket.socket(family, kind, protocol))
             except OSError:
                 continue  # The system lacks IPv6. The event loop leaves the address out, too.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            probe.bind(address)
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind(address)
+            bound.append(made)
+        closing.pop_all()
+    return bound

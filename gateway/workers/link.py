@@ -324,6 +324,15 @@ class Left(msgspec.Struct, tag="left", frozen=True):
     topic_id: uuid.UUID
 
 
+class RestartOrdered(msgspec.Struct, tag="restart", frozen=True):
+    """A command has ordered a restart of all workers and their supervisor, under this name and at this moment
+    of the monotonic clock.
+    """
+
+    restart: str
+    at_s: float
+
+
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """A worker can't start, or must not go on; the sentence says why."""
 
@@ -380,7 +389,7 @@ class RoundEnded(msgspec.Struct, tag="ended", frozen=True):
     failure: str | None = None
 
 
-FromWorker = Commit | Ready | Alive | Left | Failed | RoundWanted | RoundReport
+FromWorker = Commit | Ready | Alive | Left | RestartOrdered | Failed | RoundWanted | RoundReport
 FromSupervisor = CommittedChange | CommitRefused | Ping | RoundStep | RoundEnded
 from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgspec.msgpack.Decoder(FromWorker)
 from_supervisor: Final[msgspec.msgpack.Decoder[FromSupervisor]] = msgspec.msgpack.Decoder(FromSupervisor)

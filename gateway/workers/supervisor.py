@@ -22,8 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from types import FrameType
 from typing import Final, Self
 
-from seqgate.gateway.stop_signals import STOPPING, ignore_stop_signals
-from seqgate.gateway.workers.link import Failed, FromWorker, Ready
+from seqgate.gateway.stop_signals import STOPPING, defer_stop_signals, ignore_stop_signals
+from seqgate.gateway.workers.link import Failed, FromWorker, Ready, RestartOrdered
 from seqgate.gateway.workers.worker_process import WorkerProcess, WorkerStorage
 
 logger = logging.getLogger(__name__)
@@ -46,8 +46,20 @@ class WorkersFailed(Exception):
 
 
 class Supervisor:
-    def __init__(self, storage: WorkerStorage, numbers: Collection[int], timeout_s: float) -> None:
-        """Supervise the workers of these numbers; one without a sign of life for `timeout_s` is killed."""
+    def __init__(
+        self,
+        storage: WorkerStorage,
+        numbers: Collection[int],
+        timeout_s: float,
+        close_sockets: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Supervise the workers of these numbers; one without a sign of life for `timeout_s` is killed.
+        `close_sockets` closes the listening sockets that this process has bound for them: then clients are
+        refused.
+        """
+        self._close_sockets = close_sockets
+        self._restart: RestartOrdered | None = None
+        """The restart for which the workers stop."""
         self._storage = storage
         self._numbers = numbers
         self._timeout_s = timeout_s
@@ -61,9 +73,9 @@ class Supervisor:
         self._stop_by_s: float | None = None
         self._is_announced = False
 
-    def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
-        """Run the workers until SIGTERM or SIGINT; call `announce` once all serve. Raises WorkersFailed,
-        LogError, OSError.
+    def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> RestartOrdered | None:
+        """Run the workers until SIGTERM or SIGINT; call `announce` once all serve. Return the restart if one
+        is ordered: then the caller executes the process again. Raises WorkersFailed, LogError, OSError.
         """
         self._unstarted.extend(self._storage.begin(self._workers))
         with Signals() as signals:
@@ -78,8 +90,14 @@ class Supervisor:
                         announce(list(self._workers.values()))
             finally:
                 self._end_all()
+                signals.is_replaced = self._restart is not None
+        if self._restart is not None and not signals.is_stopping:
+            if self._failure is not None:
+                logger.error("%s; the next start recovers its partitions", self._failure)
+            return self._restart
         if self._failure is not None:
             raise WorkersFailed(self._failure)
+        return None
 
     def _end_all(self) -> None:
         """Kill workers that an error has left: nobody may make the directory whole while a worker runs."""
@@ -101,8 +119,9 @@ class Supervisor:
             elif events & selectors.EVENT_WRITE:
                 worker.write()
         now_s = time.monotonic()
-        if signals.is_stopping and self._stop_by_s is None:
+        if signals.is_stopping and (self._stop_by_s is None or self._restart is not None):
             logger.info("stopping")
+            self._restart = None
             self._stop(now_s)
         for worker in list(self._workers.values()):
             code = worker.ended()
@@ -174,6 +193,11 @@ class Supervisor:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
+        elif isinstance(message, RestartOrdered):
+            if self._stop_by_s is None:
+                logger.info("restarting")
+                self._restart = message
+                self._stop(time.monotonic())
         else:
             self._storage.take(worker, message, time.monotonic())
 
@@ -256,6 +280,8 @@ class Supervisor:
 
     def _stop(self, now_s: float) -> None:
         self._stop_by_s = now_s + STOP_LIMIT_S
+        if self._restart is None:
+            self._close_sockets()
         for worker in self._workers.values():
             worker.signal(signal.SIGTERM)
 
@@ -317,10 +343,14 @@ def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> i
 
 
 class Signals:
-    """Takes SIGTERM, SIGINT, SIGCHLD in a `with` block. The process then ends, and ignores the first two."""
+    """Takes SIGTERM, SIGINT, SIGCHLD in a `with` block. The process then ends, and ignores the first two, or
+    leaves them to the program that replaces it.
+    """
 
     def __init__(self) -> None:
         self.is_stopping = False
+        self.is_replaced = False
+        """Whether the process executes another program at the end of the block."""
         self.wakes, self._end = socket.socketpair()
         """A socket that can be read after a signal."""
 
@@ -331,6 +361,7 @@ class Signals:
         for number in STOPPING:
             signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # those that came since a restart
         return self
 
     def _stop(self, _number: int, _frame: FrameType | None) -> None:
@@ -340,7 +371,10 @@ class Signals:
         self.wakes.recv(4096)
 
     def __exit__(self, *_: object) -> None:
-        ignore_stop_signals()
+        if self.is_replaced and not self.is_stopping:
+            defer_stop_signals()
+        else:
+            ignore_stop_signals()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.wakes.close()

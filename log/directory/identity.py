@@ -73,19 +73,30 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
         identity = DirectoryIdentity(fresh_id(), fresh_id())
         write_identity(durable, root, node_id, identity)
         return identity
+    check_identity(storage, root, node_id)
     fields = read_properties(storage, path)
-    if fields.get("node.id") != str(node_id):
-        raise IncompatibleFormat(
-            f"The data in {root} belongs to node.id {fields.get('node.id')}, this gateway is node.id "
-            f"{node_id}."
-        )
     identity = DirectoryIdentity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
-    check_versions(storage, root)
     version = WORKERS_VERSION if storage.exists(f"{root}/{WORKERS}") else DIRECTORY_VERSION
     if int(fields["version"]) != version:
         # Raise the version before writing a file that an earlier release can't read.
         write_identity(durable, root, node_id, identity, version)
     return identity
+
+
+def check_identity(storage: Storage, root: str, node_id: int) -> None:
+    """Check that a gateway of this node and release can open the directory, or begin one. Raises OSError,
+    IncompatibleFormat.
+    """
+    check_ownership(storage, root)
+    path = f"{root}/{META}"
+    if not storage.exists(path):
+        return
+    found = read_properties(storage, path).get("node.id")
+    if found != str(node_id):
+        raise IncompatibleFormat(
+            f"The data in {root} belongs to node.id {found}, this gateway is node.id {node_id}."
+        )
+    check_versions(storage, root)
 
 
 def write_version(storage: Storage, durable: DurableFiles, root: str, version: int) -> None:

@@ -53,8 +53,15 @@ _COPIED_AT_ONCE_BYTES: Final = 1 << 20
 class Storage:
     """Files of one data directory."""
 
-    def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Keep `max_open_files` data files open at most, beside pinned ones. By default use the system."""
+    def __init__(
+        self,
+        max_open_files: int = DEFAULT_MAX_OPEN_FILES,
+        disk: Disk | None = None,
+        kept_locks: dict[str, int] | None = None,
+    ) -> None:
+        """Keep `max_open_files` data files open at most, beside pinned ones. By default use the system.
+        `kept_locks` are descriptors, by path, of files that the process before has left to this one locked.
+        """
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
         self.sparse = disk if isinstance(disk, SparseDisk) else None
@@ -71,7 +78,9 @@ class Storage:
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._locks: dict[str, int] = {}
-        weakref.finalize(self, _unlock_all, disk.close, self._locks)
+        self._kept_locks = {} if kept_locks is None else kept_locks
+        """Locks that `unlock` does not release."""
+        weakref.finalize(self, _unlock_all, disk.close, self._locks, self._kept_locks)
 
     def apart(self) -> Storage:
         """Return a storage for another thread, on the same disk."""
@@ -79,7 +88,7 @@ class Storage:
 
     def with_holes(self) -> Storage:
         """Return a storage on the same disk whose segment files may have holes. Call before any opening."""
-        return Storage(self.descriptors.limit, SparseDisk(self._disk))
+        return Storage(self.descriptors.limit, SparseDisk(self._disk), self._kept_locks)
 
     # --- data files
 
@@ -415,6 +424,9 @@ class Storage:
 
     def lock(self, path: str) -> None:
         """Lock the file for this process. Raises DirectoryLocked when another process holds the lock."""
+        if path in self._kept_locks:
+            self._locks[path] = self._kept_locks[path]
+            return
         descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             self._disk.lock(descriptor)
@@ -429,18 +441,33 @@ class Storage:
 
     def unlock(self, path: str) -> None:
         descriptor = self._locks.pop(path, None)
-        if descriptor is not None:
+        if descriptor is not None and path not in self._kept_locks:
             self._disk.close(descriptor)
+
+    def keep_locks(self) -> dict[str, int]:
+        """Return the descriptors of the locked files by path, for the process that takes the place of this
+        one. From now on `unlock` leaves them locked, until `release_kept_locks`.
+        """
+        self._kept_locks.update(self._locks)
+        return dict(self._kept_locks)
+
+    def release_kept_locks(self) -> None:
+        """Let `unlock` release again what was kept; release at once what this process has not locked."""
+        for path, descriptor in self._kept_locks.items():
+            if path not in self._locks:
+                self._disk.close(descriptor)
+        self._kept_locks.clear()
 
     def _sync(self, file: DataFile) -> None:
         self._disk.fdatasync(file.descriptor)
 
 
-def _unlock_all(close: Callable[[int], None], locks: dict[str, int]) -> None:
-    """Release all locks of a storage that was garbage-collected."""
-    for descriptor in locks.values():
-        with contextlib.suppress(OSError):
-            close(descriptor)
+def _unlock_all(close: Callable[[int], None], locks: dict[str, int], kept: dict[str, int]) -> None:
+    """Release all locks of a storage that was garbage-collected, but for those that are kept."""
+    for path, descriptor in locks.items():
+        if path not in kept:
+            with contextlib.suppress(OSError):
+                close(descriptor)
     locks.clear()
 
 

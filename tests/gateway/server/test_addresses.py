@@ -1,4 +1,4 @@
-"""The check of a listener's address before the listener exists."""
+"""A listener's address is bound before the listener exists."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import socket
 import pytest
 
 from seqgate.gateway.config.listeners import parse_listener
-from seqgate.gateway.server.server import check_address
+from seqgate.gateway.server.server import bound_sockets
+
+
+def bind(address: str) -> None:
+    """Bind the sockets of an address, and close them."""
+    for each in bound_sockets(parse_listener(f"PLAINTEXT://{address}")):
+        each.close()
 
 
 def test_a_free_address_stays_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = "{}:{}".format(*server.getsockname())
-    check_address(parse_listener(f"PLAINTEXT://{address}"))
-    check_address(parse_listener(f"PLAINTEXT://{address}"))
+    bind(address)
+    bind(address)
 
 
 def test_an_address_that_a_server_has_is_refused() -> None:
@@ -22,7 +28,7 @@ def test_an_address_that_a_server_has_is_refused() -> None:
         socket.create_server(("127.0.0.1", 0)) as server,
         pytest.raises(OSError, match="Address already in use"),
     ):
-        check_address(parse_listener("PLAINTEXT://{}:{}".format(*server.getsockname())))
+        bind("{}:{}".format(*server.getsockname()))
 
 
 def test_every_interface_is_free_only_where_each_is() -> None:
@@ -30,7 +36,7 @@ def test_every_interface_is_free_only_where_each_is() -> None:
         socket.create_server(("127.0.0.1", 0)) as server,
         pytest.raises(OSError, match="Address already in use"),
     ):
-        check_address(parse_listener(f"PLAINTEXT://:{server.getsockname()[1]}"))
+        bind(f":{server.getsockname()[1]}")
 
 
 def test_a_port_that_only_connections_have_is_free() -> None:
@@ -40,5 +46,5 @@ def test_a_port_that_only_connections_have_is_free() -> None:
         client = socket.create_connection(address)
         accepted, _ = server.accept()
     accepted.close()
-    check_address(parse_listener("PLAINTEXT://{}:{}".format(*address)))
+    bind("{}:{}".format(*address))
     client.close()

@@ -1,0 +1,1 @@
+"""`seqgate restart`: the command, and what the running gateway does."""

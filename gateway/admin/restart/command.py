@@ -1,0 +1,154 @@
+"""`seqgate restart`: replaces the running gateway's process by the release that is installed now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from seqgate import __version__
+from seqgate.gateway.admin.client import Client, places
+from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.options import Opened, gateway
+from seqgate.gateway.admin.request import ControlError, NoAnswer, NotRunning, Request
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.operation import LiveGateway
+
+LIMIT_S: Final = 600.0
+"""How long the command waits for the new process. A stop and a start of a hundred thousand partitions take a
+minute.
+"""
+_PAUSE_S: Final = 0.05
+
+# The requests, and what `seqgate restart --json` prints.
+
+
+class OrderedRestart(msgspec.Struct, frozen=True):
+    """A restart that begins: `pid` is the process that is replaced, which keeps its id."""
+
+    pid: int
+
+
+class RestartRequest(Request[OrderedRestart], tag="restart"):
+    """Restart the gateway under a name that `restarted` returns later, if the next process can start."""
+
+    restart: str
+
+
+class RestartedGateway(msgspec.Struct, frozen=True):
+    """A gateway, or one of several workers. `restart` is the name of the restart that it began with, empty
+    for a start; `waited_ms` is how long clients waited at most.
+    """
+
+    node_id: int
+    pid: int
+    restart: str
+    version_before: str
+    version: str
+    waited_ms: int
+
+
+class Restarted(msgspec.Struct, frozen=True):
+    """The last restart of each gateway on the data directory."""
+
+    gateways: list[RestartedGateway]
+
+
+class RestartedRequest(Request[Restarted], tag="restarted"):
+    """The restart with which the gateway began."""
+
+    is_spread = True
+    rows = "gateways"
+
+
+# The command.
+
+
+@asks(gateway)
+def restart(opened: Opened[Client]) -> Output:
+    """Restart a running gateway, for an upgrade without a stop.
+
+    The gateway first checks that the release which is installed now can start, with the options that the
+    gateway was started with, its environment and its settings file. If not, nothing changes. Then it answers
+    what is in flight, and executes itself again: its process id stays, and clients connect again and wait
+    for about a second. With --workers all of them are restarted. The command ends when the gateway serves.
+    """
+    with opened as client:
+        name = uuid.uuid4().hex
+        ordered = client.ask(RestartRequest(name))
+        with _watched(ordered.pid) as has_ended:
+            gateways = _await(client, name, ordered.pid, has_ended)
+    first = gateways[0]
+    waited_s = max(each.waited_ms for each in gateways) / 1000
+    sentence = (
+        f"Restarted: version {first.version_before} → {first.version}, pid {ordered.pid}. "
+        f"Clients waited for at most {waited_s:.2f} s."
+    )
+    return Output(gateways, [sentence])
+
+
+def _await(client: Client, name: str, pid: int, has_ended: Callable[[], bool]) -> list[RestartedGateway]:
+    """Return what all gateways of the data directory say once they serve again. Raises ControlError."""
+    until_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < until_s:
+        is_over = has_ended()
+        # Nobody answers while the process is replaced, or it hangs up on what it can't answer any more.
+        with contextlib.suppress(NotRunning, NoAnswer):
+            found = client.ask(RestartedRequest()).gateways
+            if len(found) == len(places(client.data_dir)) and {each.restart for each in found} == {name}:
+                return found
+        if is_over:
+            raise ControlError(
+                f"the gateway (pid {pid}) has ended instead of serving again; its log says why"
+            )
+        time.sleep(_PAUSE_S)
+    raise ControlError(f"the gateway (pid {pid}) does not serve after {LIMIT_S:.0f} s; its log says why")
+
+
+@contextlib.contextmanager
+def _watched(pid: int) -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether a process has ended; never, where the system can't say."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # macOS, or the process of another container
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(select.select([handle], [], [], 0)[0])
+    finally:
+        os.close(handle)
+
+
+# In the gateway: its answers on the control socket.
+
+
+async def restart_live(gateway: LiveGateway, request: RestartRequest) -> OrderedRestart:
+    """Restart the process, once the answer is sent. Raises ControlError: the next process could not start."""
+    if gateway.restarts is None:
+        raise ControlError("this gateway runs inside of another program, which starts and stops it")
+    await gateway.restarts.order(request.restart)
+    return OrderedRestart(gateway.restarts.pid)
+
+
+def restarted(gateway: LiveGateway, _: RestartedRequest) -> Restarted:
+    """Return the restart with which the process began."""
+    restarts = gateway.restarts
+    if restarts is None:
+        return Restarted([])
+    before = restarts.passed
+    row = RestartedGateway(
+        gateway.services.node.node_id,
+        os.getpid(),
+        before.restart,
+        before.version,
+        __version__,
+        restarts.waited_ms,
+    )
+    return Restarted([row])

@@ -1,0 +1,233 @@
+"""The restart of a running gateway: the process executes itself again (`execve`), from the files that are
+installed now, so that an upgrade is no stop.
+
+Its process id, its parent and its terminal stay. First a child with the same command line checks that the
+next process can start; otherwise nothing changes. Then the gateway stops as on SIGTERM, but for what it
+passes on (`Passed`): the listening sockets stay open, so that the connections of clients wait in the backlog
+of the system instead of being refused, and the lock of the data directory stays held, so that no other
+gateway can begin on it. What a clean stop leaves in files is all else that the next process knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from seqgate import __version__
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.stop_signals import pass_stop_signals_on
+
+logger = logging.getLogger(__name__)
+
+VARIABLE: Final = "_SEQGATE_RESTART"
+"""The environment variable that has a `Passed` as JSON."""
+CHECK_TIMEOUT_S: Final = 25.0
+"""How long the check may take: less than an operation of the control socket."""
+CONTROL: Final = "control socket"
+"""Stands for the address of the control socket."""
+_SCRIPT: Final = b"#!"
+
+
+class Passed(msgspec.Struct, kw_only=True):
+    """What a process leaves to the one that takes its place. `sockets` are descriptors of listening sockets
+    by address (`address_of`), `locks` those of locked files by path. A process that checks gets the addresses
+    without descriptors. Another release reads this: a field that is added has a default.
+    """
+
+    pid: int = 0
+    is_check: bool = False
+    restart: str = ""
+    """The name that the command has given to the restart; empty for a process that begins by itself."""
+    version: str = __version__
+    """The version of the process that leaves this."""
+    paused_at_s: float = 0.0
+    """When the process before stopped to accept connections, by the monotonic clock."""
+    console: str | None = None
+    """The address of the console beside the gateway."""
+    sockets: dict[str, list[int]] = {}
+    locks: dict[str, int] = {}
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str]) -> Passed:
+        """Take what the process before has left out of the environment; nothing without one."""
+        text = environment.pop(VARIABLE, None)
+        passed = cls() if text is None else msgspec.json.decode(text, type=cls)
+        if passed.pid != os.getpid() and not passed.is_check:
+            return cls()  # the variable is that of another process
+        for descriptor in passed.descriptors():
+            os.set_inheritable(descriptor, False)
+        return passed
+
+    def descriptors(self) -> Iterator[int]:
+        """Yield all descriptors that are passed on."""
+        for numbers in (*self.sockets.values(), self.locks.values()):
+            yield from numbers
+
+    def take(self, address: str) -> list[socket.socket]:
+        """Return the sockets that listen on an address; none where the process before did not listen."""
+        return [socket.socket(fileno=number) for number in self.sockets.pop(address, ())]
+
+    def keep_sockets(self, addresses: Iterable[str] = ()) -> None:
+        """Close the sockets that listen on other addresses. This process then listens there no more."""
+        for address in self.sockets.keys() - set(addresses):
+            for number in self.sockets.pop(address):
+                os.close(number)
+
+    def waited_ms(self) -> int:
+        """Return how long clients have waited until now."""
+        return round((time.monotonic() - self.paused_at_s) * 1000)
+
+    def log(self, beside: str = "") -> None:
+        """Log that the restart is complete."""
+        logger.info(
+            "restarted, version %s before and %s now; clients waited for at most %d ms%s",
+            self.version,
+            __version__,
+            self.waited_ms(),
+            beside,
+        )
+
+    def replace_process(self) -> NoReturn:
+        """Execute this process again. Raises OSError where the program can't be executed any more."""
+        command = command_line()
+        self.pid = os.getpid()
+        for descriptor in self.descriptors():
+            os.set_inheritable(descriptor, True)
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        pass_stop_signals_on()
+        os.execve(command[0], command, self._environment())  # noqa: S606 - its own command line
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, VARIABLE: msgspec.json.encode(self).decode()}
+
+    async def check(self) -> None:
+        """Let a child check that the next process can start. Raises ControlError with the reason."""
+        command = command_line()
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *command,
+                env=self._environment(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise ControlError(_refused(f"{command[0]} can't be executed: {error.strerror}")) from error
+        try:
+            _, output = await asyncio.wait_for(child.communicate(), CHECK_TIMEOUT_S)
+        except TimeoutError:
+            raise ControlError(_refused(f"it was not ready within {CHECK_TIMEOUT_S:g} s")) from None
+        finally:
+            if child.returncode is None:
+                child.kill()
+        if child.returncode:
+            lines = output.decode(errors="replace").strip().splitlines()
+            reason = lines[-1].removeprefix("seqgate: ") if lines else f"exit code {child.returncode}"
+            raise ControlError(_refused(reason))
+
+
+def _refused(reason: str) -> str:
+    return f"the gateway does not restart, and serves on: the next process could not start: {reason}"
+
+
+def command_line() -> list[str]:
+    """Return the command line of this process, to execute it again. A script is executed itself, because its
+    first line may name another interpreter by now.
+    """
+    script = sys.argv[0]
+    if len(sys.orig_argv) == len(sys.argv) + 1 and _is_script(script):
+        return [str(Path(script).absolute()), *sys.argv[1:]]
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _is_script(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(_SCRIPT)) == _SCRIPT and os.access(path, os.X_OK)
+    except OSError:
+        return False
+
+
+def address_of(listener: Listener, number: int = 1) -> str:
+    """Return the address by which a listener's sockets are passed on. Workers whose ports the system chooses
+    have the same address but for their number.
+    """
+    return f"{listener.host}:{listener.port}" + ("" if listener.port else f"#{number}")
+
+
+def listeners_of(config: Config) -> list[Listener]:
+    """Return the listeners of a gateway, that of the metrics with them."""
+    metrics = config.optional_str(METRICS_LISTENER)
+    return [*config.listeners, *(() if metrics is None else (parse_listener(metrics),))]
+
+
+class Restarts:
+    """The restarts of one process: what the process before has passed to it, and the one that is ordered."""
+
+    def __init__(
+        self,
+        passed: Passed,
+        addresses: Iterable[str],
+        begin: Callable[[str], object],
+        *,
+        pid: int | None = None,
+        number: int = 1,
+    ) -> None:
+        """`begin` is called with the name of an ordered restart, once the command has its answer. `addresses`
+        are those that the next process gets sockets for, `pid` is the process that executes itself again,
+        `number` that of the worker.
+        """
+        self.passed = passed
+        self.pid = os.getpid() if pid is None else pid
+        self.waited_ms = 0
+        """How long clients have waited for this process; 0 where it begins by itself."""
+        self._addresses = list(addresses)
+        self._begin = begin
+        self._number = number
+        self._ordered: str | None = None
+        self._is_checked = False
+
+    async def order(self, restart: str) -> None:
+        """Restart once the answer is sent, if the next process can start. Raises ControlError."""
+        if self._ordered is not None:
+            raise ControlError("a restart has begun already")
+        self._ordered = restart
+        try:
+            await Passed(is_check=True, sockets={address: [] for address in self._addresses}).check()
+        except BaseException:
+            self._ordered = None
+            raise
+        self._is_checked = True
+
+    def begin_ordered(self) -> None:
+        """Begin the restart that is ordered, if there is one. Call this after each answer."""
+        if self._ordered is not None and self._is_checked:
+            self._is_checked = False
+            self._begin(self._ordered)
+
+    def take(self, listener: Listener | str) -> list[socket.socket]:
+        """Return the sockets that a listener has from the process before, or from the supervisor; with
+        CONTROL the control socket.
+        """
+        return self.passed.take(listener if isinstance(listener, str) else address_of(listener, self._number))
+
+    def note_serving(self) -> None:
+        """Note that this process accepts connections."""
+        if self.passed.restart:
+            self.waited_ms = self.passed.waited_ms()
