@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -248,15 +249,20 @@ class Gateway:
     def _inherited(self, listener: Listener | str) -> list[socket.socket]:
         return [] if self._restarts is None else self._restarts.take(listener)
 
-    def pass_on(self) -> Passed:
-        """Return what the next process gets of this one. Call before `stop`, which leaves it open then."""
+    def pass_on(self, restart: str, console: str | None = None) -> Passed:
+        """Return what the next process gets of this one. Call before `stop`, which leaves it open then.
+        `console` is the address of the console beside the gateway.
+        """
         sockets = {
             address_of(listener): self.server.duplicates(listener.name) for listener in self.config.listeners
         }
         if self._metrics is not None and self._metrics.listener is not None:
             sockets[address_of(self._metrics.listener.address)] = self._metrics.listener.duplicates()
         sockets[CONTROL] = self._control.duplicates()
-        return Passed(sockets=sockets, locks=self.machine.storage.keep_locks())
+        locks = self.machine.storage.keep_locks()
+        return Passed(
+            restart=restart, paused_at_s=time.monotonic(), console=console, sockets=sockets, locks=locks
+        )
 
     def _start_coordinators(self) -> None:
         services = self.services

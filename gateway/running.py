@@ -313,9 +313,7 @@ async def _serve(
         if beside is not None:
             await beside.stop()
         if is_replaced:
-            left = gateway.pass_on()
-            left.restart, left.paused_at_s = ordered.result(), time.monotonic()
-            left.console = None if beside is None else beside.listen
+            left = gateway.pass_on(ordered.result(), None if beside is None else beside.listen)
         await gateway.stop()
     return None if is_stopped else left
 

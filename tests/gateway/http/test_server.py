@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -63,3 +64,16 @@ async def test_a_malformed_request_is_refused(streams: Streams) -> None:
     reader, writer = streams
     writer.write(b"no HTTP at all\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 400")
+
+
+async def test_requests_wait_at_the_duplicates_for_the_server_that_inherits_them() -> None:
+    first = HttpServer(_echo)
+    port = await first.start("127.0.0.1", 0)
+    kept = [socket.socket(fileno=number) for number in first.duplicates()]
+    await first.stop()
+    streams = await asyncio.open_connection("127.0.0.1", port)
+    second = HttpServer(_echo)
+    assert await second.start("127.0.0.1", 0, kept) == port
+    assert (await ask(streams, "GET /x"))[0] == 200
+    streams[1].close()
+    await second.stop()

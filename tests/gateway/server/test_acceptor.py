@@ -136,3 +136,22 @@ def test_a_listener_that_can_not_go_on_tries_again(run: Run, monkeypatch: pytest
         await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
 
     run(scene())
+
+
+@LOOPS
+@pytest.mark.parametrize("holds", [True, False])
+def test_connections_wait_at_the_duplicates_for_the_one_that_inherits_them(run: Run, holds: bool) -> None:
+    async def scene() -> None:
+        first, port = await open_acceptor()
+        if holds:
+            first.hold(FOR_EVER_S)
+        kept = [socket.socket(fileno=number) for number in first.duplicates()]
+        first.close()
+        waiting = await greeted(port)
+        second = Acceptor(asyncio.get_running_loop(), Welcome, 50)
+        assert (await second.open("127.0.0.1", port, kept))[0].getsockname()[1] == port
+        assert await asyncio.wait_for(waiting, LIMIT_S) == b"hello"
+        second.close()
+        await asyncio.wait_for(second.wait_closed(), LIMIT_S)
+
+    run(scene())

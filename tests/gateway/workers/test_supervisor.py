@@ -26,11 +26,12 @@ from seqgate.gateway.workers.link import (
     Frames,
     FromSupervisor,
     Ready,
+    RestartOrdered,
     encode,
     from_supervisor,
 )
 from seqgate.gateway.workers.shared_directory import SharedDirectory
-from seqgate.gateway.workers.supervisor import Supervisor
+from seqgate.gateway.workers.supervisor import Signals, Supervisor
 from seqgate.gateway.workers.worker_process import WorkerProcess
 from seqgate.log import Storage
 from tests.gateway.workers.test_metadata_writer import FailingDisk, topic
@@ -179,3 +180,23 @@ def test_a_worker_that_does_not_end_for_a_move_is_killed(
     assert not signals
     supervisor._stop_some(40.1)
     assert signals == [signal.SIGKILL]
+
+
+def test_a_restart_keeps_the_sockets_until_a_signal_makes_it_a_stop(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    closed: list[bool] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: sent.append(number))
+    monkeypatch.setattr(WorkerProcess, "ended", lambda _: None)
+    monkeypatch.setattr(scene.supervisor, "_close_sockets", lambda: closed.append(True))
+    with Signals() as signals:
+        scene.other.sendall(encode(RestartOrdered("r", 1.0)))
+        scene.supervisor._read(scene.worker)
+        scene.supervisor._turn(signals)
+        assert sent == [signal.SIGTERM]
+        assert not closed
+        signals.is_stopping = True
+        scene.supervisor._turn(signals)
+        assert closed == [True]
+        assert scene.supervisor._restart is None

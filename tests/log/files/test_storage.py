@@ -76,3 +76,36 @@ def test_forget_cached_changes_no_content(tmp_path: Path) -> None:
     storage.fdatasync(file)
     storage.forget_cached(file)
     assert storage.read(file, 99, 2) == b"cdef"
+
+
+class TestLocks:
+    def test_stay_held_from_one_process_to_the_next(self, tmp_path: Path) -> None:
+        path = str(tmp_path / ".lock")
+
+        def assert_held() -> None:
+            with pytest.raises(DirectoryLocked):
+                Storage().lock(path)
+
+        before = Storage()
+        before.lock(path)
+        left = before.keep_locks()
+        before.unlock(path)
+        del before
+        assert_held()
+        after = Storage(kept_locks=left)
+        for _ in range(2):
+            after.lock(path)
+            after.unlock(path)
+            assert_held()
+        after.lock(path)
+        after.release_kept_locks()
+        assert_held()
+        after.unlock(path)
+        Storage().lock(path)
+
+    def test_that_the_next_process_does_not_take_are_released(self, tmp_path: Path) -> None:
+        path = str(tmp_path / ".lock")
+        before = Storage()
+        before.lock(path)
+        Storage(kept_locks=before.keep_locks()).release_kept_locks()
+        Storage().lock(path)

@@ -84,17 +84,18 @@ def reader(bootstrap: str) -> Iterator[dict[int, list[tuple[int, bytes]]]]:
 def test_through_three_restarts_no_client_sees_an_error_and_nobody_gets_the_directory(
     tmp_path: Path, count: int
 ) -> None:
-    port = consecutive_ports(count)
+    port, metrics = consecutive_ports(count), consecutive_ports(count)
 
     def dial() -> None:
-        for number in range(count):
-            socket.create_connection(("127.0.0.1", port + number), DEADLINE_S).close()
+        for number in (*range(port, port + count), *range(metrics, metrics + count)):
+            socket.create_connection(("127.0.0.1", number), DEADLINE_S).close()
 
     def steal() -> None:
         with pytest.raises(DirectoryLocked):
             Storage().lock(str(tmp_path / "data" / LOCK))
 
-    with workers(tmp_path / "data", count, port) as gateway:
+    settings = {"seqgate.metrics.listener": f"127.0.0.1:{metrics}"}
+    with workers(tmp_path / "data", count, port, settings) as gateway:
         pid = gateway.pid
         create_topic(gateway.bootstrap)
         with load(gateway.bootstrap) as producer, reader(gateway.bootstrap) as read:
