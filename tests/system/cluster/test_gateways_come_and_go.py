@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,8 @@ from tests.support.gateway_cluster import (
     await_true,
     check,
 )
+from tests.support.gateway_process import GatewayProcess
+from tests.system.workers.scene import seqgate
 
 UNHURRIED = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
 
@@ -62,13 +65,24 @@ def test_a_gateway_that_stood_still_serves_nothing_and_ends(tmp_path: Path) -> N
         check(writer, cluster.bootstrap)
 
 
-def test_a_rolling_restart_loses_nothing_and_ends_even(tmp_path: Path) -> None:
+def stop_and_start(gateway: GatewayProcess) -> None:
+    gateway.restart()
+
+
+def replace_the_process(gateway: GatewayProcess) -> None:
+    assert seqgate(gateway.data_dir, "restart").startswith("Restarted: ")
+
+
+@pytest.mark.parametrize("restart", [stop_and_start, replace_the_process])
+def test_a_rolling_restart_loses_nothing_and_ends_even(
+    tmp_path: Path, restart: Callable[[GatewayProcess], None]
+) -> None:
     with GatewayCluster(tmp_path, 3, UNHURRIED) as cluster:
         cluster.create()
         with Writer(cluster.bootstrap) as writer:
             for gateway in list(cluster.gateways):
                 writer.await_more()
-                gateway.restart()
+                restart(gateway)
                 await_true(lambda: len(cluster.brokers()) == 3, "three gateways are live")
             await_true(lambda: sorted(cluster.leaders().values()) == [2, 2, 2], "leaders are spread evenly")
             writer.await_more()
