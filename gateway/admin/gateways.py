@@ -333,18 +333,21 @@ async def ask_others(gateway: LiveGateway, request: OthersRequest) -> OtherAnswe
     services = gateway.services
     others = services.node.brokers.others() if services.partitions.log_directory.share.is_whole else ()
     asked = [node_id for node_id in others if node_id not in request.besides]
-    told = await asyncio.gather(*(_ask(services.node.peers, each, request.question) for each in asked))
+    told = await asyncio.gather(*(ask_one(services.node.peers, each, request.question) for each in asked))
     return OtherAnswers(told)
 
 
-async def _ask(peers: AsksPeers, node_id: int, question: str) -> OtherAnswer:
+async def ask_one(
+    peers: AsksPeers, node_id: int, question: str, timeout_s: float = ASK_TIMEOUT_S
+) -> OtherAnswer:
+    """Ask one other gateway; `question` is a request of the control socket, as JSON."""
     from seqgate.gateway.peer.peers import PeerUnavailable  # noqa: PLC0415 - slow to import
     from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API  # noqa: PLC0415
     from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415
 
     describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
     try:
-        told = await peers.ask(node_id, describe, timeout_s=ASK_TIMEOUT_S)
+        told = await peers.ask(node_id, describe, timeout_s=timeout_s)
     except PeerUnavailable as error:
         return OtherAnswer(node_id, ControlAnswer(error=str(error)))
     if told.answer is None:

@@ -21,7 +21,14 @@ import msgspec
 
 from seqgate.gateway.admin import backlog, gateways, metrics, names, pids, producers, users
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
-from seqgate.gateway.admin.backup.command import StageBackupRequest, StagedBackup
+from seqgate.gateway.admin.backup import live as backup
+from seqgate.gateway.admin.backup.command import (
+    CutRequest,
+    HoldRequest,
+    ReleaseRequest,
+    StageBackupRequest,
+    StagedBackup,
+)
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
 from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
 from seqgate.gateway.admin.groups import answers as of_groups
@@ -84,8 +91,8 @@ async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBac
     backups = services.upkeep.backups
     if backups is None:
         raise ControlError(
-            "this gateway keeps its records in a bucket, and its data directory is a cache: back up the "
-            "bucket, with its own versions and replication"
+            "this gateway keeps its records in a bucket, and its data directory is a cache: name the bucket "
+            "with --cluster ADDRESS"
         )
     try:
         staged = await backups.begin()
@@ -108,6 +115,9 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(MoveRequest, gateways.move_live, changes=True),
     ControlOperation(DrainRequest, gateways.drain_live, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=STAGE_TIMEOUT_S),
+    ControlOperation(CutRequest, backup.cut, changes=True),
+    ControlOperation(HoldRequest, backup.hold, changes=True),
+    ControlOperation(ReleaseRequest, backup.release, changes=True),
     ControlOperation(ReopenRequest, reopen_partition, changes=True),
     ControlOperation(RestartRequest, restart_live, changes=True),
     ControlOperation(RestartedRequest, restarted),
@@ -272,7 +282,8 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
     if not request.is_of_each:
         return ControlAnswer(error=f"{name} is answered on the control socket only")
     # Lines of the log name users, addresses and files.
-    right = Operation.ALTER if isinstance(request, LogLinesRequest) else Operation.DESCRIBE
+    is_more = isinstance(request, LogLinesRequest) or changes_something(request)
+    right = Operation.ALTER if is_more else Operation.DESCRIBE
     if not may(right):
         return ControlAnswer(error=f"{name} over the network needs {right.name} on the cluster")
     try:

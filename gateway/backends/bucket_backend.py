@@ -24,13 +24,7 @@ import msgspec
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.backends.adoptions import Adoptions
 from seqgate.gateway.backends.backend import Backend, Ended, StartFailed
-from seqgate.gateway.backends.bucket_start import (
-    FIRST_WITH_BROKERS,
-    BucketStart,
-    StartChecks,
-    Started,
-    session_state,
-)
+from seqgate.gateway.backends.bucket_start import BucketStart, StartChecks, Started
 from seqgate.gateway.backends.cluster_membership import ClusterMembership, heartbeat_s
 from seqgate.gateway.backends.local_cache import LocalCache
 from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
@@ -50,6 +44,7 @@ from seqgate.gateway.cluster.rebuild.local_session import (
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.wal.backups import SessionHolds
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -67,6 +62,7 @@ from seqgate.gateway.runtime.topics.follow_settings import put_limits
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts, ReadReplicas
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
+from seqgate.gateway.runtime.topics.stored_image import session_state
 from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import (
@@ -156,6 +152,7 @@ class BucketBackend(Backend):
             self._cache.blocks.held,
             has_whole_directory=False,
             find_uploads=lambda: self._uploads,
+            holds=SessionHolds(self._objects, self.wal, lease_s, lambda: self._started.shared.next_seq),
         )
 
     async def enter(self) -> None:
@@ -253,7 +250,7 @@ class BucketBackend(Backend):
             self._objects,
             self.wal.session,
             registered,
-            lambda session: session_state(image.brokers, session, FIRST_WITH_BROKERS),
+            lambda session: session_state(image.brokers, session),
             lambda: services.node.brokers.controller_id == services.node.node_id,
             clock.now_ms,
             passed,

@@ -56,23 +56,19 @@ from seqgate.gateway.cluster.wal.sessions import (
     written_version,
 )
 from seqgate.gateway.config import Config
-from seqgate.gateway.metadata.brokers import StoredBrokers
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id
 from seqgate.gateway.metadata.records import decode_record
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from seqgate.gateway.runtime.topics.stored_image import image_of
+from seqgate.gateway.runtime.topics.stored_image import image_of, session_state
 from seqgate.log import Durability, IncompatibleFormat, Storage
 from seqgate.log.format.records import iterate_records
 from seqgate.log.rebuilding import RebuiltDirectory, check_empty, fresh_id, is_as_stopped
 from seqgate.log.stopped import LOCK, stored_batches
 
 logger = logging.getLogger(__name__)
-
-FIRST_WITH_BROKERS: Final = 3
-"""The first version of the cluster's formats whose sessions become brokers."""
 
 STARTING_MS: Final = 60_000
 """Until this age a session that is no broker yet is starting, and no other gateway gets its node id."""
@@ -198,7 +194,7 @@ class BucketStart:
             for session in self._known.sessions
             if session.registered_ms > since_ms
             and session.session != died_here
-            and session_state(brokers, session, FIRST_WITH_BROKERS) is SessionState.NO_BROKER
+            and session_state(brokers, session) is SessionState.NO_BROKER
         }
 
     def _others(self, session: Session) -> Collection[int]:
@@ -244,8 +240,7 @@ class BucketStart:
         return {
             known.session
             for known in self._known.sessions
-            if known.node_id != session.node_id
-            and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
+            if known.node_id != session.node_id and session_state(brokers, known) is SessionState.ENDED
         }
 
     def _epochs(self, leader: int | None = None) -> Mapping[PartitionKey, int]:
@@ -367,28 +362,6 @@ def _read_topics(storage: Storage, directory: Path) -> Mapping[uuid.UUID, Stored
     }
 
 
-# What the metadata says about the sessions of the cluster: which run, and which have ended.
-
-
-def session_state(
-    brokers: StoredBrokers, session: RegisteredSession, first_with_brokers: int
-) -> SessionState:
-    """Return whether a session runs as a broker, has ended, or is none.
-
-    A start seals all earlier sessions of its node, so a session has ended once a later one of its node is a
-    broker. Sessions of releases before the cluster version `first_with_brokers` never became brokers; the
-    first start of a later release has sealed them.
-    """
-    broker = brokers.by_id.get(session.node_id)
-    if session.session in brokers.ended or session.cluster_version < first_with_brokers:
-        return SessionState.ENDED
-    if broker is None or broker.broker_epoch < session.session:
-        return SessionState.NO_BROKER
-    if broker.broker_epoch > session.session or broker.fenced:
-        return SessionState.ENDED
-    return SessionState.RUNNING
-
-
 # Checks of a data directory and a bucket before a start changes either.
 
 
@@ -431,8 +404,8 @@ class StartChecks:
         begun = await read_import(reads)
         if begun is not None:
             raise StartFailed(
-                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run "
-                "`seqgate cluster import` again"
+                f"an import or restore of {begun.path} on {begun.host} into {self._address} is not finished; "
+                "run `seqgate cluster import`, or `seqgate backup restore`, again"
             )
 
     def check_bucket(self, known: SharedLogContent) -> None:

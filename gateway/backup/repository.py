@@ -2,7 +2,7 @@
 
     20260131T134500Z/             a complete backup, named after the moment (UTC) whose state it has
         manifest.json             which directory, when, and each file with its size and checksum
-        data/                     the files of the data directory
+        data/                     the files of the data directory, or the objects of a bucket by their keys
     20260131T140000Z.partial/     a backup that is being made, or that was never finished
     .lock                         locked by the command that makes or removes backups
 
@@ -192,6 +192,10 @@ def restore(
 
     Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
     """
+    if manifest.bucket is not None:
+        raise BackupError(
+            f"{backup} is a backup of the bucket {manifest.bucket}: name a bucket with --cluster"
+        )
     changed = storage.make_directories(data_dir)
     if storage.some_names(data_dir, 1):
         raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
@@ -261,6 +265,10 @@ def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, 
 
 NAME: Final = "manifest.json"
 VERSION: Final = 1
+BUCKET_VERSION: Final = 2
+"""The version of the manifest of a bucket's backup, which earlier releases do not know."""
+_DEPTH: Final = {VERSION: 2, BUCKET_VERSION: 5}
+"""The most names in a path below `data`, by version."""
 
 
 class CopiedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -292,6 +300,8 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int
     """The bytes that this backup copied; other files are links to those of the backup before."""
     files: list[CopiedFile]
+    bucket: str | None = None
+    """The address of the bucket whose objects these are; None for a data directory."""
 
     @property
     def size_bytes(self) -> int:
@@ -331,24 +341,24 @@ def read(storage: Storage, backup: str) -> BackupManifest:
         if hashlib.sha256(raw).hexdigest() != sealed.sha256:
             raise BackupError(f"{path} is damaged: its checksum is wrong")
         version = msgspec.json.decode(raw, type=_Version).version
-        if version != VERSION:
+        if version not in _DEPTH:
             raise BackupError(
-                f"{path} has version {version}; this release reads version {VERSION}. Use the release that "
-                "made the backup"
+                f"{path} has version {version}; this release reads versions up to {BUCKET_VERSION}. Use the "
+                "release that made the backup"
             )
         manifest = msgspec.json.decode(raw, type=BackupManifest)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BackupError(f"{path} is damaged: {error}") from error
     for file in manifest.files:
-        if not _is_inside(file.path):
+        if not _is_inside(file.path, _DEPTH[version]):
             raise BackupError(f"{path} names the file {file.path!r}, which is not in the data directory")
     return manifest
 
 
-def _is_inside(path: str) -> bool:
-    """Return whether a path is that of a file in the data directory or in one of its directories."""
+def _is_inside(path: str, depth: int) -> bool:
+    """Return whether a path with at most `depth` names is that of a file below a directory."""
     parts = path.split("/")
-    return len(parts) <= 2 and not {"", ".", ".."} & set(parts) and "\0" not in path
+    return len(parts) <= depth and not {"", ".", ".."} & set(parts) and "\0" not in path
 
 
 # The errors of backups.

@@ -128,8 +128,8 @@ CLIENT_TAG: Final = 10_000
 fields of `ClientIdentity`. Kafka numbers its own tags from 0.
 """
 QUESTION_TAG: Final = 10_001
-"""The tag of a question in DescribeCluster, and of the answer: a request of the control socket that only
-reads, and what the gateway answers there, as JSON.
+"""The tag of a question in DescribeCluster, and of the answer: a request of the control socket that every
+gateway answers for itself, and what the gateway answers there, as JSON.
 """
 QUESTION_API: Final = 60, 0
 """The API and the version that carry questions: every gateway serves the version."""

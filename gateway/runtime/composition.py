@@ -72,6 +72,7 @@ from seqgate.seq_validator import RefusalLimit
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.membership.silence import Lease
     from seqgate.gateway.cluster.uploads.uploads import Uploads
+    from seqgate.gateway.cluster.wal.backups import SessionHolds
 
 
 async def open_metadata(
@@ -103,6 +104,8 @@ class Surroundings(NamedTuple):
     stage_all: StageAll | None = None
     """Stages the shares that this process and others have of one data directory."""
     find_uploads: Callable[[], Uploads | None] = lambda: None
+    holds: SessionHolds | None = None
+    """Holds the session for a backup of the bucket; None without a bucket."""
 
 
 LOCAL_DISK: Final = Surroundings()
@@ -245,6 +248,7 @@ async def compose(
             compaction=compaction,
             backups=backups if around.has_whole_directory or around.stage_all is not None else None,
             find_uploads=around.find_uploads,
+            holds=around.holds,
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
         telemetry=Telemetry(config, machine, asyncio.get_running_loop(), metadata_log),

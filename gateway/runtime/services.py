@@ -51,6 +51,7 @@ from seqgate.seq_validator import RefusalLimit
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.reading.bucket_reads import BucketReads
     from seqgate.gateway.cluster.uploads.uploads import Uploads
+    from seqgate.gateway.cluster.wal.backups import SessionHolds
     from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
     from seqgate.gateway.runtime.upkeep.backup_staging import BackupStaging
     from seqgate.gateway.runtime.upkeep.compaction import Compaction
@@ -185,6 +186,8 @@ class UpkeepServices(msgspec.Struct):
     """Stages backups; None where a bucket has the records."""
     find_uploads: Callable[[], Uploads | None]
     """Returns the uploads into the bucket; None without a bucket, and before the gateway serves."""
+    holds: SessionHolds | None = None
+    """Holds the session for a backup of the bucket; None without a bucket."""
 
 
 class Services(msgspec.Struct):

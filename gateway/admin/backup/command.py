@@ -7,18 +7,32 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.client import Client, bootstrap_of
+from seqgate.gateway.admin.cluster.command import Address, Settings, bucket_settings
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
-from seqgate.gateway.admin.options import Opened, gateway, parsed, reporting_errors
+from seqgate.gateway.admin.options import (
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    Opened,
+    asking,
+    cluster,
+    needs_bootstrap,
+    parsed,
+    reporting_errors,
+)
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, size_in_words, table
 from seqgate.gateway.backup.pace import Pace
 
-app = Commands("""Copy the data directory while the gateway runs, verify the copies, and restore them.
+if TYPE_CHECKING:
+    from seqgate.gateway.config import Config
+
+app = Commands("""Copy a data directory or a bucket while gateways run, verify the copies, and restore them.
 
 A backup has the state of one moment, for all partitions together: every record that was \
 acknowledged before the command began is
@@ -36,17 +50,67 @@ Rate = Annotated[
 ]
 
 
+class Source(NamedTuple):
+    """What a backup copies: the data directory of a gateway, or the bucket of the settings in `config`."""
+
+    client: Client
+    config: Config | None
+    cut: Callable[[], BucketCut]
+    """Asks a gateway of the bucket for a moment of all of them. Raises ControlError."""
+
+
+@contextmanager
+def gateway_or_bucket(
+    address: Address = None,
+    settings: Settings = None,
+    bootstrap: Annotated[
+        str | None,
+        option(
+            "--bootstrap",
+            "HOST:PORT",
+            "With --cluster: any gateway of the cluster. [default: the gateway that runs on --data-dir]",
+        ),
+    ] = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+) -> Iterator[Source]:
+    """Yield the source that the options name; an error ends the command with its sentence."""
+    overrides = [*(settings or ()), *([] if address is None else [f"seqgate.cluster={address}"])]
+    if overrides and data_dir is not None:
+        overrides.append(f"log.dirs={data_dir}")
+    with asking(config_file, data_dir, overrides) as client:
+        config = client.read_config() if overrides or config_file is not None else None
+        if config is None or config.optional_str("seqgate.cluster") is None:
+            if settings is not None or bootstrap is not None or command_config is not None:
+                raise stop("--set, --bootstrap and --command-config need --cluster", code=2)
+            yield Source(client, None, lambda: client.ask(CutRequest()))
+            return
+        bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
+        if bootstrap is None:
+            needs_bootstrap(command_config)
+            yield Source(client, config, lambda: client.ask(CutRequest()))
+            return
+        from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
+
+        def cut() -> BucketCut:
+            with cluster(bootstrap, command_config) as reached:
+                return told_by(reached.reached, CutRequest())
+
+        yield Source(client, config, cut)
+
+
 @app.command("create")
-@asks(gateway)
+@asks(gateway_or_bucket)
 def create(
-    opened: Opened[Client],
+    opened: Opened[Source],
     directory: Target,
     rate: Rate = None,
     full: bool = flag("--full", "Copy every file, also those that an earlier backup has already."),
     keep: int | None = option(
         "--keep",
         "N",
-        "Afterwards keep only the N newest backups of this data directory. [default: all]",
+        "Afterwards keep only the N newest backups of this data directory, or bucket. [default: all]",
         min=1,
     ),
 ) -> Output:
@@ -58,16 +122,24 @@ def create(
     their room on the gateway's disk until the command ends. Several workers (--workers) all stand still for a
     moment, for 2 s at most.
 
-    Refused for the cache of a bucket (--cluster).
+    With --cluster, copies the bucket as it is at one moment of all gateways: they stop acknowledging for some
+    milliseconds, and delete nothing from the bucket until the command ends. The command asks the gateway at
+    --bootstrap, or the one that runs on --data-dir; where all gateways were stopped, it asks none.
 
     Exits with 1 when no backup was made.
     """
     bytes_per_s = parsed(size_bytes, rate, "--rate")
-    with opened as client, _progress() as report:
-        from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
-
+    with opened as source, _progress() as report:
         pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
-        created = work.create(client.data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
+        if source.config is not None:
+            from seqgate.gateway.admin.backup import bucket  # noqa: PLC0415 - slow to import
+
+            created = bucket.create(source.config, source.cut, directory, pace, is_full=full, keep=keep)
+        else:
+            from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+
+            data_dir = source.client.data_dir
+            created = work.create(data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
     row = created.backup
     shared = row.size_bytes - row.copied_bytes
     done = (
@@ -124,36 +196,55 @@ def restore(
         "DATA_DIR", "The data directory to make: a new or an empty one.", default=None
     ),
     data_dir: Path | None = option("--data-dir", "DIRECTORY", "The same as DATA_DIR."),
+    address: Address = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
     rate: Rate = None,
 ) -> Output:
-    """Copy a backup into a new data directory, on which a gateway can start.
+    """Copy a backup into a new data directory, on which a gateway can start; or with --cluster the backup of
+    a bucket into an address that holds nothing.
 
     Every file is compared with its checksum; a damaged backup restores nothing. The next producer id is moved
     far beyond those of the backup, so that no id is handed out twice. Restart all producers and consumers,
-    and never run the original beside the restored gateway: both are the same cluster.
+    and never run the original beside the restored gateway: both are the same cluster. A restore into a bucket
+    that ended early is resumed by the same command; until it is finished, no gateway starts from the bucket.
 
     Exits with 1 when nothing was restored.
     """
     bytes_per_s = parsed(size_bytes, rate, "--rate")
-    if (target is None) == (data_dir is None):
-        raise stop("name the data directory to make, once", code=2)
+    if [target, data_dir, address].count(None) != 2:
+        raise stop("name the data directory to make, or a bucket with --cluster, once", code=2)
+    if address is not None:
+        with opened, bucket_settings(address, settings, config_file) as config, _progress() as report:
+            from seqgate.gateway.admin.backup import bucket, work  # noqa: PLC0415 - slow to import
+
+            paces = _paces(bytes_per_s, report, "restored")
+            return _restored(bucket.restore(config, work.found_backup(backup), paces))
+    if settings is not None or config_file is not None:
+        raise stop("--set and --config need --cluster", code=2)
     made = data_dir or target or Path()
     with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
         restored = work.restore(work.found_backup(backup), made, _paces(bytes_per_s, report, "restored"))
+    return _restored(restored)
+
+
+def _restored(restored: Restored) -> Output:
     row = restored.backup
     ids = (
         "Producer ids come from Redis, which must not be older than the backup."
         if restored.next_producer_id is None
         else f"New producers get ids from {restored.next_producer_id} on."
     )
-    done = f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}."
+    made = restored.data_dir if restored.cluster is None else restored.cluster
+    start = f"--data-dir {made}" if restored.cluster is None else f"--cluster {made} --data-dir ./cache"
+    done = f"{made} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}."
     return Output(
         restored,
         [
             f"{done} {ids}",
-            f"Start it: seqgate serve --data-dir {restored.data_dir}",
+            f"Start it: seqgate serve {start}",
             "Restart all producers and consumers, and do not run the original beside it.",
         ],
     )
@@ -214,6 +305,54 @@ class StageBackupRequest(Request[StagedBackup], tag="backup.stage"):
     """
 
 
+class HeldLog(msgspec.Struct, frozen=True):
+    """The session of a gateway, its nonce in hexadecimal, which no other session has, and the seq of the
+    first object of its log that it has not confirmed.
+    """
+
+    node_id: int
+    session: int
+    nonce: str
+    end_seq: int
+
+
+class HoldRequest(Request[HeldLog], tag="backup.hold"):
+    """Confirm nothing until `backup.release`, for two seconds at most. `backup` is any name of the backup."""
+
+    is_of_each = True
+    backup: str
+
+
+class ReleasedLog(msgspec.Struct, frozen=True):
+    """Whether the gateway confirmed nothing since `backup.hold`."""
+
+    is_intact: bool
+
+
+class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
+    """Confirm again what was held for the backup."""
+
+    is_of_each = True
+    backup: str
+
+
+class BucketCut(msgspec.Struct, frozen=True):
+    """The ends of all write-ahead logs and of the metadata at `taken_ms`, or why there is none this time."""
+
+    taken_ms: int
+    metadata_end: int
+    logs: list[HeldLog]
+    refusal: str | None = None
+
+
+class CutRequest(Request[BucketCut], tag="backup.cut"):
+    """Hold all gateways of the cluster for a moment, and say where their write-ahead logs and the metadata
+    ended.
+    """
+
+    is_of_each = True
+
+
 class BackupRow(msgspec.Struct, frozen=True):
     """A backup. Of `size_bytes` in all, `copied_bytes` were copied and the rest is shared with an earlier
     backup.
@@ -263,8 +402,11 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A restored data directory. `next_producer_id` is the first id to hand out, None if Redis has them."""
+    """A restored data directory, or the address of a restored bucket. `next_producer_id` is the first id to
+    hand out, None if Redis has them.
+    """
 
     backup: BackupRow
-    data_dir: str
+    data_dir: str | None
     next_producer_id: int | None
+    cluster: str | None = None

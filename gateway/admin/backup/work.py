@@ -67,7 +67,7 @@ def create(
             repository.close()
     except _FAILURES as error:
         raise ControlError(f"the backup failed: {in_words(error)}") from error
-    return CreatedBackup(_row(created.path, created.manifest), created.removed)
+    return CreatedBackup(backup_row(created.path, created.manifest), created.removed)
 
 
 def list_backups(target: Path) -> list[BackupRow]:
@@ -79,7 +79,7 @@ def list_backups(target: Path) -> list[BackupRow]:
         for name in sorted([*repository.names(), *repository.partial()]):
             path = f"{target}/{name}"
             try:
-                rows.append(_row(path, open_backup(storage, path)))
+                rows.append(backup_row(path, open_backup(storage, path)))
             except BackupError as error:
                 rows.append(BackupRow(path, complaint=str(error)))
     except OSError as error:
@@ -107,7 +107,7 @@ def verify(backup: Path, pace: Callable[[int], Pace]) -> Verified:
         damaged = [DamagedFile(damage.path, damage.reason) for damage in found]
     except _FAILURES as error:
         raise ControlError(in_words(error)) from error
-    return Verified(_row(str(backup), manifest), damaged)
+    return Verified(backup_row(str(backup), manifest), damaged)
 
 
 def restore(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restored:
@@ -124,7 +124,7 @@ def restore(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restor
         restoring.restore(storage, str(backup), manifest, str(data_dir), pace(manifest.size_bytes), prepare)
     except _FAILURES as error:
         raise ControlError(f"nothing is restored: {in_words(error)}") from error
-    return Restored(_row(str(backup), manifest), str(data_dir.absolute()), next_id)
+    return Restored(backup_row(str(backup), manifest), str(data_dir.absolute()), next_id)
 
 
 def _move_ids(data_dir: Path, config: Config) -> int | None:
@@ -140,7 +140,8 @@ def _move_ids(data_dir: Path, config: Config) -> int | None:
     return moved.current
 
 
-def _row(path: str, manifest: BackupManifest) -> BackupRow:
+def backup_row(path: str, manifest: BackupManifest) -> BackupRow:
+    """Return the row of a backup."""
     return BackupRow(
         path=path,
         taken_ms=manifest.taken_ms,
@@ -169,8 +170,8 @@ def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> 
     metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
-            f"{data_dir} is a cache of a bucket, which has the records: back up the bucket, with its own "
-            "versions and replication"
+            f"{data_dir} is a cache of a bucket, which has the records: name the bucket with --cluster "
+            "ADDRESS"
         )
     lock = str(data_dir / STAGING_LOCK)
     try:

@@ -28,23 +28,23 @@ A = TypeVar("A")
 
 def read_state(config: Config) -> ClusterState:
     """Return what the bucket holds. Raises ControlError."""
-    return _in_bucket(config, cluster_state)
+    return in_bucket(config, cluster_state)
 
 
 def check(config: Config, progress: Progress) -> Verification:
     """Read and check all of the bucket. Raises ControlError."""
-    return _in_bucket(config, lambda objects, address: verify(objects, address, progress))
+    return in_bucket(config, lambda objects, address: verify(objects, address, progress))
 
 
 def copy_into(config: Config, data_dir: Path, now_ms: int, progress: Progress) -> Imported:
     """Copy the data directory into the bucket, and check the copy. Raises ControlError."""
-    return _in_bucket(
+    return in_bucket(
         config,
         lambda objects, address: import_directory(objects, address, data_dir, config, now_ms, progress),
     )
 
 
-def _in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:
+def in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:
     """Run the work with the store of `seqgate.cluster` and its address. Raises ControlError."""
     address = config.optional_str("seqgate.cluster")
     if address is None:

@@ -35,7 +35,9 @@ from seqgate.gateway.cluster.uploads.partition_uploads import (
     UploadPorts,
 )
 from seqgate.gateway.cluster.uploads.progress import Rounds, UploadProgress
+from seqgate.gateway.cluster.wal.backups import is_pinned
 from seqgate.gateway.cluster.wal.ended import StoredSessions
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
@@ -91,6 +93,7 @@ class Uploads:
         self._restored = {} if restored is None else restored
         self._manifests = Manifests(objects, restored=restored)
         self._deletions = Deletions(objects)
+        self._reads = PersistentReads(objects, "the gateway waits to learn whether a backup is under way")
         self.ended = EndedLogs(
             objects, sessions, self._manifests.present, partitions.exists, partitions.catch_up
         )
@@ -212,8 +215,15 @@ class Uploads:
             garbage += await self._delete(partition)
         for partition in sorted(gone - deleted):
             await self._leave(partition)
-        await self._deletions.delete(garbage)
+        await self._delete_parts(garbage)
         await self._collect()
+
+    async def _delete_parts(self, keys: Sequence[str]) -> None:
+        """Delete parts that no manifest names any more. While a backup may need them they stay, and a later
+        search for orphans finds them. Raises Refused.
+        """
+        if keys and not await is_pinned(self._reads, self._now_ms()):
+            await self._deletions.delete(keys)
 
     def _count_stored(self) -> list[str]:
         """Let manifests count that were stored before the barrier; return the keys that nothing needs now."""
@@ -245,7 +255,7 @@ class Uploads:
             uploaded = await self._upload_log(log)
         await self._wal.barrier()
         self._coverage.counts(uploaded.manifest)
-        await self._deletions.delete(part_key(partition, name) for name in uploaded.garbage)
+        await self._delete_parts([part_key(partition, name) for name in uploaded.garbage])
         return uploaded.manifest
 
     def counting(self, partition: PartitionKey) -> Manifest | None:
@@ -282,6 +292,8 @@ class Uploads:
 
     async def sweep(self) -> int:
         """Delete old objects nothing needs; return how many. Raises as `find_orphans`, and SessionFenced."""
+        if await is_pinned(self._reads, self._now_ms()):
+            return 0
         found = await self.find_orphans(int(self._limits.orphan_age_s * 1000))
         await self.remove(found)
         if found:
@@ -306,8 +318,12 @@ class Uploads:
             )
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
-        """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""
+        """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused also while a backup of
+        the bucket may need them.
+        """
         if orphans:
+            if await is_pinned(self._reads, self._now_ms()):
+                raise Refused("a backup of the bucket is under way; sweep again when it has ended")
             await self._wal.barrier()
             await self._deletions.delete(orphan.key for orphan in orphans)
 
@@ -385,6 +401,8 @@ class Uploads:
 
     async def _collect(self) -> None:
         """Delete the objects of write-ahead logs that nobody needs. Raises Refused."""
+        if await is_pinned(self._reads, self._now_ms(), logs=True):
+            return
         session = self._wal.session
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)
@@ -395,7 +413,7 @@ class Uploads:
     async def _collect_ended(self) -> None:
         """Collect the logs of ended sessions, if it is this gateway's turn. Raises as `EndedLogs.collect`."""
         self._collected_s = self._seconds()
-        if self._sessions.collects():
+        if self._sessions.collects() and not await is_pinned(self._reads, self._now_ms(), logs=True):
             await self.ended.collect()
 
 

@@ -215,6 +215,7 @@ class SessionWal:
         """The tasks that wait until no object is pending."""
         self._is_ending = False
         self._is_closed = False
+        self._is_held = False
         self._end: int | None = None
         self._fenced_by = ""
         self.on_fenced: list[Callable[[str], None]] = []
@@ -241,6 +242,20 @@ class SessionWal:
     def confirmed_end(self) -> int:
         """The seq of the first object that is not confirmed."""
         return next(iter(self._pending), self._rules.next_seq)
+
+    def hold(self) -> int:
+        """Confirm nothing until `release`; return the seq of the first object that is not confirmed. Objects
+        are created all the time. Raises SessionFenced.
+        """
+        if self.is_fenced:
+            raise SessionFenced(self._fenced_by)
+        self._is_held = True
+        return self.confirmed_end
+
+    def release(self) -> None:
+        """Confirm what the store has taken since `hold`."""
+        self._is_held = False
+        self._confirm()
 
     async def barrier(self) -> None:
         """Return when an object that is put now is confirmed: the session was in force after everything that
@@ -372,6 +387,8 @@ class SessionWal:
         self._outage.failed(error, waiting)
 
     def _confirm(self) -> None:
+        if self._is_held:
+            return
         for seq in self._rules.confirm():
             pending = self._pending.pop(seq)
             self.unconfirmed_bytes -= pending.size_bytes

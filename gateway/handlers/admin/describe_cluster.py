@@ -4,7 +4,7 @@ too.
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
 right. Without DESCRIBE on the cluster, the answer lists no authorized operations. In v0 `seqgate` commands
 and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips: that needs
-DESCRIBE on the cluster, ALTER for lines of the log, or CLUSTER_ACTION. Source: Kafka's
+DESCRIBE on the cluster, ALTER for lines of the log and for a backup, or CLUSTER_ACTION. Source: Kafka's
 AuthHelper.computeDescribeClusterResponse.
 """
 

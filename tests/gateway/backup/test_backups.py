@@ -131,10 +131,10 @@ def test_no_manifest_leads_out_of_the_data_directory(tmp_path: Path, path: str) 
 
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
-    content = msgspec.json.encode({"version": 2, "anything": []})
+    content = msgspec.json.encode({"version": 3, "anything": []})
     sealed = {"sha256": hashlib.sha256(content).hexdigest(), "manifest": msgspec.Raw(content)}
     (tmp_path / NAME).write_bytes(msgspec.json.encode(sealed))
-    with pytest.raises(BackupError, match="has version 2; this release reads version 1"):
+    with pytest.raises(BackupError, match="has version 3; this release reads versions up to 2"):
         read(Storage(), str(tmp_path))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from seqgate.gateway.admin.backup.command import HoldRequest
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.logs import LogLinesRequest
@@ -101,6 +102,20 @@ async def test_a_question_needs_a_right(
     assert refused.error is not None
     assert f"needs {right.name} on the cluster" in refused.error
     assert told.error is None
+
+
+async def test_a_question_that_changes_something_needs_alter(tmp_path: Path) -> None:
+    question = msgspec.json.encode(HoldRequest("b")).decode()
+    async with open_node(tmp_path) as node:
+        refused, told = [
+            msgspec.json.decode(
+                await answer_question(live(node), question, lambda asked, has=has: asked is has),  # type: ignore[misc]
+                type=ControlAnswer,
+            )
+            for has in (Operation.DESCRIBE, Operation.ALTER)
+        ]
+    assert refused.error == "backup.hold over the network needs ALTER on the cluster"
+    assert told.error == "this gateway has no bucket: it was started without --cluster"
 
 
 @pytest.mark.parametrize("question", ["", "[", '{"type":"no such"}', '{"x":' * 6_000], ids=len)

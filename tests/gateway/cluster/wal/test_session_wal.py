@@ -158,6 +158,42 @@ class TestConfirming:
         run(scene())
 
 
+class TestHolding:
+    def test_objects_are_created_and_not_confirmed_until_the_release(self, run: Run) -> None:
+        async def scene() -> None:
+            at = Scene(puts_in_flight=2)
+            at.put(0, 1)
+            await at.answer(0)
+            assert at.wal.hold() == 1
+            at.put(2, 3)
+            await at.answer(1, 2)
+            assert (at.confirmed, at.wal.confirmed_end) == ([0], 1)
+            assert not at.store.calls, "a held session has as many objects in flight as any other"
+            at.wal.release()
+            assert at.confirmed == [0, 1, 2]
+            await at.answer(3)
+            assert at.confirmed == [0, 1, 2, 3]
+
+        run(scene())
+
+    def test_a_session_that_has_ended_is_not_held(self, run: Run) -> None:
+        async def scene() -> None:
+            at = Scene()
+            at.store.put(1, 4, 0, TAKEN_OVER)
+            at.put(0)
+            assert at.wal.hold() == 0
+            await at.answer(0)
+            (await at.store.next("look", 0)).answer()
+            await asyncio.sleep(0.001)
+            assert at.fenced
+            at.wal.release()
+            assert at.confirmed == []
+            with pytest.raises(SessionFenced):
+                at.wal.hold()
+
+        run(scene())
+
+
 class TestFailures:
     def test_a_lost_answer_is_found_by_a_look(self, run: Run) -> None:
         async def scene() -> None:

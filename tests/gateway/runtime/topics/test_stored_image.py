@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.backends.bucket_start import session_state
 from seqgate.gateway.cluster.wal.ended import SessionState
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession
 from seqgate.gateway.metadata.membership import end_session, register_broker, unregister_broker
+from seqgate.gateway.runtime.topics.stored_image import session_state
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 VERSION = 3
@@ -37,4 +37,4 @@ def test_the_metadata_tells_what_became_of_a_session(
         carry_out(image, end_session(image, node_id, node_id))
     carry_out(image, unregister_broker(image, 4))
     carry_out(image, register_broker(image, broker(1, 6)))
-    assert session_state(image.brokers, session, VERSION) is expected
+    assert session_state(image.brokers, session) is expected

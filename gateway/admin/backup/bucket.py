@@ -1,0 +1,410 @@
+"""Backs a bucket up while its gateways run, and restores a backup into another bucket.
+
+A backup has the objects of one moment (`cluster/rebuild/moment.py`). A restore ends all sessions in the copy,
+as if each gateway had sealed its log at that moment and stopped: so new gateways start at once, and none of
+them asks a gateway of the original.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import platform
+import sys
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from seqgate import __version__
+from seqgate.gateway.admin.backup.command import BucketCut, CreatedBackup, Restored
+from seqgate.gateway.admin.backup.work import IDS_PER_MS, LEAST_GAP, backup_row
+from seqgate.gateway.admin.cluster.bucket import in_bucket
+from seqgate.gateway.admin.cluster.state import check_is_cluster
+from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
+from seqgate.gateway.backup.bucket import BackedUpObjects
+from seqgate.gateway.backup.creation import RESERVE_BYTES, Created
+from seqgate.gateway.backup.pace import Pace
+from seqgate.gateway.backup.repository import (
+    BUCKET_VERSION,
+    DATA,
+    BackupError,
+    BackupManifest,
+    CopiedFile,
+    Repository,
+    open_backup,
+)
+from seqgate.gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, is_copied, read_metadata
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore
+from seqgate.gateway.cluster.objects.probe import probe
+from seqgate.gateway.cluster.parts.manifest import PartitionKey, manifest_key
+from seqgate.gateway.cluster.rebuild.moment import Base, Cut, MomentReads, Moved, parts_of
+from seqgate.gateway.cluster.rebuild.unfinished_import import (
+    KEY,
+    UnfinishedImport,
+    begin_import,
+    end_import,
+    read_import,
+)
+from seqgate.gateway.cluster.wal.backups import PinnedBucket, PinTaken
+from seqgate.gateway.cluster.wal.ended import seal
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import Session, SharedLogContent
+from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.image import MetadataImage
+from seqgate.gateway.metadata.membership import end_session
+from seqgate.gateway.metadata.producer_ids import move_next
+from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.runtime.topics.metadata_log import change_batch
+from seqgate.gateway.runtime.topics.stored_image import image_of, session_state
+from seqgate.gateway.tasks import all_of
+from seqgate.log import IncompatibleFormat, LogError, Storage
+
+TRIES: Final = 20
+"""How often a backup begins again because the bucket or its gateways changed too much meanwhile."""
+AGAIN_AFTER_S: Final = 1.0
+PARTS_AT_ONCE: Final = 8
+"""Parts that are copied at the same time: each may have 8 MiB."""
+
+TakeCut = Callable[[], BucketCut]
+#: Asks a gateway for a moment of all of them. Raises ControlError.
+
+
+def create(
+    config: Config, cut: TakeCut, target: Path, pace: Pace, *, is_full: bool, keep: int | None
+) -> CreatedBackup:
+    """Back a bucket up into `target`. Raises ControlError."""
+    storage = Storage()
+    repository = Repository(storage, str(target))
+
+    async def work(objects: ObjectStore, address: str) -> Created:
+        return await BucketBackup(objects, address, cut, repository, pace, is_full=is_full).run(keep)
+
+    try:
+        repository.create()
+        try:
+            created = in_bucket(config, work)
+        finally:
+            repository.close()
+    except (BackupError, PinTaken, Moved, OSError) as error:
+        raise ControlError(f"the backup failed: {in_words(error)}") from error
+    return CreatedBackup(backup_row(created.path, created.manifest), created.removed)
+
+
+class BucketBackup:
+    """One backup of a bucket."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        address: str,
+        cut: TakeCut,
+        repository: Repository,
+        pace: Pace,
+        *,
+        is_full: bool,
+    ) -> None:
+        self._objects = objects
+        self._address = address
+        self._take_cut = cut
+        self._repository = repository
+        self._pace = pace
+        self._is_full = is_full
+        self._told: set[str] = set()
+        self._disk = asyncio.Lock()
+        """Held while a thread writes."""
+        self._pin = PinnedBucket(
+            PersistentReads(objects, "the backup waits for the store"),
+            uuid.uuid4().hex,
+            platform.node(),
+            lambda: time.time_ns() // 1_000_000,
+        )
+
+    async def run(self, keep: int | None) -> Created:
+        """Make the backup. Raises ControlError, BackupError, PinTaken, Moved, OSError, and as MomentReads."""
+        check_is_cluster(await read_metadata(self._objects), self._address)
+        async with self._pin.pinned():
+            for _ in range(TRIES - 1):
+                try:
+                    return await self._try(keep)
+                except Moved as error:
+                    self._tell(error)
+                await asyncio.sleep(AGAIN_AFTER_S)
+                await self._pin.keep_logs()
+            return await self._try(keep)
+
+    def _tell(self, error: Moved) -> None:
+        """Say on stderr why the backup begins again, each reason once."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            sys.stderr.write(f"seqgate: {error}; trying again\n")
+
+    async def _try(self, keep: int | None) -> Created:
+        """Make the backup unless the bucket moves. Raises Moved also."""
+        reads = MomentReads(self._objects)
+        base = await reads.base(_partitions)
+        if not is_copied(reads.known):
+            raise ControlError(
+                f"an older release has written {self._address}: start a gateway of this release on it once"
+            )
+        told = await self._cut(reads, image_of(reads.known))
+        known = {each.nonce.hex() for each in reads.known.sessions}
+        if told.logs and not known.intersection(each.nonce for each in told.logs):
+            raise ControlError(f"the gateway that was asked has another bucket than {self._address}")
+        await reads.follow(told.metadata_end)
+        image = image_of(reads.known)
+        live = {
+            (broker.broker_epoch, broker.incarnation_id.hex)
+            for broker in image.brokers.by_id.values()
+            if not broker.fenced
+        }
+        if live != {(each.session, each.nonce) for each in told.logs}:
+            raise Moved("a gateway came or went at the moment of the backup")
+        cut = Cut(told.metadata_end, {each.session: each.end_seq for each in told.logs})
+        copy = await asyncio.to_thread(self._begin, reads.known, told.taken_ms, is_live=bool(live))
+        try:
+            return await self._copy(reads, base, cut, image, copy, keep)
+        except BaseException:
+            copy.discard()
+            raise
+
+    async def _cut(self, reads: MomentReads, image: MetadataImage) -> BucketCut:
+        """Return the cut of the gateways, or that of a bucket whose gateways have all stopped. Raises
+        ControlError, Moved.
+        """
+        live = [broker for broker in image.brokers.by_id.values() if not broker.fenced]
+        if not live:
+            await reads.check_end()
+            return BucketCut(time.time_ns() // 1_000_000, reads.known.end_seq, [])
+        try:
+            told = await asyncio.to_thread(self._take_cut)
+        except NotRunning as error:
+            places = [f" {place.host}:{place.port}" for place in live[0].end_points[:1]]
+            raise ControlError(
+                f"{error}; name a gateway of the cluster with --bootstrap{''.join(places)}"
+            ) from error
+        if told.refusal is not None:
+            raise Moved(told.refusal)
+        return told
+
+    def _begin(self, known: SharedLogContent, taken_ms: int, *, is_live: bool) -> BackedUpObjects:
+        header = BackupManifest(
+            version=BUCKET_VERSION,
+            release=__version__,
+            cluster_id=known.cluster_id or "",
+            directory_id=f"{self._address} {known.cluster_id}",
+            node_id="",
+            directory_version="",
+            taken_ms=taken_ms,
+            is_live=is_live,
+            partitions=0,
+            copied_bytes=0,
+            files=[],
+            bucket=self._address,
+        )
+        return BackedUpObjects(self._repository, header, self._pace, is_full=self._is_full)
+
+    async def _copy(
+        self,
+        reads: MomentReads,
+        base: Base,
+        cut: Cut,
+        image: MetadataImage,
+        copy: BackedUpObjects,
+        keep: int | None,
+    ) -> Created:
+        """Copy all objects, the short-lived ones first. Raises Moved, BackupError, OSError."""
+        keys: set[str] = set()
+
+        async def write(key: str, content: bytes) -> None:
+            keys.add(key)
+            async with self._disk:
+                await asyncio.to_thread(copy.write, key, content)
+
+        async for found in reads.metadata(base):
+            await write(*found)
+        async for found in reads.logs(base, cut, lambda session: session_state(image.brokers, session)):
+            await write(*found)
+        await self._pin.release_logs()
+        parts: dict[str, int] = {}
+        for partition, stored in base.manifests.items():
+            if image.partition(*partition) is not None:
+                await write(manifest_key(partition), stored.content)
+                parts |= parts_of(stored.manifest)
+        self._check_room(copy, parts)
+        await self._copy_parts(reads, copy, parts)
+        async with self._disk:
+            return await asyncio.to_thread(copy.finish, keys | parts.keys(), image.partition_count, keep)
+
+    def _check_room(self, copy: BackedUpObjects, parts: Mapping[str, int]) -> None:
+        needed = sum(size for key, size in parts.items() if not copy.knows(key))
+        free = self._repository.storage.free_bytes(self._repository.path)
+        if needed + RESERVE_BYTES > free:
+            raise BackupError(
+                f"{self._repository.path} has {free:,} bytes free, and the backup needs {needed:,} more and "
+                f"{RESERVE_BYTES:,} in reserve; remove older backups there, or name another directory"
+            )
+
+    async def _copy_parts(self, reads: MomentReads, copy: BackedUpObjects, parts: Collection[str]) -> None:
+        left = iter(sorted(parts))
+
+        async def some() -> None:
+            for key in left:
+                async with self._disk:
+                    if await asyncio.to_thread(copy.has, key):
+                        continue
+                content = await reads.part(key)
+                async with self._disk:
+                    await asyncio.to_thread(copy.write, key, content)
+
+        await all_of([asyncio.create_task(some()) for _ in range(PARTS_AT_ONCE)])
+
+
+def _partitions(known: SharedLogContent) -> Collection[PartitionKey]:
+    return [
+        PartitionKey(topic_id, index)
+        for topic_id, topic in image_of(known).topics_by_id.items()
+        for index in topic.partitions
+    ]
+
+
+# Restores a backup into a bucket.
+
+
+def restore(config: Config, backup: Path, pace: Callable[[int], Pace]) -> Restored:
+    """Copy a backup into the bucket of the settings, which must be empty. Raises ControlError."""
+    storage = Storage()
+    try:
+        manifest = open_backup(storage, str(backup))
+
+        async def work(objects: ObjectStore, address: str) -> int:
+            restoring = BucketRestore(objects, address, storage, backup, manifest)
+            return await restoring.run(pace(manifest.size_bytes))
+
+        next_id = in_bucket(config, work)
+    except (BackupError, IncompatibleFormat, LogError, OSError) as error:
+        raise ControlError(f"the restore failed: {in_words(error)}") from error
+    return Restored(backup_row(str(backup), manifest), None, next_id, config.str("seqgate.cluster"))
+
+
+class BucketRestore:
+    """One restore, or the rest of one that ended early."""
+
+    def __init__(
+        self, objects: ObjectStore, address: str, storage: Storage, backup: Path, manifest: BackupManifest
+    ) -> None:
+        self._objects = objects
+        self._reads = PersistentReads(objects, "the restore waits for the store")
+        self._address = address
+        self._storage = storage
+        self._backup = backup
+        self._manifest = manifest
+
+    async def run(self, pace: Pace) -> int:
+        """Copy everything, and end all sessions; return the next producer id. Raises ControlError,
+        BackupError, OSError, and the errors of a bucket.
+        """
+        if self._manifest.bucket is None:
+            raise BackupError(f"{self._backup} is the backup of a data directory: name one to make")
+        await self._reads.answered(lambda: probe(self._objects, uuid.uuid4().hex))
+        await self._begin()
+        left = iter(self._manifest.files)
+        disk = asyncio.Lock()
+
+        async def some() -> None:
+            for file in left:
+                async with disk:
+                    content = await asyncio.to_thread(self._read, file, pace)
+                await self._create(file.path, content)
+
+        await all_of([asyncio.create_task(some()) for _ in range(PARTS_AT_ONCE)])
+        next_id = await self._end_sessions()
+        await end_import(self._reads)
+        return next_id
+
+    async def _begin(self) -> None:
+        """Take an empty bucket, or that of an unfinished restore of this backup. Raises ControlError."""
+        taken = self._manifest
+        ours = UnfinishedImport(
+            taken.cluster_id,
+            f"{taken.directory_id} {taken.taken_ms}",
+            str(self._backup.absolute()),
+            platform.node(),
+        )
+        found = await read_import(self._reads)
+        if found is None:
+            key = await self._reads.answered(self._first_key)
+            if key is not None:
+                raise ControlError(
+                    f"{self._address} holds the object {key}; name an address that holds nothing"
+                )
+            found = await begin_import(self._reads, ours)
+        if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
+            raise ControlError(
+                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, "
+                "or name another address"
+            )
+
+    async def _first_key(self) -> str | None:
+        async for entry in self._objects.list(""):
+            if not entry.key.startswith("probe/") and entry.key != KEY:
+                return entry.key
+        return None
+
+    def _read(self, file: CopiedFile, pace: Pace) -> bytes:
+        path = f"{self._backup}/{DATA}/{file.path}"
+        with suppress(FileNotFoundError):
+            content = self._storage.read_file(path)
+            if hashlib.sha256(content).hexdigest() == file.sha256:
+                pace.spend(len(content))
+                return content
+        raise BackupError(
+            f"{path} is missing, or has other bytes than were copied: the backup is damaged, and no gateway "
+            "starts from what is restored. Restore another backup, at another address; `seqgate backup "
+            "verify` lists all that is damaged"
+        )
+
+    async def _create(self, key: str, content: bytes) -> None:
+        conflicts = self._reads.conflicts()
+        while True:
+            with suppress(AlreadyThere):
+                await self._reads.answered(lambda: self._objects.create(key, content))
+                return
+            found = await self._reads.find(key)
+            if found == content:
+                return  # by an earlier try
+            if found is not None:
+                raise ControlError(f"{self._address} holds another object {key}; name another address")
+            await asyncio.sleep(conflicts.next_s())
+
+    async def _end_sessions(self) -> int:
+        """Seal the logs of the gateways, and fence all of them in the metadata; return the next producer id.
+        An id that the original has handed out since the backup must never come again.
+        """
+        known = await read_metadata(self._objects)
+        last = known.sessions[-1]
+        image, reason = image_of(known), f"restored from {self._backup.name}"
+        records: list[MetadataRecord] = []
+        for broker in list(image.brokers.by_id.values()):
+            registered = known.of(broker.broker_epoch)
+            if not broker.fenced and registered is not None:
+                node_id, number = broker.broker_id, broker.broker_epoch
+                await seal(self._objects, node_id, number, node_id, reason, nonce=registered.nonce)
+                records += self._decided(image, end_session(image, node_id, number).records)
+        now_ms = time.time_ns() // 1_000_000
+        wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
+        moved = move_next(image, next_producer_id=wanted, broker_id=last.node_id)
+        records += self._decided(image, moved.records)
+        writer = Session(last.session, last.node_id, last.nonce, last.cluster_id)
+        shared = SharedLog(self._objects, writer, next_seq=known.end_seq, next_offset=end_offset_of(known))
+        if await shared.create(change_batch(records, now_ms)) is None:
+            raise ControlError(f"another command or a gateway writes into {self._address}")
+        return image.next_producer_id
+
+    @staticmethod
+    def _decided(image: MetadataImage, records: Collection[MetadataRecord]) -> Collection[MetadataRecord]:
+        for record in records:
+            image.replay(record)
+        return records
