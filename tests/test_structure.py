@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.cli import COMMANDS
 from tests.support.imports import ROOT, Import, When, all_imports, circles, imports_under, modules
 
 LONGEST = 1_000
@@ -21,8 +22,10 @@ CRUMB = 100
 """A module with fewer lines that one other module of its folder imports, and nobody else, is a section of
 that one.
 """
-ENTRY_POINTS = {"seqgate.gateway.entry"}
-"""The modules that an installed command imports (pyproject.toml)."""
+ENTRY_POINTS = {"seqgate.gateway.entry", *(f"seqgate.gateway.{place}" for place, _ in COMMANDS.values())}
+"""The modules that an installed command imports (pyproject.toml), and those that the command line imports by
+their names.
+"""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 
