@@ -25,7 +25,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "quotas": ("admin.quotas", "app"),
     "produce": ("admin.produce.command", "produce"),
     "consume": ("admin.consume", "consume"),
-    "groups": ("admin.groups.command", "app"),
+    "groups": ("admin.groups.app", "app"),
     "dead-letters": ("admin.dead_letters", "app"),
     "transactions": ("admin.transactions.ending", "app"),
     "producers": ("admin.producers", "producers"),

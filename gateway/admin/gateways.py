@@ -124,7 +124,7 @@ _NOT_DRAINED: Final = {
 
 def gateways_remote(cluster: Cluster, _: GatewaysRequest) -> Gateways:
     """Return the gateways of the cluster, those that have ended, too."""
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
     from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
@@ -193,37 +193,41 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
 
 def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
-    from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow
     from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
     from kio.schema.types import BrokerId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, api_versions, ask_broker, metadata, refusal  # noqa: PLC0415
+    from seqgate.gateway.admin.remote import cluster as brokers  # noqa: PLC0415
 
     node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
     asked = BrokerHeartbeatRequest(
         broker_id=BrokerId(node_id), current_metadata_offset=i64(-1), want_fence=False, want_shut_down=True
     )
-    if asked.__api_key__ not in {row.api_key for row in api_versions(cluster.reached).api_keys}:
+    if asked.__api_key__ not in {row.api_key for row in brokers.api_versions(cluster.reached).api_keys}:
         # A broker that does not know the request closes the connection.
         raise ControlError(
             f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
             "alone, an older release, or no Seqgate"
         )
     while True:
-        answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
+        answer = brokers.ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
         if answer.error_code:
             raise ControlError(
                 _NOT_DRAINED.get(
                     answer.error_code.name, f"node {node_id} can't be drained: {{reason}}"
-                ).format(node_id=node_id, reason=refusal(answer.error_code))
+                ).format(node_id=node_id, reason=brokers.refusal(answer.error_code))
             )
         if answer.should_shut_down or time.monotonic() >= deadline_s:
             break
         time.sleep(_ASK_AGAIN_S)
     if answer.should_shut_down:
         return Drained(node_id, 0)
-    rows = [row for topic in metadata(cluster.reached, TIMEOUT_S).topics for row in topic.partitions]
+    rows = [
+        row
+        for topic in brokers.metadata(cluster.reached, brokers.TIMEOUT_S).topics
+        for row in topic.partitions
+    ]
     return Drained(node_id, sum(row.leader_id == node_id for row in rows))
 
 
@@ -236,22 +240,22 @@ def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:
 
 
 def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:
-    from kio.schema.alter_partition_reassignments.v0 import request as reassignment  # noqa: PLC0415 - slow to import
-    from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse  # noqa: PLC0415
+    from kio.schema.alter_partition_reassignments.v0 import request as asked  # noqa: PLC0415 - slow
+    from kio.schema.alter_partition_reassignments.v0 import response as told  # noqa: PLC0415
     from kio.schema.types import BrokerId, TopicName  # noqa: PLC0415
     from kio.static.primitive import i32  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.cluster import ask_broker  # noqa: PLC0415
 
-    row = reassignment.ReassignablePartition(
+    row = asked.ReassignablePartition(
         partition_index=i32(request.partition), replicas=tuple(BrokerId(node) for node in replicas)
     )
     answer = ask_broker(
         cluster.reached,
-        reassignment.AlterPartitionReassignmentsRequest(
-            topics=(reassignment.ReassignableTopic(name=TopicName(request.topic), partitions=(row,)),)
+        asked.AlterPartitionReassignmentsRequest(
+            topics=(asked.ReassignableTopic(name=TopicName(request.topic), partitions=(row,)),)
         ),
-        AlterPartitionReassignmentsResponse,
+        told.AlterPartitionReassignmentsResponse,
     )
     what = f"{request.topic}-{request.partition} can't be moved"
     _check(answer.error_code, answer.error_message, what)

@@ -261,11 +261,11 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
     """Yield the partitions that may remember names, from the one in which the page begins."""
     from seqgate.gateway.runtime.loop.slices import in_slices  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.runtime.upkeep.name_keeping import deduplicating_topics, may_know_names  # noqa: PLC0415
+    from seqgate.gateway.runtime.upkeep import name_keeping  # noqa: PLC0415
 
     begin = None if request.begin is None else request.begin[:2]
     names = sorted(services.partitions.registry.by_name) if request.topic is None else [request.topic]
-    async for topic in deduplicating_topics(
+    async for topic in name_keeping.deduplicating_topics(
         services.node.config, services.topics.metadata_log.image, services.partitions.registry, names
     ):
         async for index in in_slices(range(topic.count)):
@@ -275,7 +275,7 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
                 is_wanted
                 and not is_before
                 and topic.refusal(index) is None
-                and may_know_names(services.partitions.log_directory, topic, index)
+                and name_keeping.may_know_names(services.partitions.log_directory, topic, index)
             ):
                 yield topic, index
 

@@ -31,14 +31,15 @@ from seqgate.gateway.admin.backup.command import (
 )
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
 from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
-from seqgate.gateway.admin.groups import answers as of_groups
-from seqgate.gateway.admin.groups.command import (
-    DeleteGroupsRequest,
+from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest, delete_groups_live
+from seqgate.gateway.admin.groups.describing import (
     DescribeGroupRequest,
     ListGroupsRequest,
-    ResetOffsetsRequest,
+    describe_group,
+    list_groups_of,
 )
-from seqgate.gateway.admin.groups.live import LiveGroups, delete_groups
+from seqgate.gateway.admin.groups.live import LiveGroups
+from seqgate.gateway.admin.groups.reset import LiveReset, ResetOffsetsRequest, reset_offsets
 from seqgate.gateway.admin.logs import LogLinesRequest, log_lines
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
@@ -127,14 +128,12 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
     ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
     *pids.operations(),
-    ControlOperation(ListGroupsRequest, from_source(LiveGroups, of_groups.list_groups), is_partial=True),
-    ControlOperation(DescribeGroupRequest, from_source(LiveGroups, of_groups.describe_group)),
+    ControlOperation(ListGroupsRequest, from_source(LiveGroups, list_groups_of), is_partial=True),
+    ControlOperation(DescribeGroupRequest, from_source(LiveGroups, describe_group)),
     ControlOperation(
-        ResetOffsetsRequest,
-        from_source(LiveGroups, of_groups.reset_offsets),
-        changes=lambda request: request.execute,
+        ResetOffsetsRequest, from_source(LiveReset, reset_offsets), changes=lambda request: request.execute
     ),
-    ControlOperation(DeleteGroupsRequest, delete_groups, changes=lambda request: request.execute),
+    ControlOperation(DeleteGroupsRequest, delete_groups_live, changes=lambda request: request.execute),
     ControlOperation(
         ListTransactionsRequest, transactions.list_transactions_live, transactions.list_transactions_stopped
     ),

@@ -725,7 +725,7 @@ def _gateway(address: BrokerAddress) -> WorkerRow | None:
 
 
 def _log_dirs(address: BrokerAddress) -> list[LogDir]:
-    from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow
     from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.cluster import ask_broker, check, refusal  # noqa: PLC0415

@@ -232,18 +232,18 @@ class Sweeps:
         return task_row(self._services.node, task)
 
     async def _sweep(self, task: Task, request: SweepRequest) -> None:
-        from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep, StateSweep  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.runtime.upkeep import file_sweep  # noqa: PLC0415 - slow to import
 
         services = self._services
         rows = self._found[task.number]
-        files = FileSweep(
+        files = file_sweep.FileSweep(
             services.partitions.log_directory,
             services.topics.metadata_log,
             other_names=_own_names(),
             now_ms=services.node.clock.now_ms,
             min_age_ms=request.min_age_ms,
         )
-        state = StateSweep(
+        state = file_sweep.StateSweep(
             services.node.clock,
             services.topics.metadata_log,
             services.coordinators.groups,
@@ -251,10 +251,10 @@ class Sweeps:
             services.coordinators.transactions,
         )
         file_leaks = await files.find(task)
-        state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
+        state_leaks = await state.find(task, file_sweep.MAX_FOUND - len(file_leaks))
         uploads = services.upkeep.find_uploads()
         orphans = [] if uploads is None else await uploads.find_orphans(request.min_age_ms)
-        del orphans[max(0, MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
+        del orphans[max(0, file_sweep.MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
         removed: set[FileLeak | StateLeak] = set()
         if request.remove:
             removed.update(await files.remove(file_leaks, task, unknown=request.unknown))
@@ -320,7 +320,7 @@ Progress = Callable[[int, int], None]
 
 def sweep_stopped(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress) -> SweepPage:
     """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
-    from seqgate.gateway.admin.stored import locked, metadata_directory, read_image  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import locked, metadata_directory, read_image  # noqa: PLC0415 - slow
     from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen  # noqa: PLC0415
     from seqgate.log import Storage  # noqa: PLC0415
 

@@ -5,33 +5,30 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from seqgate.gateway.admin.groups import answers, command
-from seqgate.gateway.admin.groups.answers import (
+from seqgate.gateway.admin.groups.describing import (
+    SHARE,
     Committed,
     FoundGroup,
+    GroupDescription,
+    GroupMember,
     GroupProgress,
-    PartitionOffsets,
+    GroupRow,
+    ShareDelivery,
+    StreamsMemberRow,
+    StreamsState,
+    StreamsTasks,
     known_lags,
     topology_nodes,
 )
-from seqgate.gateway.admin.operation import (
-    LiveGateway,
-    as_control_error,
-    check_led_here,
-    find_topic,
-    offline_partitions,
-)
+from seqgate.gateway.admin.operation import LiveGateway, as_control_error, offline_partitions
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.transactions.pending import pending_in_group
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions
-from seqgate.gateway.coordinator.group.offsets import Committer, is_name_group
-from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.offsets import is_name_group
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.stored_groups import STATES, Group
@@ -45,22 +42,6 @@ from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
-from seqgate.log import LogError
-
-MAX_DELETED_GROUPS: Final = 1_000
-"""Groups that one request deletes; a request with more is refused."""
-_NOT_COMMITTED: Final = {
-    ErrorCode.invalid_commit_offset_size: "so many offsets don't fit into one batch; name fewer topics",
-    ErrorCode.group_max_size_reached: "the gateway keeps no more groups (seqgate.group.max)",
-    ErrorCode.unknown_member_id: "a member joined it meanwhile",
-}
-
-
-async def delete_groups(gateway: LiveGateway, request: command.DeleteGroupsRequest) -> command.GroupDeletions:
-    """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
-    if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
-        raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
-    return await answers.delete_groups(LiveGroups(gateway), request)
 
 
 class LiveGroups:
@@ -85,11 +66,11 @@ class LiveGroups:
     def offline_partitions(self) -> list[int]:
         return offline_partitions(self._partitions, OFFSETS_TOPIC)
 
-    def rows(self, states: Collection[str]) -> Iterator[command.GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterator[GroupRow]:
         for shard in self._groups.loaded_shards():
             for group in shard.stored.all_groups():
                 if not states or group.state_text in states:
-                    yield command.GroupRow(
+                    yield GroupRow(
                         group.group_id,
                         group.state_text,
                         group.type,
@@ -99,7 +80,7 @@ class LiveGroups:
                         0,
                     )
 
-    async def totals(self, rows: Sequence[command.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         found = {}
         shards = list(self._groups.loaded_shards())
         for row in rows:
@@ -113,7 +94,7 @@ class LiveGroups:
             await asyncio.sleep(0)
         return found
 
-    async def describe(self, group: str) -> command.GroupDescription:
+    async def describe(self, group: str) -> GroupDescription:
         """Return a group once its state is durable."""
         found = await self._find(group)
         if found is None:
@@ -121,9 +102,9 @@ class LiveGroups:
         streams, topology = None, None
         if isinstance(found, StreamsGroup):
             epoch = None if found.topology is None else found.topology.epoch
-            streams = command.StreamsState(found.assignment_epoch, epoch)
+            streams = StreamsState(found.assignment_epoch, epoch)
             topology = current_description(found)
-        return command.GroupDescription(
+        return GroupDescription(
             found.group_id,
             found.state_text,
             found.type,
@@ -177,7 +158,7 @@ class LiveGroups:
         return read._replace(pending=pending_in_group(self._services.coordinators, shard, group))
 
     async def _progress(self, shard: GroupShard, group: str, kind: str) -> GroupProgress:
-        if kind == answers.SHARE:
+        if kind == SHARE:
             return GroupProgress(delivered=await self._delivered(group))
         offsets = shard.offsets.of(group).items()
         return GroupProgress(
@@ -187,7 +168,7 @@ class LiveGroups:
             }
         )
 
-    async def _delivered(self, group_id: str) -> dict[TopicPartition, command.ShareDelivery]:
+    async def _delivered(self, group_id: str) -> dict[TopicPartition, ShareDelivery]:
         """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
         deleted topics. Of a partition whose state another gateway stores only the start offset and the number
         of done records are known.
@@ -201,7 +182,7 @@ class LiveGroups:
             summaries = await shares.persister.summaries(missing)
         for key, summary in summaries.items():
             if summary.start_offset >= 0:
-                found[key] = command.ShareDelivery(
+                found[key] = ShareDelivery(
                     summary.start_offset, None, None, None, None, None, summary.done, None
                 )
         return {
@@ -227,82 +208,12 @@ class LiveGroups:
         """Return how many records message TTL or a backlog quota moved the group over."""
         return self._services.upkeep.backlog.skipped.of(group, place).total
 
-    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
-        found = {name: await self._delete(name, group) for name, group in groups.items()}
-        return {name: None if error is ErrorCode.none else error.name for name, error in found.items()}
 
-    async def _delete(self, group_id: str, group: FoundGroup) -> ErrorCode:
-        if group.type == answers.SHARE:
-            with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-                error = await self._services.coordinators.shares.delete(group_id)
-            return ErrorCode.group_id_not_found if error is None else error
-        with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-            return await self._groups.run(
-                group_id, lambda shard, effects: shard.delete_group(group_id, effects)
-            )
-
-    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return [place for place in places if self._partitions.has(*place)]
-
-    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic: find_topic(self._partitions, topic).count for topic in topics}
-
-    async def offsets(
-        self, places: Sequence[TopicPartition], timestamp_ms: int | None
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the offsets of partitions, all of which this gateway must lead."""
-        found = {}
-        for place in places:
-            check_led_here(self._services, *place)
-            found[place] = self._offsets(place, timestamp_ms)
-            # Let requests in between: each partition may read files of its log.
-            await asyncio.sleep(0)
-        return found
-
-    def _offsets(self, place: TopicPartition, timestamp_ms: int | None) -> PartitionOffsets:
-        name = f"{place[0]}-{place[1]}"
-        partition = self._partitions.get(*place)
-        if partition is None:
-            raise _deleted(name)
-        log = partition.log
-        if log.offline:
-            raise ControlError(
-                f"partition {name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})"
-            )
-        try:
-            found = None if timestamp_ms is None else log.offset_for_timestamp(timestamp_ms)
-        except LogError as error:
-            raise ControlError(f"{name} can't be read: {error}") from error
-        at_timestamp = None if found is None else found.offset
-        return PartitionOffsets(log.log_start_offset, log.high_watermark, at_timestamp=at_timestamp)
-
-    async def commit(self, group: str, changes: Sequence[command.OffsetChange]) -> None:
-        records = [
-            OffsetCommitRecord(
-                group, change.topic, change.partition, CommittedOffset(change.new_offset, -1, "", self.now_ms)
-            )
-            for change in changes
-        ]
-        with as_control_error(f"group {group}", OFFSETS_TOPIC):
-            await self._groups.ensure_topic()
-            for change in changes:
-                if not self._partitions.has(change.topic, change.partition):
-                    raise _deleted(f"{change.topic}-{change.partition}")
-            error = await self._groups.commit(Committer(group), records)
-        if error is not ErrorCode.none:
-            reason = _NOT_COMMITTED.get(error, f"refused with {error.name}")
-            raise ControlError(f"nothing of group {group} was reset: {reason}")
-
-
-def _deleted(name: str) -> ControlError:
-    return ControlError(f"partition {name} was deleted during the reset; repeat the command without it")
-
-
-def delivery(found: SharePartition) -> command.ShareDelivery:
+def delivery(found: SharePartition) -> ShareDelivery:
     """Count the records of a partition by their delivery state in the group."""
     stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
     done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
-    return command.ShareDelivery(
+    return ShareDelivery(
         start_offset=found.start_offset,
         end_offset=found.end_offset,
         acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
@@ -317,7 +228,7 @@ def delivery(found: SharePartition) -> command.ShareDelivery:
 # The members of groups, with their assignments.
 
 
-def members_of(group: Group, services: Services) -> list[command.GroupMember]:
+def members_of(group: Group, services: Services) -> list[GroupMember]:
     """Return the members of a group with their assignments."""
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
@@ -356,7 +267,7 @@ def members_of(group: Group, services: Services) -> list[command.GroupMember]:
     ]
 
 
-def _classic_member(group: ClassicGroup, member: Member) -> command.GroupMember:
+def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
     assignment: dict[str, list[int]] | None = None
     if not member.assignment:
         assignment = {}
@@ -382,10 +293,10 @@ def _member(
     instance_id: str | None = None,
     rebalance_timeout_ms: int | None = None,
     is_leader: bool = False,
-    streams: command.StreamsMemberRow | None = None,
-) -> command.GroupMember:
+    streams: StreamsMemberRow | None = None,
+) -> GroupMember:
     """Return a member of a group of any type; `client` has its client id and host."""
-    return command.GroupMember(
+    return GroupMember(
         member.member_id,
         instance_id,
         client.client_id,
@@ -417,8 +328,8 @@ def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions)
     return found
 
 
-def _streams_member(group: StreamsGroup, member: StreamsMember) -> command.StreamsMemberRow:
-    return command.StreamsMemberRow(
+def _streams_member(group: StreamsGroup, member: StreamsMember) -> StreamsMemberRow:
+    return StreamsMemberRow(
         process_id=member.value.process_id,
         member_epoch=member.current.member_epoch,
         topology_epoch=member.value.topology_epoch,
@@ -427,5 +338,5 @@ def _streams_member(group: StreamsGroup, member: StreamsMember) -> command.Strea
     )
 
 
-def _tasks(tasks: TaskAssignment) -> command.StreamsTasks:
-    return command.StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))
+def _tasks(tasks: TaskAssignment) -> StreamsTasks:
+    return StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))

@@ -18,16 +18,22 @@ from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRe
 from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId
 
-from seqgate.gateway.admin.groups import answers, command
-from seqgate.gateway.admin.groups.answers import (
+from seqgate.gateway.admin.groups.describing import (
     CLASSIC,
     CONSUMER,
     SHARE,
     STREAMS,
     Committed,
     FoundGroup,
+    GroupDescription,
+    GroupMember,
     GroupProgress,
-    PartitionOffsets,
+    GroupRow,
+    ShareDelivery,
+    StreamsMemberRow,
+    StreamsState,
+    StreamsTasks,
+    TopologyNode,
     known_lags,
     topology_nodes,
 )
@@ -39,11 +45,9 @@ from seqgate.gateway.admin.remote.cluster import (
     api_versions,
     ask_coordinator,
     check,
-    refusal,
     refusal_of_text,
-    topic_partition,
 )
-from seqgate.gateway.admin.request import ControlError, Request, from_source, nearest_hint
+from seqgate.gateway.admin.request import ControlError, nearest_hint
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.messages import request_module, request_type, response_type
@@ -133,7 +137,7 @@ def share_progress(found: Any) -> GroupProgress:
     }
     return GroupProgress(
         delivered={
-            place: command.ShareDelivery(int(row.start_offset), None, None, None, None, None, None, None)
+            place: ShareDelivery(int(row.start_offset), None, None, None, None, None, None, None)
             for place, row in rows.items()
         },
         lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},
@@ -165,7 +169,7 @@ class ClusterGroups:
         """No partition: the groups of a coordinator that is out of service are missing."""
         return []
 
-    def rows(self, states: Collection[str]) -> Iterable[command.GroupRow]:
+    def rows(self, states: Collection[str]) -> Iterable[GroupRow]:
         """Return the groups; share groups without the number of their members."""
         found = listed(self._cluster)
         wanted = {state.lower() for state in states}
@@ -173,7 +177,7 @@ class ClusterGroups:
             found = {name: row for name, row in found.items() if group_state(row).lower() in wanted}
         members = self._member_counts(found)
         return [
-            command.GroupRow(
+            GroupRow(
                 group=name,
                 state=group_state(row),
                 type=group_type(row),
@@ -198,7 +202,7 @@ class ClusterGroups:
             counts |= {name: len(told.members) for name, told in found.items() if told.error is None}
         return counts
 
-    async def totals(self, rows: Sequence[command.GroupRow]) -> Mapping[str, tuple[int, int | None]]:
+    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         """Return the number of partitions and the lag of all groups but share groups."""
         committed = committed_offsets(self._cluster, [row.group for row in rows if row.type != SHARE])
         ends = await self.ends({place for offsets in committed.values() for place in offsets})
@@ -207,14 +211,14 @@ class ClusterGroups:
             for name, offsets in committed.items()
         }
 
-    async def describe(self, group: str) -> command.GroupDescription:
+    async def describe(self, group: str) -> GroupDescription:
         groups = listed(self._cluster)
         row = groups.get(group)
         if row is None:
             raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
         kind = group_type(row)
         told = members_of(self._cluster, group, kind)
-        return command.GroupDescription(
+        return GroupDescription(
             group=group,
             state=group_state(row),
             type=kind,
@@ -256,53 +260,6 @@ class ClusterGroups:
         """Return 0: the Kafka protocol does not report it."""
         return 0
 
-    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
-        """Delete groups in one request for each coordinator."""
-        results = dict(self._cluster.admin.delete_groups(list(groups)))
-        return {name: None if result == "OK" else result for name, result in results.items()}
-
-    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        known = {
-            (topic["name"], row["partition_index"])
-            for topic in self._cluster.all_topics()
-            for row in topic["partitions"]
-        }
-        return [place for place in places if place in known]
-
-    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.topics(topics)}
-
-    async def offsets(
-        self, places: Sequence[TopicPartition], timestamp_ms: int | None
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the offsets of partitions, all of which must have a leader."""
-        starts = self._cluster.offsets(places, EARLIEST)
-        ends = self._cluster.offsets(places, LATEST)
-        at_time = {} if timestamp_ms is None else self._cluster.offsets(places, timestamp_ms)
-        found = {}
-        for place in places:
-            at = at_time.get(place, NO_OFFSET)
-            found[place] = PartitionOffsets(
-                starts[place], ends[place], at_timestamp=None if at == NO_OFFSET else at
-            )
-        return found
-
-    async def commit(self, group: str, changes: Sequence[command.OffsetChange]) -> None:
-        """Commit the new offsets in one request."""
-        from kafka.errors import NoError  # noqa: PLC0415 - slow to import
-        from kafka.structs import OffsetAndMetadata  # noqa: PLC0415
-
-        wanted = {
-            topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
-            for change in changes
-        }
-        for place, error in self._cluster.admin.alter_group_offsets(group, wanted).items():
-            if error is not NoError:
-                raise ControlError(
-                    f"the offset of group {group} in {place.topic}-{place.partition} was not reset: "
-                    f"{refusal(error.errno)}"
-                )
-
 
 # The members of groups. kafka-python can't describe consumer, share and streams groups (KIP-848, KIP-932,
 # KIP-1071).
@@ -311,11 +268,11 @@ class ClusterGroups:
 class GroupMembers(NamedTuple):
     """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
 
-    members: list[command.GroupMember]
+    members: list[GroupMember]
     group_epoch: int | None
     assignor: str | None
-    streams: command.StreamsState | None = None
-    topology: Sequence[command.TopologyNode] = ()
+    streams: StreamsState | None = None
+    topology: Sequence[TopologyNode] = ()
 
 
 _DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
@@ -385,9 +342,9 @@ def _member(
     member: Any,
     instance_id: str | None,
     assignment: dict[str, list[int]] | None,
-    streams: command.StreamsMemberRow | None = None,
-) -> command.GroupMember:
-    return command.GroupMember(
+    streams: StreamsMemberRow | None = None,
+) -> GroupMember:
+    return GroupMember(
         member_id=member.member_id,
         group_instance_id=instance_id,
         client_id=member.client_id,
@@ -403,7 +360,7 @@ def _member(
 class _Classic(NamedTuple):
     """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
 
-    members: list[command.GroupMember]
+    members: list[GroupMember]
     protocol: str
     error: str | None
 
@@ -469,7 +426,7 @@ def streams_members(group: described.DescribedGroup) -> GroupMembers:
             for subtopology_id, partitions in tasks.active.items()
             for topic in sources.get(subtopology_id, ())
         }
-        streams = command.StreamsMemberRow(
+        streams = StreamsMemberRow(
             process_id=member.process_id,
             member_epoch=int(member.member_epoch),
             topology_epoch=int(member.topology_epoch),
@@ -482,7 +439,7 @@ def streams_members(group: described.DescribedGroup) -> GroupMembers:
         members,
         int(group.group_epoch),
         None,
-        command.StreamsState(int(group.assignment_epoch), epoch),
+        StreamsState(int(group.assignment_epoch), epoch),
         topology_nodes(getattr(group, "topology_description", None)),
     )
 
@@ -497,19 +454,10 @@ def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
     }
 
 
-def _tasks(assignment: described.Assignment) -> command.StreamsTasks:
-    return command.StreamsTasks(
+def _tasks(assignment: described.Assignment) -> StreamsTasks:
+    return StreamsTasks(
         *(
             {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
             for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
         )
     )
-
-
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    command.ListGroupsRequest: from_source(ClusterGroups, answers.list_groups),
-    command.DescribeGroupRequest: from_source(ClusterGroups, answers.describe_group),
-    command.ResetOffsetsRequest: from_source(ClusterGroups, answers.reset_offsets),
-    command.DeleteGroupsRequest: from_source(ClusterGroups, answers.delete_groups),
-}
-"""The answers to the requests of commands."""

@@ -22,7 +22,7 @@ from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs.remote import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
-from seqgate.gateway.admin.groups.answers import (
+from seqgate.gateway.admin.groups.describing import (
     CLASSIC,
     CONSUMER,
     SHARE,

@@ -8,20 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.groups.answers import SHARE, STREAMS
-from seqgate.gateway.admin.groups.command import (
-    DeleteGroupsRequest,
+from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
+from seqgate.gateway.admin.groups.describing import (
+    SHARE,
+    STREAMS,
     DescribeGroupRequest,
     GroupMember,
     GroupPartition,
+    assigned,
+)
+from seqgate.gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, group_state, listed
+from seqgate.gateway.admin.groups.reset import (
     OffsetChange,
     OffsetReset,
     ResetOffsetsRequest,
     ResetTarget,
     TopicSelection,
-    assigned,
 )
-from seqgate.gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, group_state, listed
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.admin import client
 from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, joined, places, summed
-from seqgate.gateway.admin.groups.command import GroupPage, ListGroupsRequest
+from seqgate.gateway.admin.groups.describing import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.pids import ListBlocksRequest
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerCounters, ProducerPage, ProducerRow

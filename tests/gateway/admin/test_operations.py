@@ -19,7 +19,7 @@ import pytest
 
 import seqgate.gateway.admin
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.command import DeleteGroupsRequest
+from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
 from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, StoppedGateway
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids import ClaimBlockRequest

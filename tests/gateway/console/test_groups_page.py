@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.command import DescribeGroupRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
 from seqgate.gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of

@@ -12,7 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
-from seqgate.gateway.admin.groups.command import DeleteGroupsRequest, DescribeGroupRequest
+from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.offsets import is_name_group, producer_name
 from seqgate.gateway.handlers import APIS

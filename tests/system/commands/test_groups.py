@@ -11,12 +11,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.command import (
-    DescribeGroupRequest,
-    ListGroupsRequest,
-    ResetOffsetsRequest,
-    TopicSelection,
-)
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, ListGroupsRequest
+from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest, TopicSelection
 from seqgate.gateway.admin.request import ControlError
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, records
 from tests.support.gateway_process import GatewayProcess

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.command import DescribeGroupRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.wire import CLIENT_ID, Wire

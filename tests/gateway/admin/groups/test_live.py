@@ -7,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.groups.command import (
-    DeleteGroupsRequest,
-    DescribeGroupRequest,
-    GroupRow,
-    ListGroupsRequest,
-    ResetOffsetsRequest,
-    TopicSelection,
-)
+from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, GroupRow, ListGroupsRequest
+from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest, TopicSelection
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer

@@ -10,7 +10,7 @@ from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
 from kio.static.constants import EntityType
 
-from seqgate.gateway.admin.groups.command import (
+from seqgate.gateway.admin.groups.describing import (
     GroupDescription,
     StreamsState,
     StreamsTasks,

@@ -23,7 +23,7 @@ from kio.static.primitive import i32Timedelta
 from seqgate.gateway.admin import producers
 from seqgate.gateway.admin.configs import remote as configs
 from seqgate.gateway.admin.groups import remote as groups
-from seqgate.gateway.admin.groups.answers import Committed
+from seqgate.gateway.admin.groups.describing import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.admin.groups.answers import (
+from seqgate.gateway.admin.groups.reset import (
     NOTHING_SO_LATE,
     TO_HIGH_WATERMARK,
     TO_LOG_START,
     NewOffset,
     NoCommittedOffset,
     PartitionOffsets,
+    ResetTarget,
     new_offset,
 )
-from seqgate.gateway.admin.groups.command import ResetTarget
 
 LOG = PartitionOffsets(100, 200, committed_offset=150)
 

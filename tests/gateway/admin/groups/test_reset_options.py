@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.groups.command import TopicSelection, reset_target, topic_selections
+from seqgate.gateway.admin.groups.reset import TopicSelection, reset_target, topic_selections
 from seqgate.gateway.admin.times import timestamp_ms
 
 NONE: dict[str, Any] = {"earliest": False, "latest": False, "timestamp": None, "shift": None, "offset": None}

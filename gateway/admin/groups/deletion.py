@@ -1,0 +1,200 @@
+"""`seqgate groups delete`: deletes groups without members.
+
+The request and rows, the command, and the answers: any cluster's over the Kafka protocol, and a running
+gateway's on the control socket. Functions that answer raise ControlError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+
+import msgspec
+
+from seqgate.gateway.admin.commands import AsJson, Output, argument, asks
+from seqgate.gateway.admin.completion import group_names
+from seqgate.gateway.admin.groups.describing import (
+    SHARE,
+    FoundGroup,
+    GroupSource,
+    Yes,
+    cluster_groups,
+    in_use,
+)
+from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
+from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.admin.tables import Block, Column, count, shown, table
+
+if TYPE_CHECKING:
+    from kio.schema.errors import ErrorCode
+
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.remote.cluster import Cluster
+
+# The request for deletions, and what `seqgate groups delete --json` prints.
+
+
+class GroupDeletion(msgspec.Struct, frozen=True):
+    """The outcome for one group; `refusal`: why it can't be deleted. `state` is None for an unknown group."""
+
+    group: Annotated[str, Column("group")]
+    state: Annotated[str | None, Column("state")]
+    committed_partitions: Annotated[int, Column("partitions", count)]
+    deleted: bool
+    refusal: str | None
+
+    @property
+    def outcome(self) -> Annotated[str, Column("")]:
+        """The result in words: `deleted`, `would be deleted` for a dry run, or `can't be deleted`."""
+        if self.refusal is not None:
+            return "can't be deleted"
+        return "deleted" if self.deleted else "would be deleted"
+
+
+class GroupDeletions(msgspec.Struct, frozen=True):
+    """One entry for each group named."""
+
+    groups: list[GroupDeletion]
+
+
+class DeleteGroupsRequest(Request[GroupDeletions], tag="groups.delete"):
+    """Delete groups without members, and their offsets; without `execute` only report which they would be."""
+
+    groups: list[str]
+    execute: bool = False
+
+
+# The command.
+
+
+@asks(gateway_or_cluster)
+def delete(
+    opened: Opened[Asker],
+    groups: list[str] = argument("GROUP", "Names of groups to delete.", autocompletion=group_names),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> Output:
+    """Delete groups with their offsets, or with what a share group has acknowledged.
+
+    Shows which groups it would delete, and asks. With --json the command never asks: without --yes it only
+    reports. A group with members is never deleted. Consumers that return to a deleted group begin at
+    auto.offset.reset. Exits with 1 when a group can't be deleted.
+    """
+    with opened as client:
+        done = carried_out(
+            lambda execute: client.ask(DeleteGroupsRequest(groups, execute)),
+            _deletions_text,
+            "Delete them?",
+            yes=yes,
+            dry_run=dry_run,
+            as_json=as_json,
+            is_needed=lambda planned: any(entry.refusal is None for entry in planned.groups),
+        )
+    refusals = [shown(entry.refusal) for entry in done.groups if entry.refusal is not None]
+    return Output(done, _deletions_text(done), refusals=refusals)
+
+
+def _deletions_text(done: GroupDeletions) -> Iterator[Block]:
+    yield table(GroupDeletion, done.groups)
+
+
+# The answer, from what any source knows of groups.
+
+
+class DeletionSource(Protocol):
+    """Deletes groups of a gateway or a cluster. Raises ControlError."""
+
+    @property
+    def groups(self) -> GroupSource:
+        """The groups, and what they have read."""
+
+    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
+        """Delete groups without members; return why each was not deleted, None where it was."""
+
+
+async def delete_groups(source: DeletionSource, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that has no members, or report which groups could be deleted."""
+    names = list(dict.fromkeys(request.groups))
+    known = await source.groups.find(names)
+    entries = {name: await _planned(source, name, known.get(name)) for name in names}
+    wanted = {name: known[name] for name in names if entries[name].refusal is None}
+    if request.execute and wanted:
+        for name, error in (await source.delete(wanted)).items():
+            refusal = None if error is None else f"{name} was not deleted: {error}"
+            entries[name] = msgspec.structs.replace(entries[name], deleted=error is None, refusal=refusal)
+    return GroupDeletions(list(entries.values()))
+
+
+async def _planned(source: DeletionSource, name: str, found: FoundGroup | None) -> GroupDeletion:
+    if found is None:
+        return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
+    read = await source.groups.progress(name, found.type)
+    count = len(read.committed) + len(read.delivered)
+    return GroupDeletion(name, found.state, count, deleted=False, refusal=in_use(name, found))
+
+
+# Over the Kafka protocol: any cluster's answer. Raises ControlError or an error of kafka-python.
+
+
+class ClusterDeletion:
+    """The groups of a cluster: a `DeletionSource` whose coroutines wait for nothing but the network."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.groups = cluster_groups(cluster)
+        self._cluster = cluster
+
+    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
+        """Delete groups in one request for each coordinator."""
+        results = dict(self._cluster.admin.delete_groups(list(groups)))
+        return {name: None if result == "OK" else result for name, result in results.items()}
+
+
+OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    DeleteGroupsRequest: from_source(ClusterDeletion, delete_groups)
+}
+"""The answers to the requests of commands."""
+
+
+# In the gateway: its answer on the control socket.
+
+MAX_DELETED_GROUPS: Final = 1_000
+"""Groups that one request deletes; a request with more is refused."""
+
+
+async def delete_groups_live(gateway: LiveGateway, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that has no members, or report which groups could be deleted. Raises ControlError."""
+    if not 1 <= len(request.groups) <= MAX_DELETED_GROUPS:
+        raise ControlError(f"name 1 to {MAX_DELETED_GROUPS} groups to delete, not {len(request.groups)}")
+    return await delete_groups(LiveDeletion(gateway), request)
+
+
+class LiveDeletion:
+    """The groups that this gateway coordinates: a `DeletionSource`."""
+
+    def __init__(self, gateway: LiveGateway) -> None:
+        from seqgate.gateway.admin.groups.live import LiveGroups  # noqa: PLC0415 - slow to import
+
+        self.groups = LiveGroups(gateway)
+        self._coordinators = gateway.services.coordinators
+
+    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
+        from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
+
+        found = {name: await self._delete(name, group) for name, group in groups.items()}
+        return {name: None if error is ErrorCode.none else error.name for name, error in found.items()}
+
+    async def _delete(self, group_id: str, group: FoundGroup) -> ErrorCode:
+        from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
+
+        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC  # noqa: PLC0415
+
+        if group.type == SHARE:
+            with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+                error = await self._coordinators.shares.delete(group_id)
+            return ErrorCode.group_id_not_found if error is None else error
+        with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+            return await self._coordinators.groups.run(
+                group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+            )
