@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serving", "serve"),
     "topics": ("admin.topics", "app"),
-    "configs": ("admin.configs.command", "app"),
+    "configs": ("admin.configs", "app"),
     "acls": ("admin.acls", "app"),
     "quotas": ("admin.quotas", "app"),
-    "produce": ("admin.produce.command", "produce"),
+    "produce": ("admin.produce", "produce"),
     "consume": ("admin.consume", "consume"),
     "groups": ("admin.groups.app", "app"),
     "dead-letters": ("admin.dead_letters", "app"),

@@ -589,7 +589,7 @@ def replay_letters(cluster: Cluster, topic: str, chosen: LetterFilter, limit: in
     """Send the records of letters back, those of each transaction and their note, or none of both."""
     from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.produce import remote as produce  # noqa: PLC0415
+    from seqgate.gateway.admin import produce  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import give_up, opened  # noqa: PLC0415
 
     cluster.topics([topic])
@@ -648,7 +648,7 @@ def _replay_batch(
     """Write the records of letters and their notes in one transaction. Raises KafkaError."""
     from kafka.errors import BrokerResponseError  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.produce.remote import DELIVERY_TIMEOUT_S  # noqa: PLC0415
+    from seqgate.gateway.admin.produce import DELIVERY_TIMEOUT_S  # noqa: PLC0415
 
     offsets: dict[int, list[int]] = defaultdict(list)
     producer.begin_transaction()
@@ -685,7 +685,7 @@ def _name_headers(cluster: Cluster, topics: Collection[str]) -> dict[str, set[st
 
 def _configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str | None]]:
     """Return the configurations of topics. Raises ControlError where the user may not describe them."""
-    from seqgate.gateway.admin.configs.remote import described  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - slow to import
 
     found = described(cluster, "topic", sorted(topics)) if topics else {}
     for topic in topics:

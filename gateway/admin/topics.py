@@ -288,7 +288,7 @@ def _topic_id(topic: Mapping[str, Any]) -> str:
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
     """Return the topics with their partitions and the configurations that are set on them."""
-    from seqgate.gateway.admin.configs import remote as configs  # noqa: PLC0415 - a list does not need it
+    from seqgate.gateway.admin import configs  # noqa: PLC0415 - a list does not need it
 
     found = cluster.topics(names)
     set_on = configs.described(cluster, "topic", names)
@@ -413,7 +413,7 @@ def alter_topic(
     """Set and unset configurations of a topic, then add partitions; stop at the first refusal."""
     (topic,) = cluster.topics([name])
     if settings or unset:
-        from seqgate.gateway.admin.configs import remote as configs  # noqa: PLC0415 - as above
+        from seqgate.gateway.admin import configs  # noqa: PLC0415 - as above
 
         error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)
         if error is not None:

@@ -588,8 +588,6 @@ def give_up(producer: KafkaProducer) -> None:
     producer.close(timeout=0)
 
 
-ALL_BROKERS: Final = "default"
-"""The name of the configurations of all brokers."""
 _BROKERS_ASKED: Final = 10
 """Brokers that are asked for their groups; the groups of further ones are left out."""
 
@@ -601,6 +599,8 @@ def topics(address: BrokerAddress, timeout_s: float) -> list[str]:
 
 def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the node ids of the brokers, and the name that stands for all of them."""
+    from seqgate.gateway.admin.configs import ALL_BROKERS  # noqa: PLC0415 - of a completion alone
+
     found = metadata(address, timeout_s, with_topics=False).brokers
     return [ALL_BROKERS, *(str(broker.node_id) for broker in found)]
 

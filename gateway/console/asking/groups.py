@@ -20,7 +20,7 @@ from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
-from seqgate.gateway.admin.configs.remote import described
+from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.describing import (
     CLASSIC,

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 
-from seqgate.gateway.admin.configs import remote as configs_remote
-from seqgate.gateway.admin.configs.command import ConfigRow
-from seqgate.gateway.admin.configs.remote import Resource
+from seqgate.gateway.admin import configs
+from seqgate.gateway.admin.configs import ALL_BROKERS, ConfigRow, Resource
 from seqgate.gateway.admin.gateways import (
     DrainRequest,
     Gateways,
@@ -19,7 +18,7 @@ from seqgate.gateway.admin.gateways import (
     gateways_remote,
     move_remote,
 )
-from seqgate.gateway.admin.remote.cluster import ALL_BROKERS, Cluster
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import Status, StatusRequest
 from seqgate.gateway.admin.tables import counted
@@ -175,7 +174,7 @@ def settings(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
     wanted, only_changed = visit.text("filter").strip().lower(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
         resource = _resource(visit, cluster)
-        rows = configs_remote.get(cluster, resource, [], everything=True).configs
+        rows = configs.find_configs(cluster, resource, [], everything=True).configs
         brokers = cluster.broker_ids()
     matching = [row for row in rows if wanted in row.name.lower() or wanted in (row.value or "").lower()]
     changed = [row for row in matching if row.source != _DEFAULT_SOURCE]
@@ -203,7 +202,7 @@ def settings(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
 
 
 def _resource(visit: Visit, cluster: Cluster) -> Resource:
-    return configs_remote.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
+    return configs.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
 
 
 def change(visit: Visit) -> PageAnswer:
@@ -221,7 +220,7 @@ def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
     is_removed = visit.text("unset") == "yes"
     if not name:
         raise ControlError("the name of the setting is empty; give a name")
-    configs_remote.check_known(cluster, resource, [name])
+    configs.check_known(cluster, resource, [name])
     now = _now(cluster, resource, name)
     back = address("/cluster/settings", node=resource.name, filter=visit.text("filter"))
     if not visit.is_confirmed:
@@ -233,7 +232,7 @@ def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
             sentences=("The change counts at once, without a restart.",),
             changes=[(name, now, "what counts without it" if is_removed else with_units(name, value))],
         )
-    refused = configs_remote.change_remote(
+    refused = configs.change_remote(
         cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
     )
     if refused is not None:
@@ -243,7 +242,7 @@ def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
 
 def _now(cluster: Cluster, resource: Resource, name: str) -> str:
     """Return the present value in words. Raises ControlError for a secret, which a page must not have."""
-    rows = configs_remote.get(cluster, resource, [], everything=True).configs
+    rows = configs.find_configs(cluster, resource, [], everything=True).configs
     row: ConfigRow | None = next((row for row in rows if row.name == name), None)
     if row is None:
         return "not set"

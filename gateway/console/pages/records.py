@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.produce.command import ProducedRecord
-from seqgate.gateway.admin.produce.remote import produce as send
+from seqgate.gateway.admin.produce import ProducedRecord
+from seqgate.gateway.admin.produce import send_records as send
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown

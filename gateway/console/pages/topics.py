@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from kafka.errors import KafkaError
 
-from seqgate.gateway.admin.configs import remote as configs
-from seqgate.gateway.admin.configs.command import ConfigRow
+from seqgate.gateway.admin import configs
+from seqgate.gateway.admin.configs import ConfigRow
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted
@@ -398,7 +398,7 @@ def settings(visit: Visit) -> PageAnswer:
     wanted, only_changed = visit.text("filter").strip(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
-        listing = configs.get(cluster, configs.Resource("topic", name), (), everything=True)
+        listing = configs.find_configs(cluster, configs.Resource("topic", name), (), everything=True)
     is_seqgate = any(row.name == _SEQGATES_OWN for row in listing.configs)
     lines = [
         _line(row, is_seqgate=is_seqgate) for row in listing.configs if wanted.lower() in row.name.lower()
@@ -431,7 +431,7 @@ def change_setting(visit: Visit) -> PageAnswer:
     unset = visit.text("action") == "unset"
     resource = configs.Resource("topic", topic)
     with visit.cluster() as cluster:
-        (before,) = configs.get(cluster, resource, [name], everything=True).configs
+        (before,) = configs.find_configs(cluster, resource, [name], everything=True).configs
         if not visit.is_confirmed:
             return _question_topic_settings(topic, before, None if unset else value)
         error = configs.change_remote(

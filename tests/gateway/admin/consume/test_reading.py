@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 
 from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, FROM_THE_END, Start, read_records
-from seqgate.gateway.admin.produce.command import ProducedRecord
-from seqgate.gateway.admin.produce.remote import produce
+from seqgate.gateway.admin.produce import ProducedRecord, send_records
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import Cluster, connected
 from seqgate.gateway.testing import Broker
@@ -24,7 +23,7 @@ def cluster() -> Iterator[Cluster]:
         broker.create_topic("t", 2)
         with connected(parse_addresses(broker.bootstrap), lasts=True) as cluster:
             records = (ProducedRecord(value, partition=number % 2) for number, value in enumerate(SENT))
-            produce(cluster, "t", records, compression=None, at_once=False)
+            send_records(cluster, "t", records, compression=None, at_once=False)
             yield cluster
 
 

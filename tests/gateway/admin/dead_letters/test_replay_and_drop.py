@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from seqgate.gateway.admin import dead_letters
-from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin import configs, dead_letters
 from seqgate.gateway.admin.dead_letters import (
     REPLAYED,
     LetterCut,

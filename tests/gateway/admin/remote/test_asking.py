@@ -20,8 +20,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from seqgate.gateway.admin import producers
-from seqgate.gateway.admin.configs import remote as configs
+from seqgate.gateway.admin import configs, producers
 from seqgate.gateway.admin.groups import remote as groups
 from seqgate.gateway.admin.groups.describing import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from seqgate.gateway.admin.produce.command import ProducedRecord
-from seqgate.gateway.admin.produce.remote import Interrupted, produce
+from seqgate.gateway.admin.produce import Interrupted, ProducedRecord, send_records
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.admin.request import ControlError
@@ -25,7 +24,7 @@ def send(broker: Broker, records: Iterable[ProducedRecord], *, timeout_s: float 
     if "lines" not in broker.topics():
         broker.create_topic("lines")
     with connected(parse_addresses(broker.bootstrap), timeout_s=timeout_s) as cluster:
-        produce(cluster, "lines", records, compression=None, at_once=False)
+        send_records(cluster, "lines", records, compression=None, at_once=False)
 
 
 def senders() -> list[threading.Thread]:
@@ -73,4 +72,4 @@ def test_a_missing_topic_names_the_option_that_creates_it(broker: Broker) -> Non
         connected(parse_addresses(broker.bootstrap)) as cluster,
         pytest.raises(ControlError, match=r"^there is no topic none; --create creates it$"),
     ):
-        produce(cluster, "none", [WHOLE], compression=None, at_once=False)
+        send_records(cluster, "none", [WHOLE], compression=None, at_once=False)

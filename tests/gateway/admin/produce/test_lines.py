@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seqgate.gateway.admin.produce.command import LineFormat, ProducedRecord, parse_json
+from seqgate.gateway.admin.produce import LineFormat, ProducedRecord, parse_json
 
 PLAIN = LineFormat()
 

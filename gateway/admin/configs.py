@@ -1,0 +1,406 @@
+"""`seqgate configs`: the configurations of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag
+from seqgate.gateway.admin.completion import configured_names
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
+from seqgate.gateway.admin.request import ControlError, nearest_hint
+from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
+
+if TYPE_CHECKING:
+    from seqgate.gateway.admin.remote.cluster import Cluster
+
+app = Commands("""Show and change the configurations of topics, brokers and groups while the cluster runs.
+
+The commands speak the Kafka protocol with the cluster at --bootstrap: \
+a Seqgate gateway on any machine, or Apache Kafka.
+`seqgate help configuration` describes each configuration of Seqgate.
+""")
+
+ConfigKind = Annotated[
+    Literal["topic", "broker", "group", "client-metrics"],
+    argument("KIND", "topic, broker, group or client-metrics."),
+]
+Name = Annotated[
+    str,
+    argument(
+        "NAME",
+        "The topic, the broker's node id, the group, or a subscription of client metrics; `broker default` "
+        "stands for all brokers.",
+        autocompletion=configured_names,
+    ),
+]
+
+
+@app.command("get")
+@asks(cluster)
+def get(
+    opened: OpenedCluster,
+    kind: ConfigKind,
+    name: Name,
+    names: list[str] | None = argument(
+        "CONFIG", "Show only these configurations. [default: those that somebody has set]", default=None
+    ),
+    everything: bool = flag("--all", "Also those that have their defaults."),
+) -> Output:
+    """Show configurations of a topic, broker or group.
+
+    \b
+    For example:
+      seqgate configs get topic orders
+      seqgate configs get topic orders retention.ms cleanup.policy
+      seqgate configs get broker 1 --all
+      seqgate configs get broker default
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    with opened as reached:
+        resource = existing(reached, kind, name)
+        listing = find_configs(reached, resource, names or [], everything=everything)
+    return Output(listing, _listing_text(listing))
+
+
+@app.command("set")
+@asks(cluster)
+def set_configs(
+    opened: OpenedCluster,
+    kind: ConfigKind,
+    name: Name,
+    settings: list[str] = argument("CONFIG=VALUE", "The configurations to set, with their values."),
+) -> Output:
+    """Set configurations of a topic, broker or group: all of them, or none.
+
+    \b
+    For example:
+      seqgate configs set topic orders retention.ms=86400000 segment.bytes=104857600
+      seqgate configs set broker 1 log.retention.ms=86400000
+      seqgate configs set broker default log.retention.ms=86400000
+      seqgate configs set client-metrics all metrics=* interval.ms=60000
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    return _change(opened, kind, name, name_values(settings, "configs set"), [])
+
+
+@app.command("unset")
+@asks(cluster)
+def unset_configs(
+    opened: OpenedCluster,
+    kind: ConfigKind,
+    name: Name,
+    names: list[str] = argument("CONFIG", "The configurations to set back to their defaults."),
+) -> Output:
+    """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
+    return _change(opened, kind, name, {}, names)
+
+
+def _change(
+    opened: OpenedCluster, kind: str, name: str, settings: dict[str, str], unset: list[str]
+) -> Output:
+    with opened as reached:
+        resource = existing(reached, kind, name)
+        check_known(reached, resource, [*settings, *unset])
+        refusal = change_remote(reached, resource, settings, unset)
+        if refusal is not None:
+            raise ControlError(f"{kind} {name}: {refusal}")
+    of = f"{kind} {shown(name)}"
+    text = [f"{of}: {config}={shown(value)}" for config, value in settings.items()]
+    text += [f"{of}: {config} has its default again" for config in unset]
+    return Output(ChangedConfigs(kind, name, settings, unset), text)
+
+
+def _listing_text(listing: ConfigListing) -> Iterator[Block]:
+    if listing.configs:
+        yield table(ConfigRow, listing.configs, "name text origin note")
+    else:
+        yield f"Nothing is set on {listing.kind} {shown(listing.name)}."
+    if listing.left_out:
+        yield f"{counted(listing.left_out, 'configuration')} with their defaults; --all shows them."
+
+
+# The JSON output of `seqgate configs … --json`.
+
+
+class ConfigRow(msgspec.Struct, frozen=True):
+    """One configuration. `value` is None where the cluster keeps it secret, or where nothing is set. `source`
+    is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or `DEFAULT_CONFIG`.
+    """
+
+    name: Annotated[str, Column("configuration")]
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+
+    @property
+    def text(self) -> Annotated[str, Column("value")]:
+        """The value for people."""
+        return "(secret)" if self.is_sensitive else self.value or ""
+
+    @property
+    def origin(self) -> Annotated[str, Column("from")]:
+        """The source of the value in lower-case words, such as `dynamic topic` for DYNAMIC_TOPIC_CONFIG."""
+        return self.source.removesuffix("_CONFIG").replace("_", " ").lower()
+
+    @property
+    def note(self) -> Annotated[str, Column("")]:
+        """The remark on a configuration that can't be set."""
+        return "read-only" if self.is_read_only else ""
+
+
+class ConfigListing(msgspec.Struct, frozen=True):
+    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults."""
+
+    kind: str
+    name: str
+    configs: list[ConfigRow]
+    left_out: int
+
+
+class ChangedConfigs(msgspec.Struct, frozen=True):
+    """The configurations of a topic, broker or group that a command has set and unset."""
+
+    kind: str
+    name: str
+    set: dict[str, str]
+    unset: list[str]
+
+
+# Over the Kafka protocol: asks a cluster about configurations, and changes them. Raises ControlError or
+# errors of kafka-python.
+
+ALL_BROKERS: Final = "default"
+"""The name of the configurations of all brokers."""
+_TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
+"""The numbers of the kinds: org.apache.kafka.common.config.ConfigResource.Type."""
+KINDS: Final = tuple(_TYPES)
+_SOURCES: Final = (
+    "UNKNOWN",
+    "DYNAMIC_TOPIC_CONFIG",
+    "DYNAMIC_BROKER_CONFIG",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC_BROKER_CONFIG",
+    "DEFAULT_CONFIG",
+    "DYNAMIC_BROKER_LOGGER_CONFIG",
+    "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "DYNAMIC_GROUP_CONFIG",
+)
+"""The sources of values by their numbers: ConfigSource of DescribeConfigsResponse."""
+_SET_BY_SOMEBODY: Final = frozenset(_SOURCES) - {"UNKNOWN", "DEFAULT_CONFIG"}
+_INHERITED: Final = frozenset(
+    {"STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
+)
+"""The sources of values that a topic or group takes from its broker, in Kafka's words."""
+
+
+NOT_SET: Final = frozenset({"DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG", "DEFAULT_CONFIG"})
+"""The sources of values that nobody has set on a topic."""
+
+
+class Resource(NamedTuple):
+    """A topic, broker or group that has configurations, or a subscription of client metrics (KIP-714)."""
+
+    kind: str
+    name: str
+
+    @property
+    def is_all_brokers(self) -> bool:
+        """Whether the configurations are the defaults of all brokers, which a broker's own override."""
+        return self == ("broker", ALL_BROKERS)
+
+
+def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
+    """Return the resource that a command names, after checking that the cluster has it."""
+    if kind == "topic" and name is not None:
+        cluster.topics([name])
+    if kind != "broker":
+        if not name:
+            raise ControlError(f"name the {kind}: configs get {kind} NAME")
+        return Resource(kind, name)
+    brokers = cluster.broker_ids()
+    if name is None:
+        if len(brokers) > 1:
+            raise ControlError(f"name one of the brokers {', '.join(map(str, brokers))}")
+        return Resource(kind, str(brokers[0]))
+    if name != ALL_BROKERS and name not in map(str, brokers):
+        raise ControlError(
+            f"there is no broker {name}; the cluster has {', '.join(map(str, brokers))}, and "
+            f"{ALL_BROKERS} stands for all"
+        )
+    return Resource(kind, name)
+
+
+def find_configs(
+    cluster: Cluster, resource: Resource, names: Sequence[str], *, everything: bool
+) -> ConfigListing:
+    """Return the configurations with these names; without, those that are set, or all with `everything`."""
+    rows = _all_rows(cluster, resource)
+    if names:
+        if resource.is_all_brokers:
+            check_known(cluster, resource, names)
+            return ConfigListing(*resource, [row for row in rows if row.name in names], 0)
+        by_name = {row.name: row for row in rows}
+        for name in names:
+            if name not in by_name:
+                raise _unknown(resource, name, by_name)
+        return ConfigListing(*resource, [by_name[name] for name in names], 0)
+    listed = rows if everything else [row for row in rows if _is_set(resource.kind, row.source)]
+    return ConfigListing(*resource, listed, len(rows) - len(listed))
+
+
+def _is_set(kind: str, source: str) -> bool:
+    return source in _SET_BY_SOMEBODY and (kind == "broker" or source not in _INHERITED)
+
+
+def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
+    if resource.is_all_brokers:
+        return describe(cluster)
+    return described(cluster, resource.kind, [resource.name]).get(resource.name, [])
+
+
+def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
+    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
+    from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415 - slow to import
+    from kio.static.primitive import i8  # noqa: PLC0415 - as above
+
+    asked = request.DescribeConfigsRequest(
+        resources=tuple(
+            request.DescribeConfigsResource(
+                resource_type=i8(_TYPES[kind]), resource_name=name, configuration_keys=None
+            )
+            for name in names
+        )
+    )
+    place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
+    answer = cluster.ask(place, asked, response.DescribeConfigsResponse)
+    if answer is not None:
+        return {str(found.resource_name): _rows(found.configs) for found in answer.results}
+    from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
+
+    resources = [ConfigResource(ConfigResourceType(_TYPES[kind]), name) for name in names]
+    found: dict[str, Any] = cluster.admin.describe_configs(resources, config_filter="all").get(_key(kind), {})
+    return {
+        name: [
+            ConfigRow(
+                name=row,
+                value=entry["value"],
+                source=entry["config_source"],
+                is_read_only=bool(entry["read_only"]),
+                is_sensitive=bool(entry["is_sensitive"]),
+            )
+            for row, entry in sorted(entries.items())
+        ]
+        for name, entries in found.items()
+    }
+
+
+def _rows(entries: Iterable[Any]) -> list[ConfigRow]:
+    rows = [
+        ConfigRow(
+            name=entry.name,
+            value=entry.value,
+            source=_SOURCES[int(entry.config_source)],
+            is_read_only=entry.read_only,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in entries
+    ]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def change_remote(
+    cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
+) -> str | None:
+    """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
+    if resource.is_all_brokers:
+        return change_all_brokers(cluster, settings, unset)
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415 - as above
+
+    wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
+    wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
+    asked = ConfigResource(ConfigResourceType(_TYPES[resource.kind]), resource.name, wanted)
+    answer = cluster.admin.alter_configs([asked], raise_on_unknown=False)
+    return refusal_of_text(answer[_key(resource.kind)][resource.name])
+
+
+def _key(kind: str) -> str:
+    """Return the name that kafka-python has for a kind."""
+    return kind.replace("-", "_")
+
+
+def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
+    """Raise ControlError for the first of the names that is no configuration of the resource. Check nothing
+    where the cluster does not list the resource's configurations.
+    """
+    from seqgate.gateway.config.table import without_listener  # noqa: PLC0415 - slow to import
+
+    if resource.is_all_brokers:
+        # The defaults of all brokers are listed only where they are set.
+        known = {row.name for row in _all_rows(cluster, Resource("broker", str(cluster.broker_ids()[0])))}
+    else:
+        known = {row.name for row in _all_rows(cluster, resource)}
+    for name in names:
+        # A setting of one listener is listed only where somebody has set it, so its name can't be checked.
+        if known and not known.intersection({name, without_listener(name)}):
+            raise _unknown(resource, name, known)
+
+
+def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str]) -> ControlError:
+    return ControlError(
+        f"{resource.kind} {resource.name} has no configuration {name}{nearest_hint(name, known)}"
+    )
+
+
+# The defaults of all brokers of a cluster, which kafka-python can't address. Every function raises
+# ControlError.
+
+_ALL: Final = ""
+"""The name of the resource that stands for all brokers."""
+_SET: Final = 0
+_DELETE: Final = 1
+
+
+def describe(cluster: Cluster) -> list[ConfigRow]:
+    """Return the configurations that are set for all brokers, by name."""
+    from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415 - slow to import
+    from kio.static.primitive import i8  # noqa: PLC0415 - as above
+
+    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415 - as above
+
+    asked = request.DescribeConfigsResource(
+        resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configuration_keys=None
+    )
+    answer = ask_broker(
+        cluster.reached, request.DescribeConfigsRequest(resources=(asked,)), response.DescribeConfigsResponse
+    )
+    (found,) = answer.results
+    check(found)
+    return _rows(found.configs)
+
+
+def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:
+    """Set and unset configurations of all brokers, all or none; return the reason if the cluster refuses."""
+    from kio.schema.incremental_alter_configs.v1 import request, response  # noqa: PLC0415 - seldom needed
+    from kio.static.primitive import i8  # noqa: PLC0415 - as above
+
+    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415 - as above
+
+    wanted = [
+        request.AlterableConfig(name=name, config_operation=i8(_SET), value=value)
+        for name, value in settings.items()
+    ]
+    wanted += [request.AlterableConfig(name=name, config_operation=i8(_DELETE), value=None) for name in unset]
+    asked = request.AlterConfigsResource(
+        resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configs=tuple(wanted)
+    )
+    answer = ask_broker(
+        cluster.reached,
+        request.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False),
+        response.IncrementalAlterConfigsResponse,
+    )
+    (outcome,) = answer.responses
+    return refusal(outcome.error_code, outcome.error_message)

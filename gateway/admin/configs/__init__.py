@@ -1,1 +1,0 @@
-"""The configurations of topics, brokers and groups."""

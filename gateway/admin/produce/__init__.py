@@ -1,1 +1,0 @@
-"""Writes records to a topic (`seqgate produce`)."""
