@@ -28,6 +28,7 @@ from seqgate.gateway.backup import repository as restoring
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import BackupError, BackupManifest, Repository, damage_of, open_backup
 from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.workers.shared_directory import make_staged_whole
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
@@ -38,7 +39,7 @@ LEAST_GAP: Final = 1_000_000_000_000
 """The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
 IDS_PER_MS: Final = 1_000
 """Producer ids for each millisecond of the clock: a later restore of a backup begins above an earlier one."""
-_FAILURES = (BackupError, IncompatibleFormat, LogError, OSError)
+_FAILURES = (BackupError, IncompatibleFormat, LogError, OSError, UnknownRecordError)
 
 
 def create(
