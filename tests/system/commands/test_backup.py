@@ -99,9 +99,9 @@ def test_every_damaged_file_is_found_and_restores_nothing(orders: GatewayProcess
 
 
 class SlowBackup:
-    """A `seqgate backup create` in a process of its own, which copies a few bytes per second."""
+    """A `seqgate backup create` in a process of its own, which copies for half a minute or longer."""
 
-    def __init__(self, gateway: GatewayProcess, target: Path, rate: str = "300") -> None:
+    def __init__(self, gateway: GatewayProcess, target: Path, rate: str = "30") -> None:
         command = [sys.executable, "-m", "seqgate", "backup", "create", str(target), "--rate", rate]
         self.process = subprocess.Popen(
             [*command, "--data-dir", str(gateway.data_dir)],
@@ -146,7 +146,7 @@ def test_a_killed_command_leaves_the_gateway_as_it_was(orders: GatewayProcess, t
 
 
 def test_a_killed_gateway_does_not_harm_the_backup(orders: GatewayProcess, tmp_path: Path) -> None:
-    slow = SlowBackup(orders, tmp_path / "backups")
+    slow = SlowBackup(orders, tmp_path / "backups", "300")
     orders.restart(kill=True)
     assert produce(orders.bootstrap, "orders", 0, 77, 3, 1) == (0, 3)
     assert slow.finish() == 0
