@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,10 +56,16 @@ def base(
         yield address
 
 
+def counted(passed_s: float) -> int:
+    """Return a count that grows faster and slower."""
+    return int(30 * passed_s - 40 * math.cos(passed_s / 4)) + 50
+
+
 def test_a_gateway_that_is_well(
     browser: Browser, base: str, stub: MetricsStub, gateway: GatewayProcess
 ) -> None:
-    stub.metrics = metrics(1)
+    begin = time.monotonic()
+    stub.metrics = lambda: metrics(counted(time.monotonic() - begin))
     stub.views["status"] = status_of(gateway)
     with watched(browser, base) as window:
         page = window.open("/")
