@@ -1,21 +1,24 @@
 """The gateways of a cluster: who leads how much, moves of partitions, and drained gateways.
 
-The requests and rows of `seqgate cluster gateways`, `move` and `drain`, and their two answers: any gateway's
-over the Kafka protocol, and that of a running gateway on the control socket.
+The commands `seqgate cluster gateways`, `move` and `drain`, and their two answers: any gateway's over the
+Kafka protocol, and that of a running gateway on the control socket.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
+from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
-from seqgate.gateway.admin.tables import UNKNOWN, Column, count, number
+from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, number, table
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
@@ -108,6 +111,71 @@ class OthersRequest(Request[OtherAnswers], tag="cluster.ask"):
 
     question: str
     besides: list[int]
+
+
+# The commands, which `admin/cluster/command.py` adds to `seqgate cluster`.
+
+_PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
+Timeout = Annotated[
+    int, option("--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1)
+]
+NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0)]
+
+
+@asks(gateway_or_cluster)
+def list_gateways(opened: Opened[Asker]) -> Output:
+    """List the gateways of a cluster: which of them are live, and how many partitions each leads."""
+    with opened as client:
+        answer = client.ask(GatewaysRequest())
+    return Output(answer, listing(answer))
+
+
+def listing(answer: Gateways) -> Iterator[Block]:
+    """Yield the table of gateways, and a line for what is not in order."""
+    yield table(GatewayRow, answer.gateways)
+    if answer.moving:
+        yield f"{counted(answer.moving, 'partition')} to be handed over."
+    if answer.leaderless:
+        yield f"{counted(answer.leaderless, 'partition')} without a live leader."
+
+
+@asks(gateway_or_cluster)
+def move(
+    opened: Opened[Asker],
+    *,
+    partition: str = argument("TOPIC-PARTITION", "The partition, such as orders-3."),
+    node_id: NodeId,
+    timeout_s: Timeout = 30,
+) -> Output:
+    """Make a gateway the leader of a partition.
+
+    The present leader makes all records durable in the bucket and hands the partition over; producers and
+    consumers follow by themselves. The partition prefers its new leader from now on.
+    """
+    named = _PARTITION.fullmatch(partition)
+    if named is None:
+        raise stop(f"{partition} is no partition; name a topic and a number, such as orders-3", 2)
+    request = MoveRequest(named["topic"], int(named["index"]), node_id, timeout_s * 1000)
+    with opened as client:
+        answer = client.ask(request)
+    return Output(answer, [f"Node {answer.leader} leads {answer.topic}-{answer.partition}."])
+
+
+@asks(gateway_or_cluster)
+def drain(opened: Opened[Asker], node_id: NodeId, timeout_s: Timeout = 30) -> Output:
+    """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
+
+    Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any
+    gateway of the cluster. A drained gateway goes on to serve clients, so that it can be stopped without a
+    pause for anyone; when it starts again, it takes part as before.
+
+    Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over.
+    """
+    with opened as client:
+        answer = client.ask(DrainRequest(node_id, timeout_s * 1000))
+    left = f"still leads {counted(answer.leaders, 'partition')}, and hands them over"
+    text = f"Node {node_id} {left if answer.leaders else 'leads nothing any more'}."
+    return Output(answer, [text], code=1 if answer.leaders else 0)
 
 
 # Over the Kafka protocol: any gateway's answer. Every function raises ControlError.
