@@ -76,7 +76,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
         return ask_whole(asked[0])
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     if not request.is_spread:
-        return workers.first(ask_whole)
+        return workers.first(ask_whole, is_final=request.is_of_all)
     found, missing = workers.all(lambda place: _pages_of(place, request, timeout_s, is_whole=True))
     for sentence in missing:
         _show_once(f"{sentence}; what only that worker knows is missing")
@@ -348,8 +348,9 @@ class AskedWorkers:
         self._sleep = sleep
         self._until_s = now_s() + patience_s
 
-    def first(self, ask_at: AskAt[B]) -> B:
-        """Return the answer of the first worker that gives one. A worker may refuse what another one knows.
+    def first(self, ask_at: AskAt[B], *, is_final: bool = False) -> B:
+        """Return the answer of the first worker that gives one. A worker may refuse what another one knows,
+        unless `is_final`: then its refusal is that of all.
 
         Raises NoAnswer as soon as a worker takes the request and does not answer, because it may have done
         what it was asked. Without an answer, raises the refusal of the one that knows.
@@ -361,6 +362,8 @@ class AskedWorkers:
             except NoAnswer as error:
                 raise NoAnswer(f"{_name(place)} gave no answer: {error}") from error
             except ControlError as error:
+                if is_final and not isinstance(error, NotRunning):
+                    raise
                 failed[place] = error
         raise self._error(failed)
 

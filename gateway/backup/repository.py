@@ -83,10 +83,13 @@ class Repository:
         return None
 
     def name_for(self, taken_ms: int) -> str:
-        """Return a name that no backup has: that of the moment, or of the first free second after it."""
+        """Return a name behind those of all backups: that of the moment, or of the second after the last name
+        if the clock was set back. The order of the names is that in which the backups were made.
+        """
         moment = dt.datetime.fromtimestamp(taken_ms // 1000, tz=dt.UTC)
-        while self.storage.exists(f"{self.path}/{moment.strftime(_FORMAT)}"):
-            moment += dt.timedelta(seconds=1)
+        for name in self.names()[-1:]:
+            last = dt.datetime.strptime(name, _FORMAT).replace(tzinfo=dt.UTC)
+            moment = max(moment, last + dt.timedelta(seconds=1))
         return moment.strftime(_FORMAT)
 
     def begin(self, name: str) -> str:

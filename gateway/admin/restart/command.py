@@ -37,8 +37,11 @@ class OrderedRestart(msgspec.Struct, frozen=True):
 
 
 class RestartRequest(Request[OrderedRestart], tag="restart"):
-    """Restart the gateway under a name that `restarted` returns later, if the next process can start."""
+    """Restart the gateway under a name that `restarted` returns later, if the next process can start. One
+    worker lets all of them restart.
+    """
 
+    is_of_all = True
     restart: str
 
 

@@ -170,8 +170,8 @@ class Scene:
             raise answer
         return answer
 
-    def first(self) -> int:
-        return self.workers.first(self.ask_at)
+    def first(self, *, is_final: bool = False) -> int:
+        return self.workers.first(self.ask_at, is_final=is_final)
 
     def all(self) -> tuple[list[int], list[str]]:
         return self.workers.all(self.ask_at)
@@ -209,6 +209,12 @@ def test_what_may_have_been_done_is_not_asked_of_another_worker() -> None:
 def test_a_worker_refuses_what_another_one_knows() -> None:
     assert Scene([OTHER], [2]).first() == 2
     assert Scene([OTHER], [2]).all() == ([2], [])
+
+
+def test_a_refusal_of_what_one_does_for_all_is_final() -> None:
+    with pytest.raises(ControlError, match="t-0 is not offline"):
+        Scene([REFUSAL], [2]).first(is_final=True)
+    assert Scene([GONE], [2]).first(is_final=True) == 2
 
 
 def test_any_other_refusal_is_told() -> None:

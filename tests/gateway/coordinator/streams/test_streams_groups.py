@@ -203,7 +203,7 @@ class TestOffsets:
         check = made.shard.commits.check_in_transaction
         assert check(Committer(GROUP), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, FIRST_EPOCH, "a"), committing(0), made.now_ms) is ErrorCode.none
-        assert check(Committer(GROUP, 9, "a"), committing(0), made.now_ms) is ErrorCode.illegal_generation
+        assert check(Committer(GROUP, 9, "a"), committing(0), made.now_ms) is ErrorCode.stale_member_epoch
 
     def test_offsets_are_fetched_at_the_present_epoch(self) -> None:
         fetch = with_a_member().shard.commits.check_fetch
