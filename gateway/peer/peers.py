@@ -61,12 +61,19 @@ class Peers:
     def __init__(self, config: Config, node_id: int, find: Callable[[int], PeerAddress | None]) -> None:
         """`find` returns the present address of a broker; None for one that is unknown or fenced."""
         self._config = config
+        self._node_id = node_id
         self._client_id = f"broker-{node_id}".encode()
         self._find = find
         self._by_id: dict[int, OnePeer] = {}
         """The gateways that were asked, at most as many as the metadata has brokers."""
         self._closing: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    def apart(self) -> Peers:
+        """Return `Peers` with connections of their own: no request of anyone else holds up theirs. The caller
+        closes them.
+        """
+        return Peers(self._config, self._node_id, self._find)
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """Return the answer to a request of kio: kio's response of the same version, with plain numbers for

@@ -332,7 +332,7 @@ class ReleasedLog(msgspec.Struct, frozen=True):
 
 
 class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
-    """Confirm again what was held for the backup."""
+    """Confirm again what was held for the backup. Changes nothing where nothing is held for it."""
 
     is_of_each = True
     backup: str

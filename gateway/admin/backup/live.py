@@ -2,6 +2,9 @@
 
 One gateway asks all others to hold their sessions, holds its own last, reads the end of the metadata, and
 releases all. The cut is valid if every hold was in force until its release (`cluster/wal/backups.py`).
+
+The gateway asks over connections of their own. On the shared ones a request such as WriteTxnMarkers waits for
+what a held gateway does not confirm, and the answer to the hold would wait behind it.
 """
 
 from __future__ import annotations
@@ -22,11 +25,12 @@ from seqgate.gateway.admin.backup.command import (
     ReleaseRequest,
 )
 from seqgate.gateway.admin.client import answer_of
-from seqgate.gateway.admin.gateways import ask_one
+from seqgate.gateway.admin.gateways import ASK_TIMEOUT_S, ask_one
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.request import A, ControlError, Request
 from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed
 from seqgate.gateway.cluster.wal.backups import LONGEST_HOLD_S, HoldRefused, SessionHolds
+from seqgate.gateway.peer.peers import Peers
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +53,31 @@ async def cut(gateway: LiveGateway, _: CutRequest) -> BucketCut:
     may succeed at another try is no error: the answer says why there is no cut.
     """
     holds = _holds(gateway)
-    others = gateway.services.node.brokers.others()
-    backup = uuid.uuid4().hex
+    request = HoldRequest(uuid.uuid4().hex)
+    peers = gateway.services.node.peers.apart()
+    try:
+        others = gateway.services.node.brokers.others()
+        # A release of nothing opens the connections. If a gateway does not answer it, none is held.
+        missing = (await _asked(peers, others, ReleaseRequest(request.backup), ASK_TIMEOUT_S))[1]
+        if missing:
+            return BucketCut(0, 0, [], "; ".join(missing))
+        return await _cut(gateway, holds, peers, others, request)
+    finally:
+        await peers.close()
+
+
+async def _cut(
+    gateway: LiveGateway, holds: SessionHolds, peers: Peers, others: Sequence[int], request: HoldRequest
+) -> BucketCut:
     refusal: str | None = None
     try:
-        ends, metadata_end = await _held(gateway, holds, others, HoldRequest(backup))
+        ends, metadata_end = await _held(holds, peers, others, request)
         taken_ms = gateway.services.node.clock.now_ms()
     except (ControlError, HoldRefused, Refused, StoreFailed, TimeoutError) as error:
         refusal = str(error) or "the store does not answer in time"
     finally:
-        is_intact = holds.end(backup)
-        told, missing = await _asked(gateway, others, ReleaseRequest(backup))
+        is_intact = holds.end(request.backup)
+        told, missing = await _asked(peers, others, ReleaseRequest(request.backup), LONGEST_HOLD_S)
     if refusal is None:
         late = [node_id for node_id, each in told.items() if not each.is_intact]
         if missing or late or not is_intact:
@@ -71,12 +89,12 @@ async def cut(gateway: LiveGateway, _: CutRequest) -> BucketCut:
 
 
 async def _held(
-    gateway: LiveGateway, holds: SessionHolds, others: Sequence[int], request: HoldRequest
+    holds: SessionHolds, peers: Peers, others: Sequence[int], request: HoldRequest
 ) -> tuple[list[HeldLog], int]:
     """Hold all gateways; return the ends of their logs, and that of the metadata at the same moment. Raises
     ControlError, HoldRefused, Refused, StoreFailed, TimeoutError.
     """
-    told, missing = await _asked(gateway, others, request)
+    told, missing = await _asked(peers, others, request, LONGEST_HOLD_S)
     if missing:
         raise ControlError("; ".join(missing))
     own = HeldLog(*holds.begin(request.backup))
@@ -85,12 +103,11 @@ async def _held(
 
 
 async def _asked(
-    gateway: LiveGateway, nodes: Sequence[int], request: Request[A]
+    peers: Peers, nodes: Sequence[int], request: Request[A], timeout_s: float
 ) -> tuple[Mapping[int, A], list[str]]:
     """Return the answers of gateways by node id, and a sentence about each that gave none."""
     line = msgspec.json.encode(request).decode()
-    peers = gateway.services.node.peers
-    answers = await asyncio.gather(*(ask_one(peers, each, line, LONGEST_HOLD_S) for each in nodes))
+    answers = await asyncio.gather(*(ask_one(peers, each, line, timeout_s) for each in nodes))
     told: dict[int, A] = {}
     missing = []
     for other in answers:

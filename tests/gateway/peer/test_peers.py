@@ -79,6 +79,22 @@ class TestAnswers:
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert all(isinstance(outcome, PeerUnavailable) for outcome in outcomes)
 
+    async def test_a_request_apart_waits_for_no_answer_to_another(
+        self, peers: Peers, addresses: Addresses
+    ) -> None:
+        def all_but_the_first(request: Any) -> Any:
+            return beaten(request) if request.generation_id else None
+
+        async with fake_broker(all_but_the_first) as broker, asyncio.timeout(PATIENCE_S):
+            addresses[OTHER] = broker.address
+            waiting = asyncio.create_task(peers.ask(OTHER, heartbeat(0), timeout_s=PATIENCE_S))
+            await broker.got(1)
+            apart = peers.apart()
+            assert (await apart.ask(OTHER, heartbeat(25))).error_code == 25
+            await apart.close()
+            assert (broker.connections, waiting.done()) == (2, False)
+            waiting.cancel()
+
     async def test_each_gets_its_own_answer(self, peers: Peers, addresses: Addresses) -> None:
         async with fake_broker(beaten) as broker:
             addresses[OTHER] = broker.address
