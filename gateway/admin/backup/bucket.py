@@ -64,6 +64,10 @@ from seqgate.log import IncompatibleFormat, LogError, Storage
 
 TRIES: Final = 20
 """How often a backup begins again because the bucket or its gateways changed too much meanwhile."""
+MOST_HOLDS: Final = 3
+"""How often gateways stand still without a moment of all of them; then the backup fails. They may stand still
+for two seconds each time.
+"""
 AGAIN_AFTER_S: Final = 1.0
 PARTS_AT_ONCE: Final = 8
 """Parts that are copied at the same time: each may have 8 MiB."""
@@ -113,6 +117,7 @@ class BucketBackup:
         self._pace = pace
         self._is_full = is_full
         self._told: set[str] = set()
+        self._vain_holds = 0
         self._disk = asyncio.Lock()
         """Held while a thread writes."""
         self._pin = PinnedBucket(
@@ -172,7 +177,7 @@ class BucketBackup:
 
     async def _cut(self, reads: MomentReads, image: MetadataImage) -> BucketCut:
         """Return the cut of the gateways, or that of a bucket whose gateways have all stopped. Raises
-        ControlError, Moved.
+        ControlError, BackupError, Moved.
         """
         live = [broker for broker in image.brokers.by_id.values() if not broker.fenced]
         if not live:
@@ -186,6 +191,9 @@ class BucketBackup:
                 f"{error}; name a gateway of the cluster with --bootstrap{''.join(places)}"
             ) from error
         if told.refusal is not None:
+            self._vain_holds += told.has_held
+            if self._vain_holds >= MOST_HOLDS:
+                raise BackupError(f"all gateways stood still {MOST_HOLDS} times in vain: {told.refusal}")
             raise Moved(told.refusal)
         return told
 

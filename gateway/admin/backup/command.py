@@ -339,12 +339,15 @@ class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
 
 
 class BucketCut(msgspec.Struct, frozen=True):
-    """The ends of all write-ahead logs and of the metadata at `taken_ms`, or why there is none this time."""
+    """The ends of all write-ahead logs and of the metadata at `taken_ms`, or why there is none this time.
+    `has_held`: gateways were asked to stand still.
+    """
 
     taken_ms: int
     metadata_end: int
     logs: list[HeldLog]
     refusal: str | None = None
+    has_held: bool = True
 
 
 class CutRequest(Request[BucketCut], tag="backup.cut"):

@@ -60,7 +60,7 @@ async def cut(gateway: LiveGateway, _: CutRequest) -> BucketCut:
         # A release of nothing opens the connections. If a gateway does not answer it, none is held.
         missing = (await _asked(peers, others, ReleaseRequest(request.backup), ASK_TIMEOUT_S))[1]
         if missing:
-            return BucketCut(0, 0, [], "; ".join(missing))
+            return BucketCut(0, 0, [], "; ".join(missing), has_held=False)
         return await _cut(gateway, holds, peers, others, request)
     finally:
         await peers.close()

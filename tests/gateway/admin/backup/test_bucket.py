@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin.backup import bucket as backups
-from seqgate.gateway.admin.backup.bucket import BucketBackup, BucketRestore, TakeCut
+from seqgate.gateway.admin.backup.bucket import MOST_HOLDS, TRIES, BucketBackup, BucketRestore, TakeCut
 from seqgate.gateway.admin.backup.command import BucketCut, CutRequest, HeldLog
 from seqgate.gateway.admin.backup.work import LEAST_GAP
 from seqgate.gateway.admin.cluster.verification import verify
@@ -244,9 +244,24 @@ async def test_a_gateway_that_comes_at_the_moment_of_the_cut_spoils_it(
 
         with pytest.raises(ControlError, match="has another bucket than file:///b"):
             await backed_up(tmp_path, of_another)
-        with pytest.raises(Moved, match="no quiet moment"):
-            await backed_up(tmp_path, lambda: BucketCut(0, 0, [], "no quiet moment"))
     assert list((tmp_path / "backups").glob("2*")) == []
+    assert not (tmp_path / "bucket" / PIN_KEY).exists()
+
+
+@pytest.mark.parametrize(("has_held", "asked"), [(True, MOST_HOLDS), (False, TRIES)])
+async def test_gateways_stand_still_in_vain_three_times_at_most(
+    tmp_path: Path, *, has_held: bool, asked: int
+) -> None:
+    cuts: list[BucketCut] = []
+
+    def no_moment() -> BucketCut:
+        cuts.append(BucketCut(0, 0, [], "node 3 gave no answer", has_held))
+        return cuts[-1]
+
+    async with running(tmp_path):
+        with pytest.raises(BackupError if has_held else Moved, match="node 3 gave no answer"):
+            await backed_up(tmp_path, no_moment)
+    assert len(cuts) == asked
     assert not (tmp_path / "bucket" / PIN_KEY).exists()
 
 
