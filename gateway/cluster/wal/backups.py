@@ -161,8 +161,8 @@ class PinnedBucket:
 
     @asynccontextmanager
     async def pinned(self) -> AsyncIterator[None]:
-        """Create the pin, renew it meanwhile, and delete it at the end. Waits until the store answers. Raises
-        PinTaken, Refused.
+        """Create the pin, renew it meanwhile, and delete it at the end, unless another backup has taken it.
+        Waits until the store answers. Raises PinTaken, Refused.
         """
         await self._put()
         renewing = asyncio.create_task(self._renew())
@@ -170,8 +170,8 @@ class PinnedBucket:
             yield
         finally:
             await end_tasks(renewing)
-            with contextlib.suppress(StoreFailed, Refused):
-                await self._reads.objects.delete(PIN_KEY)
+            with contextlib.suppress(StoreFailed, Refused, Missing):
+                await self._delete()
 
     async def release_logs(self) -> None:
         """Let gateways delete objects of write-ahead logs again. Raises PinTaken, Refused."""
@@ -191,6 +191,11 @@ class PinnedBucket:
                 await self._put()
             except (PinTaken, Refused) as error:
                 logger.warning("the pin of the backup can't be renewed: %s", error)
+
+    async def _delete(self) -> None:
+        found = _decoded(await self._reads.objects.get(PIN_KEY))
+        if found is not None and found.backup == self._backup:
+            await self._reads.objects.delete(PIN_KEY)
 
     async def _put(self) -> None:
         async with self._turn:

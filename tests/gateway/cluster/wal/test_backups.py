@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import Missing
+from seqgate.gateway.cluster.wal import backups
 from seqgate.gateway.cluster.wal.backups import (
     LONGEST_HOLD_S,
     PIN_KEY,
@@ -185,6 +186,24 @@ def test_a_second_backup_is_refused_until_the_pin_of_a_dead_one_ends() -> None:
         assert await at.kept() == (False, False)
         async with at.of("b").pinned():
             assert await at.kept() == (True, True)
+
+    played(scene())
+
+
+def test_a_command_that_was_suspended_leaves_the_pin_of_the_next_backup(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        at = Pins()
+        suspended = at.of("suspended").pinned()
+        with monkeypatch.context() as patch:
+            patch.setattr(backups, "RENEWED_EVERY_S", PIN_MS)
+            await suspended.__aenter__()
+            await asyncio.sleep(PIN_MS / 1000 + 1)
+        async with at.of("next").pinned():
+            await suspended.__aexit__(None, None, None)
+            assert await at.kept() == (True, True)
+        assert await at.kept() == (False, False)
 
     played(scene())
 
