@@ -142,10 +142,14 @@ class MomentReads:
         """Yield what a start reads of the metadata. Raises Moved."""
         end = self.known.end_seq
         shortened = await read_shortened(self._reads)
+        if shortened > end:
+            raise Moved(f"the metadata log begins at object {shortened} by now, behind the moment")
         kept_end = min(shortened, self.known.kept_end or 0)
-        for seq in await snapshot_seqs(self._reads):
-            if shortened <= seq <= end:
-                yield snapshot_key(seq), await self._get(snapshot_key(seq))
+        snapshots = [seq for seq in await snapshot_seqs(self._reads) if shortened <= seq <= end]
+        if shortened and shortened not in snapshots:
+            raise Moved(f"{snapshot_key(shortened)} is missing")
+        for seq in snapshots:
+            yield snapshot_key(seq), await self._get(snapshot_key(seq))
         numbers = [*range(kept_end), *range(shortened, end)]
         for begin in range(0, len(numbers), READS_AT_ONCE):
             keys = [registration_key(seq) for seq in numbers[begin : begin + READS_AT_ONCE]]
