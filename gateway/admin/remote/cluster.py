@@ -28,7 +28,7 @@ from kio.static.primitive import i8, i32, i64
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
-from seqgate.gateway.admin.remote.waiting import Watch
+from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.frames import MalformedRequest
@@ -81,14 +81,15 @@ class Cluster:
         versions: Mapping[int, int] | None = None,
         connection: socket.socket | None = None,
         watch: Watch | None = None,
-        timeout_s: float | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         """Take the newest version of each API that the broker serves, and the connection that asked for it;
-        without both, kafka-python asks all. `watch` learns what is wrong meanwhile. `timeout_s` is how long a
+        without both, kafka-python asks all. `watch` learns what is wrong meanwhile. `deadline` is how long a
         command tries, None: as long as it thinks fit.
         """
         self.watch = watch or Watch()
-        self.timeout_s = timeout_s
+        self._deadline = deadline or Deadline(None)
+        self.timeout_s = self._deadline.limit_s
         self.addresses = addresses
         self.reached = reached
         self._versions = versions or {}
@@ -98,7 +99,9 @@ class Cluster:
     def admin(self) -> Any:
         """kafka-python's admin client, opened at its first use in place of all other connections."""
         self._hang_up()
-        return _admin_client(self.reached, self.client_settings(), self.watch)
+        settings = self.client_settings()
+        left_ms = self._deadline.left_s(settings["bootstrap_timeout_ms"] / 1000) * 1000
+        return _admin_client(self.reached, {**settings, "bootstrap_timeout_ms": left_ms}, self.watch)
 
     def close(self) -> None:
         """Close all connections."""
@@ -125,16 +128,24 @@ class Cluster:
             or self._versions.get(request.__api_key__, -1) < request.__version__
         ):
             return None
+        known = self._connections.get(address)
+        # kafka-python, which tries again, soon gets its turn where nobody may be at an advertised address
+        left_s = self._deadline.left_s(CONNECT_TIMEOUT_S if known is None else TIMEOUT_S)
         try:
-            known = self._connections.get(address)
-            connection = self._connections[address] = known or open_connection(address, CONNECT_TIMEOUT_S)
-            # kafka-python, which tries again, soon gets its turn where nobody may be at an advertised address
-            connection.settimeout(CONNECT_TIMEOUT_S if known is None else TIMEOUT_S)
+            connection = self._connections[address] = known or open_connection(address, left_s)
+            connection.settimeout(left_s)
             with self.watch.asking(address.shown):
                 answer = exchange(connection, request, response_type)
         except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
+            self.give_up_in_time(address)
             return None
+        self._deadline.answered()
         return None if getattr(answer, "error_code", 0) else answer
+
+    def give_up_in_time(self, address: BrokerAddress) -> None:
+        """Raise Unreachable once the time of the command is over."""
+        if not self._deadline.left_s(TIMEOUT_S):
+            raise Unreachable(f"gave up after {self.timeout_s:g} s: {address.shown} does not answer")
 
     def ask_each(
         self, questions: Iterable[tuple[BrokerAddress | None, Any]], response_type: type[R]
@@ -349,26 +360,32 @@ def connected(
     timeout_s: float | None = None,
 ) -> Iterator[Cluster]:
     """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error.
-    `lasts`: kafka-python, which opens lost connections again, asks all. `watch` and `timeout_s` are as in
-    Cluster.
+    `lasts`: kafka-python, which opens lost connections again, asks all. `watch` is as in
+    Cluster; `timeout_s` is its deadline.
     """
     watch = watch or Watch()
+    deadline = Deadline(timeout_s)
+    share_s = deadline.left_s(CONNECT_TIMEOUT_S * len(addresses)) / len(addresses)
 
     def greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
         asked = watch.asks(address.shown)
         answer = None
         try:
-            answer = _greet(address, min(timeout_s or CONNECT_TIMEOUT_S, CONNECT_TIMEOUT_S))
+            answer = _greet(address, share_s)
             return answer
         finally:
             watch.answered(asked, well=answer is not None and answer[1] is not None)
 
     reached, versions, connection = first_that_answers(
-        [BrokerAddress(*address, security) for address in addresses], greet
+        [BrokerAddress(*address, security, timeout_s) for address in addresses], greet
     )
     names = tuple(shown_address(*address) for address in addresses)
-    cluster = Cluster(names, reached, versions, connection, watch, timeout_s)
+    if versions is not None:
+        deadline.answered()
+    cluster = Cluster(names, reached, versions, connection, watch, deadline)
     try:
+        if versions is None:
+            cluster.give_up_in_time(reached)
         if lasts or versions is None:
             _ = cluster.admin  # tries again where nobody answered
         yield cluster
@@ -550,7 +567,9 @@ def _client(watch: Watch, **given: Any) -> Any:
             return future.add_callback(answered).add_errback(lambda _: watch.answered(asked, well=False))
 
     def lost(address: str, error: Exception) -> None:
-        if isinstance(error, errors.KafkaConnectionError | errors.RequestTimedOutError):
+        if isinstance(error, errors.RequestTimedOutError):
+            watch.begins(_CONNECTION, address, f"{address} does not answer")
+        elif isinstance(error, errors.KafkaConnectionError):
             watch.begins(_CONNECTION, address, f"lost {address} ({sentence(error)})")
 
     net = NetworkSelector(**given)
@@ -694,7 +713,8 @@ def _finding(
 def ask_broker(
     address: BrokerAddress, request: Any, response_type: type[R], *, timeout_s: float = TIMEOUT_S
 ) -> R:
-    """Return the answer of the broker at an address."""
+    """Return the answer of the broker at an address, within `timeout_s` and the address's own."""
+    timeout_s = min(timeout_s, address.timeout_s or timeout_s)
     try:
         with open_connection(address, timeout_s) as connection:
             return exchange(connection, request, response_type)
@@ -719,11 +739,12 @@ _MOST_STEPS: Final = 10
 
 
 class BrokerAddress(NamedTuple):
-    """The address of a broker, and how clients connect to it."""
+    """The address of a broker, and how clients connect to it; they give up after `timeout_s`."""
 
     host: str
     port: int
     security: ClientSecurity = OPEN
+    timeout_s: float | None = None
 
     @property
     def shown(self) -> str:

@@ -35,6 +35,30 @@ def _print(sentence: str) -> None:
     sys.stderr.flush()
 
 
+class Deadline:
+    """The time that a command gives its cluster to answer. It runs while requests wait, over all of them, and
+    begins anew with each answer. Without a limit it never ends.
+    """
+
+    def __init__(self, limit_s: float | None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.limit_s = limit_s
+        self._now_s = now_s
+        self._until_s: float | None = None
+
+    def left_s(self, most_s: float) -> float:
+        """Return how long the next request may wait, at most `most_s`; 0 when the time is over."""
+        if self.limit_s is None:
+            return most_s
+        now_s = self._now_s()
+        if self._until_s is None:
+            self._until_s = now_s + self.limit_s
+        return min(most_s, max(0.0, self._until_s - now_s))
+
+    def answered(self) -> None:
+        """Note an answer."""
+        self._until_s = None
+
+
 class Watch:
     """The troubles of a command's connections, by what they are about. Entered as a context, the watch looks
     after them in a thread, and reports those that last; otherwise it only knows them.

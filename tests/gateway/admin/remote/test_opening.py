@@ -13,8 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from seqgate.gateway.admin.remote.cluster import opened
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.cluster import connected, opened
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.testing import Broker
 
 TIMEOUT_S = 120.0
@@ -63,6 +63,13 @@ def test_a_client_that_gets_no_answer_leaves_no_thread_and_no_connection(
     assert not any(name.startswith("kafka") for name in left), left
     with Speechless.changed:
         assert Speechless.changed.wait_for(lambda: Speechless.present == 0, TIMEOUT_S)
+
+
+def test_a_cluster_that_never_answers_has_no_second_time(speechless: str) -> None:
+    host, port = speechless.split(":")
+    told = f"gave up after 0.5 s: {speechless} does not answer"
+    with pytest.raises(Unreachable, match=told), connected([(host, int(port))], timeout_s=0.5):
+        pass
 
 
 def test_a_client_that_gets_answers_works() -> None:

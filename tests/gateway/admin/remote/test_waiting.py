@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.remote.waiting import Watch
+from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 
 HERE = "127.0.0.1:9092"
 LOST = f"lost {HERE} (connection refused)"
@@ -72,3 +72,15 @@ def test_a_request_without_an_answer_is_reported_until_another_has_one(told: Tol
     with told.watch.asking(HERE):
         pass
     assert told.after(0) == [f"{HERE} works again"]
+
+
+def test_the_time_of_a_command_runs_over_all_unanswered_requests() -> None:
+    now_s = 0.0
+    deadline = Deadline(6, lambda: now_s)
+    assert deadline.left_s(5) == 5
+    now_s = 5
+    assert deadline.left_s(5) == 1
+    now_s = 7
+    assert deadline.left_s(5) == 0
+    deadline.answered()
+    assert (deadline.left_s(30), Deadline(None).left_s(30)) == (6, 30)
