@@ -439,7 +439,8 @@ A command that can't be undone shows what it would do and asks: `topics delete`,
 and the command exits with 1. With `--json` it never asks, and only reports without `--yes`. `--execute`, `--remove` and `--apply` are old spellings of `--yes`.
 
 While a command waits, it says on the standard error what is wrong, once: `lost 127.0.0.1:9092 (connection refused); still trying`, a gateway that refuses
-with its reason, one that does not answer; and `127.0.0.1:9092 works again`. `--timeout SECONDS` says when it gives up, and its last sentence has the last error.
+with its reason, one that does not answer; and `127.0.0.1:9092 works again`. One that asks over the control socket says after two
+seconds that the gateway, with its process id, has not answered yet. `--timeout SECONDS` says when it gives up, and its last sentence has the last error.
 `produce` on a terminal ends with Ctrl-D; Ctrl-C ends it, too, and it says what is stored.
 
 ## Completion

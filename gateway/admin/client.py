@@ -6,7 +6,9 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,6 +42,10 @@ ANSWER_TIMEOUT_S: Final = 40.0
 RESTART_S: Final = 5.0
 """How long a command waits for workers that are being started again; then it says that they don't run."""
 _PAUSE_S: Final = 0.05
+_SLOW_S: Final = 2.0
+"""An answer that takes longer is reported on stderr, once."""
+_PEER: Final = struct.Struct("iII")
+"""The process that listens on a socket, its user and group: `struct ucred` of Linux."""
 _PROBE_TIMEOUT_S: Final = 1.0
 _CHUNK_BYTES: Final = 256 * 1024
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
@@ -246,20 +252,21 @@ def addresses_of_gateway(
 class Client(msgspec.Struct, frozen=True):
     """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
     With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
-    store.
+    store. A gateway that gives no answer for `timeout_s` has none.
     """
 
     data_dir: Path
     read_config: Callable[[], Config]
     asks_gateway: bool = True
+    timeout_s: float = ANSWER_TIMEOUT_S
 
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the running gateway."""
-        return ask(self.data_dir, request)
+        return ask(self.data_dir, request, timeout_s=self.timeout_s)
 
     def ask_each(self, request: Request[A]) -> Each[A]:
         """Return the answers of all workers, and of all gateways of their cluster."""
-        return ask_each(self.data_dir, request)
+        return ask_each(self.data_dir, request, self.timeout_s)
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the gateway's answer, or "stopped" with what the data directory has."""
@@ -290,6 +297,10 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
             raise NoAnswer(
                 f"cannot reach the gateway on {data_dir.absolute()}: {reason[:1].lower()}{reason[1:]}"
             ) from error
+        asked = f"the gateway on {data_dir}{_process_of(connection)}"
+        slow = threading.Timer(_SLOW_S, _show_once, [f"{asked} has not answered yet; waiting"])
+        slow.daemon = True
+        slow.start()
         try:
             # A gateway that refuses at once may close the connection before it has read the request. Its
             # answer has arrived.
@@ -297,9 +308,19 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
                 connection.sendall(line)
             return _read_line(connection)
         except TimeoutError as error:
-            raise NoAnswer(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
+            raise NoAnswer(f"{asked} did not answer within {timeout_s:g} s") from error
         except OSError as error:
-            raise NoAnswer(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
+            raise NoAnswer(f"{asked} hung up: {error.strerror or error}") from error
+        finally:
+            slow.cancel()
+
+
+def _process_of(connection: socket.socket) -> str:
+    """Return ` (pid N)` of the process that listens; nothing where the system does not tell it."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return ""
+    pid = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+    return f" (pid {pid})" if pid else ""
 
 
 def _nobody_on(place: Path) -> str:

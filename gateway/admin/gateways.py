@@ -10,13 +10,22 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import (
+    Asker,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    Opened,
+    OtherCluster,
+    gateway_or_cluster,
+)
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, number, table
 
@@ -119,6 +128,20 @@ _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[
     int, option("--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1)
 ]
+
+
+@contextmanager
+def _reached(
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+) -> Iterator[Asker]:
+    """Yield what `gateway_or_cluster` does, for commands with a --timeout of their own."""
+    with gateway_or_cluster(bootstrap, command_config, data_dir, config_file) as client:
+        yield client
+
+
 NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0)]
 
 
@@ -139,7 +162,7 @@ def listing(answer: Gateways) -> Iterator[Block]:
         yield f"{counted(answer.leaderless, 'partition')} without a live leader."
 
 
-@asks(gateway_or_cluster)
+@asks(_reached)
 def move(
     opened: Opened[Asker],
     *,
@@ -161,7 +184,7 @@ def move(
     return Output(answer, [f"Node {answer.leader} leads {answer.topic}-{answer.partition}."])
 
 
-@asks(gateway_or_cluster)
+@asks(_reached)
 def drain(opened: Opened[Asker], node_id: NodeId, timeout_s: Timeout = 30) -> Output:
     """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
 

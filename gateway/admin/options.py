@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
 
 from seqgate.gateway.admin.client import (
+    ANSWER_TIMEOUT_S,
     Client,
     addresses_of_gateway,
     bootstrap_of,
@@ -84,7 +85,8 @@ Timeout = Annotated[
     option(
         "--timeout",
         "SECONDS",
-        "Give up after so many seconds without an answer. [default: 30, for a record of `produce` 60]",
+        "Give up after so many seconds without an answer. [default: 30, over the control socket 40, for a "
+        "record of `produce` 60]",
         min=1,
     ),
 ]
@@ -104,10 +106,11 @@ def asking(
     overrides: Sequence[str] = (),
     *,
     asks_gateway: bool = True,
+    timeout_s: float | None = None,
 ) -> Iterator[Client]:
     """Yield a client of the gateway that the options name; an error ends the command with its sentence.
 
-    `overrides` are settings as NAME=VALUE. `asks_gateway` is as in Client.
+    `overrides` are settings as NAME=VALUE. `asks_gateway` and `timeout_s` are as in Client.
     """
     with reporting_errors():
         read_config = partial(read_settings, config_file, data_dir, overrides)
@@ -115,7 +118,7 @@ def asking(
             Path(read_config().str("log.dirs")) if overrides else data_directory(config_file, data_dir)
         )
         try:
-            yield Client(directory, read_config, asks_gateway)
+            yield Client(directory, read_config, asks_gateway, timeout_s or ANSWER_TIMEOUT_S)
         except NotRunning as error:
             raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
 
@@ -130,9 +133,11 @@ def reporting_errors() -> Iterator[None]:
 
 
 @contextmanager
-def gateway(data_dir: DataDir = None, config_file: ConfigFile = None) -> Iterator[Client]:
+def gateway(
+    data_dir: DataDir = None, config_file: ConfigFile = None, timeout_s: Timeout = None
+) -> Iterator[Client]:
     """Yield a client of the gateway on the data directory."""
-    with asking(config_file, data_dir) as client:
+    with asking(config_file, data_dir, timeout_s=timeout_s) as client:
         yield client
 
 
@@ -163,15 +168,16 @@ def gateway_or_cluster(
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
 ) -> Iterator[Asker]:
     """Yield a client of the cluster at `bootstrap`, or else of the gateway on the data directory."""
     bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
     if bootstrap is None:
         needs_bootstrap(command_config)
-        with asking(config_file, data_dir) as client:
+        with asking(config_file, data_dir, timeout_s=timeout_s) as client:
             yield client
         return
-    with cluster(bootstrap, command_config, data_dir, config_file) as reached:
+    with cluster(bootstrap, command_config, data_dir, config_file, timeout_s) as reached:
         from seqgate.gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
 
         yield RemoteClient(reached)
@@ -188,7 +194,8 @@ def cluster(
     """Yield the cluster that the options name; an error ends the command with its sentence. While the command
     waits, it says on stderr what is wrong.
     """
-    addresses = _addresses(bootstrap_of(bootstrap, data_dir, config_file), config_file, data_dir)
+    bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
+    addresses = _addresses(bootstrap, config_file, data_dir, timeout_s or ANSWER_TIMEOUT_S)
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.waiting import Watch  # noqa: PLC0415 - for a cluster only
@@ -214,7 +221,7 @@ def needs_bootstrap(command_config: Path | None) -> None:
 
 
 def _addresses(
-    bootstrap: str | None, config_file: Path | None, data_dir: Path | None
+    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, timeout_s: float
 ) -> tuple[tuple[str, int], ...]:
     """Return the addresses of `--bootstrap`, of the gateway on the data directory, or the default."""
     if bootstrap is not None and data_dir is not None:
@@ -225,7 +232,7 @@ def _addresses(
         except ValueError as error:
             raise stop(f"--bootstrap: {error}", code=2) from None
     try:
-        return addresses_of_gateway(config_file, data_dir)
+        return addresses_of_gateway(config_file, data_dir, timeout_s)
     except NotRunning as error:
         raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
     except ControlError as error:

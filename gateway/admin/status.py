@@ -22,6 +22,7 @@ from seqgate.gateway.admin.options import (
     ConfigFile,
     DataDir,
     OtherCluster,
+    Timeout,
     asking,
     cluster,
     needs_bootstrap,
@@ -232,6 +233,7 @@ def status(
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
 ) -> Output:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
@@ -249,12 +251,12 @@ def status(
     """
     bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
     if bootstrap is not None:
-        with cluster(bootstrap, command_config, data_dir, config_file) as reached:
+        with cluster(bootstrap, command_config, data_dir, config_file, timeout_s) as reached:
             found = cluster_status(reached)
         text = Table((Column("cluster"), Column("")), cluster_rows(found))
         return Output(found, [text], code=0 if found.is_well else 1)
     needs_bootstrap(command_config)
-    with asking(config_file, data_dir) as client:
+    with asking(config_file, data_dir, timeout_s=timeout_s) as client:
         answer = joined_status(*client.ask_each(StatusRequest()))
     return Output(
         answer, [Table((Column("gateway"), Column("")), _rows(answer))], code=1 if _is_wrong(answer) else 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from seqgate.gateway.admin.producers import ListProducersRequest, ProducerCounte
 from seqgate.gateway.admin.request import (
     PAGE_ROWS,
     RUNNING,
+    SOCKET_NAME,
     STOPPED,
     ControlError,
     Elsewhere,
     NoAnswer,
     NotRunning,
+    short_path,
 )
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
@@ -46,6 +50,38 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         assert await control.start()
         yield opened
         await control.stop()
+
+
+def test_a_gateway_that_does_not_answer_is_named_while_a_command_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_SLOW_S", 0)
+    stopped, said = f"the gateway on {tmp_path} (pid {os.getpid()})", threading.Event()
+    told: list[str] = []
+
+    def show(note: str) -> None:
+        told.append(note)
+        said.set()
+
+    monkeypatch.setattr(client, "_show_once", show)
+    with socket.socket(socket.AF_UNIX) as listener, short_path(tmp_path / SOCKET_NAME) as path:
+        listener.bind(path)
+        listener.listen()
+
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                said.wait()
+
+        server = threading.Thread(target=hang_up)
+        server.start()
+        with pytest.raises(NoAnswer, match="hung up"):
+            ask(tmp_path, StatusRequest())
+        server.join()
+        with pytest.raises(NoAnswer) as failed:
+            Client(tmp_path, load_config, timeout_s=0.01).ask(StatusRequest())
+    assert told[0] == f"{stopped} has not answered yet; waiting"
+    assert str(failed.value) == f"{stopped} did not answer within 0.01 s"
 
 
 async def test_blocks_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
