@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
+import os
+import shlex
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -19,6 +23,9 @@ LISTEN: Final = "127.0.0.1:8080"
 """The address of the console, unless another program has its port."""
 STOP_TIMEOUT_S: Final = 5.0
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
+_PR_SET_PDEATHSIG: Final = 1
+_PROGRAM: Final = "from seqgate.gateway.console_process import main; main()"
+"""The program of the console's process; its first argument is the id of the gateway's process."""
 
 
 def check_installed() -> None:
@@ -55,15 +62,18 @@ class ConsoleProcess:
         command: Sequence[str] = (
             sys.executable,
             "-P",  # a folder called gateway in the working directory is not the package
-            "-m",
-            "seqgate",
-            "console",
-            "--listen",
-            self.listen,
-            *self._options,
+            "-c",
+            _PROGRAM,
+            str(os.getpid()),
+            *self._words,
         )
         self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
         self._watching = asyncio.create_task(self._watch(self._process))
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        """The words after `seqgate` of the command that runs this console."""
+        return ("console", "--listen", self.listen, *self._options)
 
     async def stop(self) -> None:
         if self._process is None or self._watching is None:
@@ -79,7 +89,12 @@ class ConsoleProcess:
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
-        logger.warning("the console has ended with exit code %d; the gateway serves on without it", code)
+        logger.warning(
+            "the console has ended with exit code %d; the gateway serves on without it. Start another one "
+            "with: seqgate %s",
+            code,
+            shlex.join(self._words),
+        )
 
 
 async def _is_free(address: str) -> bool:
@@ -90,3 +105,18 @@ async def _is_free(address: str) -> bool:
         return True
     writer.close()
     return False
+
+
+def main() -> None:
+    """Run the console in the process that ConsoleProcess has started, until the gateway ends, however that
+    ends: an orphan would keep the port and write the history file of the next console. Only Linux tells of
+    the end of a gateway that was killed.
+    """
+    parent_id = int(sys.argv.pop(1))
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_id:
+        raise SystemExit
+    from seqgate.gateway.entry import main as run_command  # noqa: PLC0415 - only the console's process needs it
+
+    run_command()

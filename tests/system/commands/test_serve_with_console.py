@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import REPOSITORY, SOURCES, free_port
 
 TIMEOUT_S = 60
@@ -63,6 +65,20 @@ def test_the_console_shows_the_gateway_and_ends_with_it(
     serving.send_signal(signal.SIGTERM)
     assert serving.wait(TIMEOUT_S) == 0
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def test_the_console_of_a_gateway_that_is_killed_ends(
+    serving: subprocess.Popen[str], console_port: int
+) -> None:
+    console_address(serving)
+    serving.kill()
+    serving.wait(TIMEOUT_S)
+    await_true(lambda: is_closed(console_port), "the console ends")
+
+
+def is_closed(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_several_workers_are_refused(tmp_path: Path) -> None:
