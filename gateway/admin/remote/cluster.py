@@ -984,8 +984,12 @@ def _topics_refused(error: Exception) -> str:
 class NoTopic(ControlError):
     """There is no such topic."""
 
+    def __init__(self, sentence: str, topic: str) -> None:
+        super().__init__(sentence)
+        self.topic = topic
+
 
 def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> NoTopic:
     """Return the error for a missing, perhaps hidden topic, with the name of the most similar topic."""
     hidden = ", or this user may not see it" if may_be_hidden else ""
-    return NoTopic(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
+    return NoTopic(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}", topic)

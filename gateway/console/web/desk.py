@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from seqgate.gateway.admin.remote.cluster import NoTopic
 from seqgate.gateway.admin.request import ControlError, Unreachable
+from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Confirmation, Data, Download, PageAnswer, Redirect, View, address
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.page import CONFIRMED, Feed, Function, Get, Page, PageEndpoint, Post, Visit
@@ -158,19 +160,21 @@ class Desk:
         """Return the page that shows an error of the cluster, or the right that the person lacks. Where
         nothing answers, the page opens by itself when something does.
         """
-        may_help = request.method == "GET"
+        is_get = request.method == "GET"
         if visit.missing_right(str(error)) is not None:
-            title = "You may not see this" if may_help else "You may not do this"
+            title = "You may not see this" if is_get else "You may not do this"
+        elif isinstance(error, NoTopic):
+            title = f"There is no topic {shown(error.topic, 80)}"
         else:
             title = "The cluster does not answer" if isinstance(error, Unreachable) else "This did not work"
-        opens_itself = may_help and isinstance(error, Unreachable)
+        opens_itself = is_get and isinstance(error, Unreachable)
         return self.failed(
             request,
             visit,
             str(error),
             status=status,
             title=title,
-            may_help=may_help,
+            may_help=is_get and not isinstance(error, NoTopic),
             opens_itself=opens_itself,
         )
 

@@ -59,6 +59,12 @@ def test_a_line_shows_the_rate(values: list[float | None], points: str) -> None:
     assert spark(Series(list(range(len(values))), values)) == points
 
 
+def test_a_missing_topic_is_named_and_not_asked_for_again(console: ConsoleClient) -> None:
+    page = console.page("/topics/cl-none")
+    assert title_of(page) == "There is no topic cl-none"
+    assert "Open this page again" not in text_of(page)
+
+
 def test_a_wrong_page_number_is_told(console: ConsoleClient) -> None:
     assert "page must be a number" in text_of(console.page("/topics?page=x"))
 
