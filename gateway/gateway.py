@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgate.gateway.admin.request import in_words
-from seqgate.gateway.admin.restart.live import CONTROL, Passed, Restarts, address_of
+from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, control_address
 from seqgate.gateway.admin.server import ControlServer, Traffic
 from seqgate.gateway.backends.backend import StartFailed, backend_of
 from seqgate.gateway.config import Config, Listener
@@ -242,11 +242,11 @@ class Gateway:
             services.upkeep.compaction.when_compacted.append(self.backend.uploads.rewritten)
         if self._restarts is not None:
             self._restarts.note_serving()
-        await self._control.start(self._inherited(CONTROL))
+        await self._control.start(self._inherited(self._control.path))
         if self._metrics is not None:
             await self._start_metrics(self._metrics)
 
-    def _inherited(self, listener: Listener | str) -> list[socket.socket]:
+    def _inherited(self, listener: Listener | Path) -> list[socket.socket]:
         return [] if self._restarts is None else self._restarts.take(listener)
 
     def pass_on(self, restart: str, console: str | None = None) -> Passed:
@@ -258,7 +258,7 @@ class Gateway:
         }
         if self._metrics is not None and self._metrics.listener is not None:
             sockets[address_of(self._metrics.listener.address)] = self._metrics.listener.duplicates()
-        sockets[CONTROL] = self._control.duplicates()
+        sockets[control_address(self._control.path)] = self._control.duplicates()
         locks = self.machine.storage.keep_locks()
         return Passed(
             restart=restart, paused_at_s=time.monotonic(), console=console, sockets=sockets, locks=locks

@@ -22,8 +22,8 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from seqgate.gateway.admin.request import CONSOLE_HISTORY, in_words
-from seqgate.gateway.admin.restart.live import CONTROL, Passed, Restarts, address_of, listeners_of
+from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME, in_words
+from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, control_address, listeners_of
 from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, backend_of, ready_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint
@@ -65,7 +65,7 @@ def run(
     passed = passed or Passed()
     prepare_process(config)
     addresses = [address_of(listener) for listener in listeners_of(config)]
-    passed.keep_sockets([*addresses, CONTROL])
+    passed.keep_sockets([*addresses, control_address(Path(config.str("log.dirs"), SOCKET_NAME))])
     for listener in config.listeners:
         if address_of(listener) not in passed.sockets:
             check_listener(listener)

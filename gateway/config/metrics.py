@@ -9,7 +9,9 @@ import re
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from seqgate.gateway.config.listeners import address_complaint
+from msgspec.structs import replace
+
+from seqgate.gateway.config.listeners import Listener, address_complaint, parse_listener
 from seqgate.gateway.config.setting import Section, Setting, SettingValue, complaint_of
 
 # Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
@@ -82,6 +84,12 @@ OTLP_SETTINGS: Final = (
 
 
 METRICS_LISTENER: Final = "seqgate.metrics.listener"
+
+
+def metrics_listener(address: str) -> Listener:
+    """Return the listener of an address for the metrics, named as its setting. Raises ValueError."""
+    return replace(parse_listener(address), name=METRICS_LISTENER)
+
 
 METRICS_SETTINGS = (
     _METRICS.text(METRICS_LISTENER, None, check=address_complaint)(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from seqgate.gateway.config.config import Config
 from seqgate.gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener
 from seqgate.gateway.config.load import missing_login
-from seqgate.gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config.metrics import METRICS_LISTENER, metrics_listener
 
 
 def workers_complaint(config: Config) -> str | None:
@@ -56,7 +56,7 @@ def worker_config(config: Config, number: int) -> Config:
 def _metrics(config: Config) -> Iterator[Listener]:
     text = config.optional_str(METRICS_LISTENER)
     if text is not None:
-        yield replace(parse_listener(text), name=METRICS_LISTENER)
+        yield metrics_listener(text)
 
 
 def _ports(listener: Listener, count: int) -> range:

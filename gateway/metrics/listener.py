@@ -15,8 +15,8 @@ from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import OPERATIONS, answer_live, changes_something
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.listeners import is_loopback, parse_listener
-from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
+from seqgate.gateway.config.listeners import is_loopback
+from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, metrics_listener
 from seqgate.gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.metrics.health import complaints
 from seqgate.gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
@@ -50,7 +50,7 @@ class MetricsListener:
     """Answers what programs ask about one gateway."""
 
     def __init__(self, config: Config, sources: Sources) -> None:
-        self.address: Listener = parse_listener(config.str(METRICS_LISTENER))
+        self.address: Listener = metrics_listener(config.str(METRICS_LISTENER))
         self._sources = sources
         self._shows_views_everywhere = config.bool("seqgate.metrics.views.everywhere")
         self._server = HttpServer(self._answer)

@@ -26,8 +26,7 @@ import msgspec
 from seqgate import __version__
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.listeners import parse_listener
-from seqgate.gateway.config.metrics import METRICS_LISTENER
+from seqgate.gateway.config.metrics import METRICS_LISTENER, metrics_listener
 from seqgate.gateway.stop_signals import pass_stop_signals_on
 
 logger = logging.getLogger(__name__)
@@ -36,8 +35,6 @@ VARIABLE: Final = "_SEQGATE_RESTART"
 """The environment variable that has a `Passed` as JSON."""
 CHECK_TIMEOUT_S: Final = 25.0
 """How long the check may take: less than an operation of the control socket."""
-CONTROL: Final = "control socket"
-"""Stands for the address of the control socket."""
 _SCRIPT: Final = b"#!"
 
 
@@ -165,16 +162,22 @@ def _is_script(path: str) -> bool:
 
 
 def address_of(listener: Listener, number: int = 1) -> str:
-    """Return the address by which a listener's sockets are passed on. Workers whose ports the system chooses
-    have the same address but for their number.
+    """Return the address by which a listener's sockets are passed on. Where the system chooses the port, the
+    names of the listeners and the numbers of the workers tell the addresses apart.
     """
-    return f"{listener.host}:{listener.port}" + ("" if listener.port else f"#{number}")
+    address = f"{listener.host}:{listener.port}"
+    return address if listener.port else f"{listener.name}://{address}#{number}"
+
+
+def control_address(path: Path) -> str:
+    """Return the address by which a control socket is passed on: another data directory has another one."""
+    return f"unix:{path.resolve()}"
 
 
 def listeners_of(config: Config) -> list[Listener]:
     """Return the listeners of a gateway, that of the metrics with them."""
     metrics = config.optional_str(METRICS_LISTENER)
-    return [*config.listeners, *(() if metrics is None else (parse_listener(metrics),))]
+    return [*config.listeners, *(() if metrics is None else (metrics_listener(metrics),))]
 
 
 class Restarts:
@@ -221,11 +224,13 @@ class Restarts:
             self._is_checked = False
             self._begin(self._ordered)
 
-    def take(self, listener: Listener | str) -> list[socket.socket]:
-        """Return the sockets that a listener has from the process before, or from the supervisor; with
-        CONTROL the control socket.
+    def take(self, listener: Listener | Path) -> list[socket.socket]:
+        """Return the sockets that a listener has from the process before, or from the supervisor, or the one
+        that listens at the path of the control socket.
         """
-        return self.passed.take(listener if isinstance(listener, str) else address_of(listener, self._number))
+        return self.passed.take(
+            control_address(listener) if isinstance(listener, Path) else address_of(listener, self._number)
+        )
 
     def note_serving(self) -> None:
         """Note that this process accepts connections."""

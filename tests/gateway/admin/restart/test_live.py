@@ -22,6 +22,7 @@ from seqgate.gateway.admin.restart.live import (
     Restarts,
     address_of,
     command_line,
+    control_address,
     listeners_of,
 )
 from seqgate.gateway.admin.server import ControlServer
@@ -72,8 +73,32 @@ def test_workers_on_ports_that_the_system_chooses_have_sockets_of_their_own() ->
         [address_of(listener, number) for listener in listeners_of(worker_config(config, number))]
         for number in (1, 2)
     )
-    assert of_first == ["127.0.0.1:0#1", ":9000", "::1:9100"]
-    assert of_second == ["127.0.0.1:0#2", ":9001", "::1:9101"]
+    assert of_first == ["PLAINTEXT://127.0.0.1:0#1", ":9000", "::1:9100"]
+    assert of_second == ["PLAINTEXT://127.0.0.1:0#2", ":9001", "::1:9101"]
+
+
+def test_listeners_of_one_host_on_ports_that_the_system_chooses_have_sockets_of_their_own() -> None:
+    zero = "127.0.0.1:0"
+    config = load_config(
+        None, {}, [f"listeners=PLAINTEXT://{zero},SSL://{zero}", f"seqgate.metrics.listener={zero}"]
+    )
+    assert len({address_of(listener, 1) for listener in listeners_of(worker_config(config, 1))}) == 3
+
+
+def test_the_control_socket_stays_only_where_the_data_directory_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours, other = socket.socketpair()
+    left = ours.detach()
+    restarts = Restarts(
+        Passed(sockets={control_address(tmp_path / "data" / "control.sock"): [left]}), [], lambda _: None
+    )
+    with other:
+        assert restarts.take(tmp_path / "other" / "control.sock") == []
+        (taken,) = restarts.take(Path("data/control.sock"))
+        assert taken.fileno() == left
+        taken.close()
 
 
 def test_a_script_is_executed_itself_and_a_module_by_its_interpreter(
