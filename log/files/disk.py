@@ -130,6 +130,9 @@ class Disk(Protocol):
     def exists(self, path: str, /) -> bool:
         """Return whether a file or directory has this path."""
 
+    def real_path(self, path: str, /) -> str:
+        """Return the one absolute path, without links, of what may have several."""
+
     def is_directory(self, path: str, /) -> bool:
         """Return whether a directory has this path."""
 
@@ -182,6 +185,10 @@ class SystemDisk:
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     list_directory = staticmethod(os.listdir)
+
+    @staticmethod
+    def real_path(path: str) -> str:
+        return os.path.realpath(path)
 
     @staticmethod
     def mkdir(path: str) -> None:

@@ -80,6 +80,7 @@ class SparseDisk:
         self.open_size_bytes, self.lock = below.open_size_bytes, below.lock
         self.lock_holder = below.lock_holder
         self.mkdir, self.exists, self.is_directory = below.mkdir, below.exists, below.is_directory
+        self.real_path = below.real_path
         self.size_bytes, self.free_bytes = below.size_bytes, below.free_bytes
         self.modified_ms, self.set_modified_ms = below.modified_ms, below.set_modified_ms
         self.list_directory, self.some_names = below.list_directory, below.some_names

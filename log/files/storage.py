@@ -60,7 +60,7 @@ class Storage:
         kept_locks: dict[str, int] | None = None,
     ) -> None:
         """Keep `max_open_files` data files open at most, beside pinned ones. By default use the system.
-        `kept_locks` are descriptors, by path, of files that the process before has left to this one locked.
+        `kept_locks` are descriptors, by real path, of files that the process before has left locked.
         """
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
@@ -424,8 +424,9 @@ class Storage:
 
     def lock(self, path: str) -> None:
         """Lock the file for this process. Raises DirectoryLocked when another process holds the lock."""
-        if path in self._kept_locks:
-            self._locks[path] = self._kept_locks[path]
+        real_path = self._disk.real_path(path)
+        if real_path in self._kept_locks:
+            self._locks[real_path] = self._kept_locks[real_path]
             return
         descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -437,16 +438,17 @@ class Storage:
                 f"{os.path.dirname(path)} is in use by another process{f' (pid {pid})' if pid else ''}; stop "
                 "that one first, or choose another data directory"
             ) from error
-        self._locks[path] = descriptor
+        self._locks[real_path] = descriptor
 
     def unlock(self, path: str) -> None:
-        descriptor = self._locks.pop(path, None)
-        if descriptor is not None and path not in self._kept_locks:
+        real_path = self._disk.real_path(path)
+        descriptor = self._locks.pop(real_path, None)
+        if descriptor is not None and real_path not in self._kept_locks:
             self._disk.close(descriptor)
 
     def keep_locks(self) -> dict[str, int]:
-        """Return the descriptors of the locked files by path, for the process that takes the place of this
-        one. From now on `unlock` leaves them locked, until `release_kept_locks`.
+        """Return the descriptors of the locked files by real path, for the process that takes the place of
+        this one. From now on `unlock` leaves them locked, until `release_kept_locks`.
         """
         self._kept_locks.update(self._locks)
         return dict(self._kept_locks)

@@ -288,6 +288,9 @@ class SimulatedProcess:
                 return bool(self.disk.find(path))
             return False
 
+    def real_path(self, path: str, /) -> str:
+        return path  # a simulated disk has no links
+
     def is_directory(self, path: str, /) -> bool:
         with self.disk.lock:
             return self.exists(path) and self.disk.find(path).is_directory

@@ -40,8 +40,8 @@ _SCRIPT: Final = b"#!"
 
 class Passed(msgspec.Struct, kw_only=True):
     """What a process leaves to the one that takes its place. `sockets` are descriptors of listening sockets
-    by address (`address_of`), `locks` those of locked files by path. A process that checks gets the addresses
-    without descriptors. Another release reads this: a field that is added has a default.
+    by address (`address_of`), `locks` those of locked files by real path. A process that checks gets the
+    addresses without descriptors. Another release reads this: a field that is added has a default.
     """
 
     pid: int = 0

@@ -103,6 +103,22 @@ class TestLocks:
         after.unlock(path)
         Storage().lock(path)
 
+    def test_are_found_by_another_spelling_of_the_path(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "data").mkdir()
+        (tmp_path / "link").symlink_to("data")
+        before = Storage()
+        before.lock("data/.lock")
+        after = Storage(kept_locks=before.keep_locks())
+        after.lock(f"{tmp_path}/link/.lock")
+        after.release_kept_locks()
+        with pytest.raises(DirectoryLocked):
+            Storage().lock("data/.lock")
+        after.unlock("data/.lock")
+        Storage().lock("link/.lock")
+
     def test_that_the_next_process_does_not_take_are_released(self, tmp_path: Path) -> None:
         path = str(tmp_path / ".lock")
         before = Storage()
