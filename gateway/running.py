@@ -24,21 +24,18 @@ import uvloop
 
 from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME, in_words
 from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, control_address, listeners_of
-from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, backend_of, ready_of
+from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.config.load import exposure_complaint
-from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.server.server import bound_sockets
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.workers.link import FromWorker, RestartOrdered, SupervisorLink
 from seqgate.gateway.workers.worker_brokers import WorkerStart, report
-from seqgate.log import IncompatibleFormat, Storage
+from seqgate.log import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -83,49 +80,6 @@ def replace_process(left: Passed) -> None:
         left.replace_process()
     except OSError as error:
         raise StartFailed(f"the gateway has stopped, and can't start again: {in_words(error)}") from error
-
-
-def check_start(config: Config, passed: Passed, *, console: bool) -> None:
-    """Check in a child what a start needs, without changing a file, for the process that is replaced. Raises
-    StartFailed.
-    """
-    # a start needs none of these
-    from seqgate.gateway.config.workers import worker_config, workers_complaint  # noqa: PLC0415
-    from seqgate.log.stopped import check_identity  # noqa: PLC0415
-
-    complaint = workers_complaint(config) or exposure_complaint(config) or missing_package(config)
-    if complaint is not None:
-        raise StartFailed(complaint)
-    check_data_directory(config)
-    _begin_logging(config)
-    if console:
-        check_installed()
-    if config.optional_str("seqgate.cluster") is None:
-        path = config.str("log.dirs")
-        try:
-            check_identity(Storage(), path, config.int("node.id"))
-        except (IncompatibleFormat, OSError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
-    count = config.int("seqgate.workers")
-    for number in range(1, count + 1):
-        own = worker_config(config, number) if count > 1 else config
-        for listener in listeners_of(own):
-            if address_of(listener, number) not in passed.sockets:
-                check_listener(listener)
-    asyncio.run(_check_certificates(config))
-    backend_of(config, Machine())  # that of a bucket imports much
-    load_commands()
-
-
-async def _check_certificates(config: Config) -> None:
-    for listener in config.listeners:
-        if config.protocol_of(listener.name).has_tls:
-            from seqgate.gateway.server.tls import TlsListener  # noqa: PLC0415 - as for the listener itself
-
-            try:
-                TlsListener(asyncio.get_running_loop(), config, listener.name)
-            except StoreError as error:
-                raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
 
 
 class OwnProcess(NamedTuple):
@@ -180,7 +134,7 @@ def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, 
 
 def prepare_process(config: Config) -> None:
     check_data_directory(config)
-    _begin_logging(config)
+    begin_logging(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     raise_open_files_limit()
@@ -233,7 +187,7 @@ def check_data_directory(config: Config) -> None:
         )
 
 
-def _begin_logging(config: Config) -> None:
+def begin_logging(config: Config) -> None:
     file = config.optional_str("seqgate.logging.file")
     try:
         log_output.begin(config.str("seqgate.logging.level"), config.str("seqgate.logging.format"), file)

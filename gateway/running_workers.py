@@ -55,7 +55,7 @@ def run_workers(config: Config, *, passed: Passed, guide: bool = False) -> None:
             own.choose("log.dirs", str(cache_of(root, number)))
     process = _bind_all(configs, passed)
     if is_bucket:
-        _check_only_caches(root)
+        check_only_caches(root)
         storage = BucketStorage(root, configs, partial(run_gateway, process))
         ordered = _supervise(config, storage, configs, passed, guide=guide)
         locks: dict[str, int] = {}
@@ -121,7 +121,7 @@ def _supervise(
         raise StartFailed(f"the data directory {root} can't be used: {in_words(error)}") from error
 
 
-def _check_only_caches(root: Path) -> None:
+def check_only_caches(root: Path) -> None:
     """Check that the data directory has only the caches of workers. Raises StartFailed."""
     found = sorted(path.name for path in root.glob("*") if path.name != CACHES)
     if found:

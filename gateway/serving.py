@@ -122,18 +122,19 @@ def run_with(options: Options) -> int:
     # a wrong option is reported before the slow imports
     from seqgate.gateway.admin.restart.live import Passed  # noqa: PLC0415
     from seqgate.gateway.backends.backend import Ended, StartFailed  # noqa: PLC0415
-    from seqgate.gateway.running import check_start, run  # noqa: PLC0415
+    from seqgate.gateway.running import run  # noqa: PLC0415
 
     passed = Passed.from_environment(os.environ)
     try:
         config = _config(options)
-        if passed.is_check or config.int("seqgate.workers") > 1:
+        if passed.is_check:
+            from seqgate.gateway.start_check import check_start  # noqa: PLC0415 - only before a restart
+
+            check_start(config, passed, console=options.console)
+        elif config.int("seqgate.workers") > 1:
             from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - only with workers
 
-            if passed.is_check:
-                check_start(config, passed, console=options.console)
-            else:
-                run_workers(config, passed=passed, guide=options.guide)
+            run_workers(config, passed=passed, guide=options.guide)
         elif options.test_control is not None:
             from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - seldom
 

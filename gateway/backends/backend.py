@@ -90,6 +90,11 @@ class Backend:
         """Return what the backend adds to the parts of its gateway. Call after `enter`."""
         return Surroundings(has_whole_directory=False)
 
+    async def check(self) -> None:
+        """Check, for a process that is not to start, what `enter` refuses, as far as the files of this
+        machine tell, and change none. Raises StartFailed.
+        """
+
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
 
@@ -131,6 +136,17 @@ class DiskBackend(Backend):
 
     def surroundings(self) -> Surroundings:
         return Surroundings(has_whole_directory=True)
+
+    async def check(self) -> None:
+        """Refuse a bucket's cache, and the directory of another node or of a later release."""
+        from seqgate.log.stopped import check_identity  # noqa: PLC0415 - a start needs none of it
+
+        storage, path = self._machine.storage, self._config.str("log.dirs")
+        check_no_cache(storage, self._config)
+        try:
+            check_identity(storage, path, self._config.int("node.id"))
+        except (IncompatibleFormat, OSError) as error:
+            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
 
     async def enter(self) -> None:
         """Refuse a bucket's cache, and make a directory whole that workers had last. Raises StartFailed."""

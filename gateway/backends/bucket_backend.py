@@ -13,9 +13,10 @@ Requests are served meanwhile. Who takes over reads the rest of that log, and un
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -155,11 +156,18 @@ class BucketBackend(Backend):
             holds=SessionHolds(self._objects, self.wal, lease_s, lambda: self._started.shared.next_seq),
         )
 
+    async def check(self) -> None:
+        """Refuse a directory that is no cache of the bucket, and settings that can't open the bucket."""
+        heartbeat_s(self._config)
+        with self._refusing():
+            self._checks.check_directory()
+            await self._machine.objects(self._config).close()
+
     async def enter(self) -> None:
         """Begin a session, and make the data directory what the bucket has. Raises StartFailed."""
         self._end = asyncio.get_running_loop().create_future()
         heartbeat_s(self._config)
-        try:
+        with self._refusing():
             self._checks.check_directory()
             self._checks.check_unlocked()
             self._objects = CountedObjects(self._machine.objects(self._config), self._calls)
@@ -170,6 +178,12 @@ class BucketBackend(Backend):
                 await self._objects.close()
                 self._cache.close()
                 raise
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn the errors of a start into a sentence. Raises StartFailed."""
+        try:
+            yield
         except _UNUSABLE as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
         except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:

@@ -418,7 +418,11 @@ Values = Callable[[str], SettingValue | None]
 """The values of settings for one mechanism of a listener, by their names; None for one that is unset."""
 
 
-def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - the settings suffice
+Make = Callable[[Services], Mechanism]
+"""Makes a mechanism of a gateway's parts."""
+
+
+def _plain(name: str, value: Values) -> Make:  # noqa: ARG001 - it has one name
     from seqgate.gateway.security.sasl.users_file import (  # noqa: PLC0415
         # Only a listener with PLAIN needs this module.
         FixedUsers,
@@ -428,51 +432,63 @@ def _plain(services: Services, name: str, value: Values) -> Mechanism:  # noqa: 
 
     file = value(USERS_FILE)
     if file:
-        return plain_mechanism(UsersFile(str(file)))
+        users_file = UsersFile(str(file))
+        return lambda _: plain_mechanism(users_file)
     users = parse_jaas(str(value(JAAS))).users
     if not users:
         raise LoginSettingsError(f'{JAAS} of PLAIN names no user; add user_NAME="PASSWORD"')
-    return plain_mechanism(FixedUsers(users))
+    return lambda _: plain_mechanism(FixedUsers(users))
 
 
-def _scram(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - SCRAM has no settings
+def _scram(name: str, value: Values) -> Make:  # noqa: ARG001 - SCRAM has no settings
     from seqgate.gateway.security.sasl.scram import scram_mechanism  # noqa: PLC0415
     from seqgate.gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
 
     (hashing,) = (each for each in ScramHash if each.mechanism == name)
-    security = services.security
-    find_credential = security.metadata_log.image.users.find
-    return scram_mechanism(
-        hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode()
-    )
+
+    def make(services: Services) -> Mechanism:
+        security = services.security
+        find_credential = security.metadata_log.image.users.find
+        return scram_mechanism(
+            hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode()
+        )
+
+    return make
 
 
-def _oauthbearer(services: Services, name: str, value: Values) -> Mechanism:  # noqa: ARG001 - it has one name
+def _oauthbearer(name: str, value: Values) -> Make:  # noqa: ARG001 - it has one name
     from seqgate.gateway.security.sasl.oauthbearer import oauthbearer  # noqa: PLC0415
 
-    return oauthbearer(value, services.node.loop, services.node.clock.now_ms)
+    return lambda services: oauthbearer(value, services.node.loop, services.node.clock.now_ms)
 
 
-MAKERS: Final[Mapping[str, Callable[[Services, str, Values], Mechanism]]] = {
+PREPARES: Final[Mapping[str, Callable[[str, Values], Make]]] = {
     "PLAIN": _plain,
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _oauthbearer,
 }
-"""The functions that make the mechanisms for a listener, by the mechanisms' names. Each raises
-LoginSettingsError.
+"""The functions that import the mechanisms for a listener and read their files, by the mechanisms' names.
+Each raises LoginSettingsError.
 """
+
+
+def prepared_mechanisms(config: Config, listener_name: str) -> dict[str, Make]:
+    """Return what makes a listener's mechanisms by name, in the order of the setting. Raises
+    LoginSettingsError.
+    """
+    prepared: dict[str, Make] = {}
+    for name in enabled_mechanisms(config, listener_name):
+        prepare = PREPARES.get(name)
+        if prepare is None:
+            raise LoginSettingsError(
+                f"the mechanism {name} is not served yet; choose from {', '.join(PREPARES)}"
+            )
+        prepared[name] = prepare(name, partial(config.of_mechanism, listener_name, name))
+    return prepared
 
 
 def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:
     """Return a listener's mechanisms by name, in the order of the setting. Raises LoginSettingsError."""
-    made: dict[str, Mechanism] = {}
-    config = services.node.config
-    for name in enabled_mechanisms(config, listener_name):
-        make = MAKERS.get(name)
-        if make is None:
-            raise LoginSettingsError(
-                f"the mechanism {name} is not served yet; choose from {', '.join(MAKERS)}"
-            )
-        made[name] = make(services, name, partial(config.of_mechanism, listener_name, name))
-    return made
+    prepared = prepared_mechanisms(services.node.config, listener_name)
+    return {name: make(services) for name, make in prepared.items()}
