@@ -541,7 +541,8 @@ def _client(watch: Watch, **given: Any) -> Any:
                 watched.add(connection)
                 broker = self.cluster.broker_metadata(node_id)
                 # A client's first connection, too, and one that is idle: no request tells of their loss.
-                connection.close_future.add_errback(partial(lost, shown_address(broker.host, broker.port)))
+                place = shown_address(broker.host, broker.port)
+                connection.close_future.add_errback(partial(lost, place, connection.init_future))
             return connection
 
         def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
@@ -566,10 +567,13 @@ def _client(watch: Watch, **given: Any) -> Any:
 
             return future.add_callback(answered).add_errback(lambda _: watch.answered(asked, well=False))
 
-    def lost(address: str, error: Exception) -> None:
+    def lost(address: str, greeted: Any, error: Exception) -> None:
         if isinstance(error, errors.RequestTimedOutError):
             watch.begins(_CONNECTION, address, f"{address} does not answer")
-        elif isinstance(error, errors.KafkaConnectionError):
+        elif isinstance(error, errors.KafkaConnectionError) and (
+            # Who hangs up on a greeting may be no broker, or want a login: the end of the command says so.
+            greeted.succeeded() or "ECONNREFUSED" in str(error)
+        ):
             watch.begins(_CONNECTION, address, f"lost {address} ({sentence(error)})")
 
     net = NetworkSelector(**given)
