@@ -8,12 +8,13 @@ import select
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from seqgate import __version__
-from seqgate.gateway.admin.client import Client, places
+from seqgate.gateway.admin.client import Client, ask, places
 from seqgate.gateway.admin.commands import Output, asks
 from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.request import ControlError, NoAnswer, NotRunning, Request
@@ -85,9 +86,10 @@ def restart(opened: Opened[Client]) -> Output:
     """
     with opened as client:
         name = uuid.uuid4().hex
+        before = {each.restart for each in _answering(client.data_dir)}
         ordered = client.ask(RestartRequest(name))
         with _watched(ordered.pid) as has_ended:
-            gateways = _await(client, name, ordered.pid, has_ended)
+            gateways = _await(client.data_dir, name, before, ordered.pid, has_ended)
     first = gateways[0]
     waited_s = max(each.waited_ms for each in gateways) / 1000
     sentence = (
@@ -97,22 +99,42 @@ def restart(opened: Opened[Client]) -> Output:
     return Output(gateways, [sentence])
 
 
-def _await(client: Client, name: str, pid: int, has_ended: Callable[[], bool]) -> list[RestartedGateway]:
-    """Return what all gateways of the data directory say once they serve again. Raises ControlError."""
+def _await(
+    data_dir: Path, name: str, before: set[str], pid: int, has_ended: Callable[[], bool]
+) -> list[RestartedGateway]:
+    """Return what all gateways of the data directory say once they serve again. `before` are the names of
+    the restarts that they began with until now. Raises ControlError.
+    """
     until_s = time.monotonic() + LIMIT_S
     while time.monotonic() < until_s:
         is_over = has_ended()
-        # Nobody answers while the process is replaced, or it hangs up on what it can't answer any more.
-        with contextlib.suppress(NotRunning, NoAnswer):
-            found = client.ask(RestartedRequest()).gateways
-            if len(found) == len(places(client.data_dir)) and {each.restart for each in found} == {name}:
+        found = _answering(data_dir)
+        names = {each.restart for each in found}
+        if len(found) == len(places(data_dir)) and len(names) == 1:
+            if name in names:
                 return found
+            if names.isdisjoint(before):
+                raise ControlError(
+                    f"another restart was ordered at the same time, and the gateway (pid {pid}) has done "
+                    "that one; it serves, and `seqgate status` shows its version"
+                )
         if is_over:
             raise ControlError(
                 f"the gateway (pid {pid}) has ended instead of serving again; its log says why"
             )
         time.sleep(_PAUSE_S)
     raise ControlError(f"the gateway (pid {pid}) does not serve after {LIMIT_S:.0f} s; its log says why")
+
+
+def _answering(data_dir: Path) -> list[RestartedGateway]:
+    """Return what the gateways say that answer now. Nobody answers while the process is replaced, or it hangs
+    up on what it can't answer any more. So no note says who is missing.
+    """
+    found = []
+    for place in places(data_dir):
+        with contextlib.suppress(NotRunning, NoAnswer):
+            found += ask(place, RestartedRequest()).gateways
+    return found
 
 
 @contextlib.contextmanager
