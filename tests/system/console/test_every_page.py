@@ -263,6 +263,29 @@ def test_a_page_fits_a_telephone(browser: Browser, base: str, busy: Busy, path: 
         assert not window.errors + layout_faults(page)
 
 
+@pytest.mark.parametrize(
+    "path", ["/groups", "/access/users", "/access/acls", "/access/quotas", "/clients", "/transactions"]
+)
+def test_a_list_is_filtered_while_somebody_types(browser: Browser, base: str, busy: Busy, path: str) -> None:
+    with watched(browser, base) as window:
+        page = window.open(path)
+        expect(page.locator("tbody tr").first).to_be_visible()
+        page.locator("[data-filter]").press_sequentially("no-such-thing")
+        expect(page.locator("tbody tr")).to_have_count(0)
+        expect(page.locator(".empty-title")).to_be_visible()
+        expect(page.locator("[data-filter]")).to_be_focused()
+        assert not window.errors
+
+
+def test_half_a_regular_expression_is_told_in_place_of_the_list(browser: Browser, base: str) -> None:
+    with watched(browser, base) as window:
+        page = window.open("/transactions")
+        page.locator("[data-filter]").press_sequentially("till-(")
+        expect(page.get_by_role("alert")).to_contain_text("is not a regular expression of RE2")
+        page.locator("[data-filter]").press_sequentially("7)")
+        expect(page.locator("tbody tr")).to_have_count(1)
+
+
 def test_a_person_sorts_opens_and_changes_cards(browser: Browser, base: str, busy: Busy) -> None:
     with watched(browser, base, size=NARROW) as window:
         page = window.open("/topics")

@@ -21,7 +21,8 @@ export function start(form) {
     const path = `${new URL(form.action).pathname}?${query}`;
     try {
       const response = await fetch(path, { signal: asked.signal, cache: "no-store", headers: { Accept: "text/html" } });
-      const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById(id);
+      const answer = new DOMParser().parseFromString(await response.text(), "text/html");
+      const fresh = answer.getElementById(id) ?? answer.getElementById("failed"); // such as half a regular expression
       const old = document.getElementById(id);
       if (!fresh || !old) { form.requestSubmit(); return; }
       old.replaceChildren(...fresh.childNodes);
