@@ -55,8 +55,9 @@ from seqgate.gateway.console.asking.groups import (
     newest_letters,
     series_of,
 )
-from seqgate.gateway.console.metrics.history import LAG, TOPIC_LAG, Key, key_of
+from seqgate.gateway.console.metrics.history import HOUR_MS, LAG, TOPIC_LAG, Key, key_of
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.pages.topics import spark
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""
@@ -101,6 +102,10 @@ def groups(visit: Visit) -> PageAnswer:
         "groups.html",
         {
             "rows": shown,
+            "sparks": {
+                line.group: spark(visit.history.series(LAG, {"group": line.group}, HOUR_MS))
+                for line, _ in shown
+            },
             "paging": paging,
             "wanted": wanted,
             "kind": kind,

@@ -92,6 +92,14 @@ def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: Gateway
     assert "No group matches" in text_of(console.page("/groups?filter=kind-&state=NoSuchState"))
 
 
+def test_a_group_is_listed_with_the_line_of_its_lag(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "falls-behind", "orders", {0: 4})
+    fresh(console)
+    await_true(
+        lambda: 'class="spark"' in console.page("/groups?filter=falls-behind"), "the console has two samples"
+    )
+
+
 def test_a_streams_group_shows_its_topology(console: ConsoleClient, gateway: GatewayProcess) -> None:
     with Wire(gateway.bootstrap) as wire:
         join_streams_group(wire, "described", "orders", "app-1")
