@@ -80,7 +80,7 @@ export function recordRow(row, element, className = "") {
     offset,
     cell("td", "mono key", inner(row.key ?? "null")),
     cell("td", "mono value", inner(row.marker ? `${row.marker} of a transaction` : (row.value ?? "null"))),
-    cell("td", "mono names", row.headers.join(", ")),
+    cell("td", "mono names", inner(row.headers.join(", "))),
     cell("td", "number", size((row.key_bytes ?? 0) + (row.value_bytes ?? 0))),
   );
   labelCells(line, element);
