@@ -127,6 +127,8 @@ LAYOUT = """(narrow) => {
     faults.push(`the page is ${root.scrollWidth} pixels wide in a window of ${width}`);
     for (const each of find("main *, header *")) if (isOff(each.getBoundingClientRect())) fault(each, "off");
   }
+  for (const box of find(".scroll")) if (width > narrow && box.scrollWidth > box.clientWidth + 1)
+    faults.push(`${box.scrollWidth} pixels of a table in ${box.clientWidth}: ${box.getAttribute("aria-label") ?? box.innerText.slice(0, 80)}`);
   if (width > narrow) return faults;
   for (const cell of find("table:not(.u-legend) tbody :is(td, th)")) {
     if (isOff(cell.getBoundingClientRect())) fault(cell, "a cell off the screen");
@@ -149,8 +151,8 @@ LAYOUT = """(narrow) => {
   root.scrollTo(0, 0);
   return faults;
 }"""
-"""What a person can't see or touch: what makes the page wider than the window; and on a window where rows are
-cards, cells off the screen or without the name of their column, and controls that are off the screen, covered
+"""What a person can't see or touch: what makes the page wider than the window, and a table wider than its box;
+and on a window where rows are cards, cells off the screen or without the name of their column, and controls that are off the screen, covered
 or too small for a finger (WCAG 2.2, 2.5.8: 24 pixels; 44 for those that change something).
 """
 CARDS_FROM = 760

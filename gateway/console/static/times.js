@@ -16,7 +16,7 @@ export function showTimes(parent) {
   for (const element of parent.querySelectorAll("time[datetime]")) {
     const at = new Date(element.getAttribute("datetime") ?? "");
     if (Number.isNaN(at.getTime())) continue;
-    element.textContent = localTime(at);
+    if (!element.hasAttribute("data-ago")) element.textContent = localTime(at);
     element.setAttribute("title", exact.format(at));
   }
 }

@@ -164,6 +164,15 @@ def moment(time_ms: int | None) -> Markup | str:
     )
 
 
+def ago(time_ms: int | None) -> Markup | str:
+    """Return how long ago a time of the console's own clock is; its title is the time itself."""
+    if time_ms is None:
+        return UNKNOWN
+    exact = dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC).isoformat(timespec="seconds")
+    passed = duration(max(0, time.time_ns() // 1_000_000 - time_ms))
+    return Markup('<time datetime="{}" data-ago>{} ago</time>').format(exact, passed)
+
+
 def span(length_ms: int | None) -> str:
     """Return a length of time in its largest two units; a dash for an unknown length."""
     return UNKNOWN if length_ms is None else duration(length_ms)
@@ -186,6 +195,7 @@ FILTERS: Final = {
     "count": count,
     "size": size,
     "moment": moment,
+    "ago": ago,
     "span": span,
     "segment": segment,
     "sentence": sentence,

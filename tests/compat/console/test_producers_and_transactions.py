@@ -25,7 +25,7 @@ def test_producers_and_their_strip(console: ConsoleClient, kafka: KafkaPeer) -> 
     assert send(kafka.bootstrap, topic, producer_id, 0, 3) == (0, 0)
     assert send(kafka.bootstrap, topic, producer_id, 50)[0] == OUT_OF_ORDER
     text = text_of(console.page(f"/producers?topic={topic}&partition=0"))
-    assert f"{producer_id} 0 2 – – – none" in text
+    assert f"{producer_id} – 0 2 – – none" in text
     assert "Apache Kafka does not have this listener" in text
     feed = f"/api/producers/strips?topic={topic}&partition=0&id={producer_id}"
     console.data(feed)

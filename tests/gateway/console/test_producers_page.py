@@ -42,7 +42,7 @@ def test_shows_producers_and_why_batches_were_not_stored(
     text = text_of(page)
     assert title_of(page) == "Producers"
     assert f"/producers/one?topic={topic}&amp;partition=0&amp;id={producer_id}" in page
-    assert re.search(rf"{producer_id} 1 1 4 \S+ s 1 none wire \(127\.0\.0\.1\)", text), text
+    assert re.search(rf"{producer_id} wire \(127\.0\.0\.1\) 1 1 4 \S+ s none", text), text
     assert (
         text.index("INVALID_PRODUCER_EPOCH")
         < text.index("OUT_OF_ORDER_SEQUENCE_NUMBER")
@@ -150,7 +150,7 @@ def test_without_metrics_the_page_says_what_is_missing(
 ) -> None:
     producer_id = mishaps(measured_gateway.bootstrap, topic)
     text = text_of(unmeasured.page(f"/producers?topic={topic}&partition=0"))
-    assert f"{producer_id} 1 1 –" in text
+    assert f"{producer_id} wire (127.0.0.1) 1 1 –" in text
     assert "Only the gateway knows which batches it did not store" in text
 
 
@@ -200,5 +200,5 @@ def test_a_listener_that_is_down_leaves_what_kafka_tells(
     producer_id = mishaps(measured_gateway.bootstrap, topic)
     with console_client(measured_gateway.bootstrap, metrics_url="http://127.0.0.1:1") as console:
         text = text_of(console.page(f"/producers?topic={topic}&partition=0"))
-    assert f"{producer_id} 1 1 –" in text
+    assert f"{producer_id} wire (127.0.0.1) 1 1 –" in text
     assert "does not answer" in text

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from seqgate.gateway.console.metrics.history import Series
 from seqgate.gateway.console.pages.topics import spark
 from seqgate.gateway.console.web import desk
+from seqgate.gateway.console.web.visiting import ago
 from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
@@ -34,7 +36,7 @@ def test_a_topic_is_listed_with_its_figures(console: ConsoleClient, shared_gatew
     seqgate("topics", "create", "cl-figures", *changed, "--bootstrap", shared_gateway.bootstrap)
     seqgate("produce", "cl-figures", "--bootstrap", shared_gateway.bootstrap, "--key", "k", stdin=b"a\nb\n")
     page = text_of(console.page("/topics?filter=cl-figures"))
-    assert re.search(r"cl-figures 1 2 \S+ .*1 h compact,delete 0 1 ", page), page
+    assert re.search(r"cl-figures ok 1 2 records of cl-figures .*1 h compact,delete 0 \d+ B", page), page
     found = console.data("/api/topics/cl-figures/history?range=1h")
     assert set(found["series"]) == {
         "topic_records_per_s",
@@ -43,6 +45,14 @@ def test_a_topic_is_listed_with_its_figures(console: ConsoleClient, shared_gatew
         "topic_size_bytes",
     }
     assert "there is no topic" in console.data("/api/topics/cl-none/history", status=400)["error"]
+
+
+def test_the_time_of_the_last_write_is_told_from_now() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    assert re.fullmatch(
+        r'<time datetime="[^"]+\+00:00" data-ago>1 h( \d+ min)? ago</time>', ago(now_ms - 3_600_000)
+    )
+    assert ago(None) == "–"
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,13 @@ def test_half_a_regular_expression_is_told_in_place_of_the_list(browser: Browser
         expect(page.locator("tbody tr")).to_have_count(1)
 
 
+def test_each_table_shows_all_its_columns_on_a_desk(browser: Browser, base: str, busy: Busy) -> None:
+    with watched(browser, base) as window:
+        faults = {path: layout_faults(open_whole(window, busy.filled(path))) for path in PATHS}
+        assert not {path: found for path, found in faults.items() if found}
+        assert not window.errors
+
+
 def test_a_person_sorts_opens_and_changes_cards(browser: Browser, base: str, busy: Busy) -> None:
     with watched(browser, base, size=NARROW) as window:
         page = window.open("/topics")
