@@ -434,7 +434,7 @@ JSON object per record). Errors are one sentence on the standard error.
 | 2 | the command line is wrong; nothing was asked |
 | 130 | ended by Ctrl-C |
 
-A command that can't be undone shows what it would do and asks: `topics delete`, `acls remove`, `groups reset` and `delete`, `transactions abort`, `dead-letters`,
+A command that can't be undone shows what it would do and asks: `topics delete`, `topics alter --partitions`, `users remove`, `cluster drain`, `acls remove`, `groups reset` and `delete`, `transactions abort`, `dead-letters`,
 `pids claim` and `move`, `sweep`, `repair`. `--dry-run` only shows it, `--yes` does it without asking; where there is no terminal to answer on, nothing is changed without `--yes`,
 and the command exits with 1. With `--json` it never asks, and only reports without `--yes`. `--execute`, `--remove` and `--apply` are old spellings of `--yes`.
 

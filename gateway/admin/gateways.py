@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
+from seqgate.gateway.admin.commands import AsJson, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import (
     Asker,
     CommandConfig,
     ConfigFile,
     DataDir,
+    DryRun,
     Opened,
     OtherCluster,
+    Yes,
+    carried_out,
     gateway_or_cluster,
 )
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
@@ -185,17 +188,43 @@ def move(
 
 
 @asks(_reached)
-def drain(opened: Opened[Asker], node_id: NodeId, timeout_s: Timeout = 30) -> Output:
-    """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
+def drain(
+    opened: Opened[Asker],
+    node_id: NodeId,
+    timeout_s: Timeout = 30,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> Output:
+    """Let a gateway hand over all partitions that it leads, and keep new ones away from it. Says how many it
+    leads, and asks.
 
     Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any
     gateway of the cluster. A drained gateway goes on to serve clients, so that it can be stopped without a
     pause for anyone; when it starts again, it takes part as before.
 
-    Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over.
+    Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over. With
+    --json the command never asks: without --yes it only reports how many partitions the gateway leads.
     """
     with opened as client:
-        answer = client.ask(DrainRequest(node_id, timeout_s * 1000))
+
+        def drain_it(execute: bool) -> Drained:
+            if execute:
+                return client.ask(DrainRequest(node_id, timeout_s * 1000))
+            leaders = {row.node_id: row.leaders for row in client.ask(GatewaysRequest()).gateways}
+            if node_id not in leaders:
+                raise ControlError(_NOT_DRAINED["broker_id_not_registered"].format(node_id=node_id))
+            return Drained(node_id, leaders[node_id])
+
+        def plan(planned: Drained) -> list[Block]:
+            would = (
+                f"would hand over {counted(planned.leaders, 'partition')}, and lead none until its restart"
+            )
+            return [f"Node {node_id} {would}."]
+
+        answer = carried_out(drain_it, plan, "Drain it?", yes=yes, dry_run=dry_run, as_json=as_json)
+    if dry_run or (as_json and not yes):
+        return Output(answer, plan(answer))
     left = f"still leads {counted(answer.leaders, 'partition')}, and hands them over"
     text = f"Node {node_id} {left if answer.leaders else 'leads nothing any more'}."
     return Output(answer, [text], code=1 if answer.leaders else 0)
@@ -286,6 +315,7 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
     from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow
     from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415
     from kio.schema.types import BrokerId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
@@ -306,7 +336,7 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
         if answer.error_code:
             raise ControlError(
                 _NOT_DRAINED.get(
-                    answer.error_code.name, f"node {node_id} can't be drained: {{reason}}"
+                    ErrorCode(answer.error_code).name, f"node {node_id} can't be drained: {{reason}}"
                 ).format(node_id=node_id, reason=brokers.refusal(answer.error_code))
             )
         if answer.should_shut_down or time.monotonic() >= deadline_s:

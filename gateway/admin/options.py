@@ -300,7 +300,9 @@ def must_agree(question: str, otherwise: str = "Nothing is changed. --yes does i
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask on the terminal; False where there is no terminal to answer on."""
+    """Ask on the terminal; False where there is no terminal to answer on, and without a question then."""
+    if not is_answerable():
+        return False
     sys.stdout.flush()  # print the subject before the question, also where stdout is no terminal
     import typer  # noqa: PLC0415 - slow to import
 
@@ -308,3 +310,8 @@ def is_confirmed(question: str) -> bool:
         return typer.confirm(question, err=True)
     except typer.Abort:
         return False
+
+
+def is_answerable() -> bool:
+    """Whether somebody at a terminal can answer a question."""
+    return sys.stdin.isatty()

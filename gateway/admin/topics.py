@@ -79,6 +79,7 @@ CREATED: Final = "created"
 WOULD_BE_CREATED: Final = "would be created"
 EXISTS: Final = "exists already"
 ALTERED: Final = "altered"
+WOULD_BE_ALTERED: Final = "would be altered"
 DELETED: Final = "deleted"
 WOULD_BE_DELETED: Final = "would be deleted"
 REFUSED: Final = "refused"
@@ -181,10 +182,15 @@ def alter(
     unset: list[str] | None = option(
         "--unset", "NAME", "A configuration that goes back to its default; may be repeated."
     ),
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> Output:
-    """Give a topic more partitions or other configurations.
+    """Give a topic more partitions or other configurations. Asks before it adds partitions.
 
-    Records with a key go to other partitions once the number of partitions has changed.
+    Records with a key go to other partitions once the number of partitions has changed, and no partition can
+    be taken away again. With --json the command never asks: without --yes it only reports which partitions
+    it would add.
 
     \b
     For example:
@@ -195,7 +201,24 @@ def alter(
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values(settings or [], "--set")
     with opened as reached:
-        outcome = alter_topic(reached, topic, partitions=partitions, settings=wanted, unset=unset or [])
+        (now,) = (len(found["partitions"]) for found in reached.topics([topic]))
+
+        def alter_it(execute: bool) -> TopicOutcome:
+            if execute:
+                return alter_topic(reached, topic, partitions=partitions, settings=wanted, unset=unset or [])
+            return TopicOutcome(topic, WOULD_BE_ALTERED, partitions or now)
+
+        outcome = carried_out(
+            alter_it,
+            lambda planned: [
+                f"Topic {shown(topic)} gets {count(planned.partitions or 0)} partitions, now {count(now)}.",
+                "Records with a key would go to other partitions, and no partition can be taken away again.",
+            ],
+            "Add them?",
+            yes=yes or partitions is None or partitions <= now,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
     return _outcomes([outcome])
 
 

@@ -108,15 +108,17 @@ def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster, way: str) -> N
     """The second order finds the gateway drained; the two ways answer the same."""
     data_dir = str(cluster.gateways[0].data_dir)
     asked = (way, cluster.bootstrap if way == "--bootstrap" else data_dir)
-    told = seqgate("drain", "2", *asked)
+    planned = json.loads(seqgate("drain", "2", "--json", *asked))
+    assert planned["node_id"] == 2
+    told = seqgate("drain", "2", "--yes", *asked)
     assert told == "Node 2 leads nothing any more.\n"
     await_true(lambda: set(cluster.leaders(TOPIC)) == {1}, "every gateway tells that node 1 leads")
     rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
     assert [row["state"] for row in rows] == ["live", "draining"]
-    refused = CliRunner().invoke(app, ["cluster", "drain", "1", *asked])
+    refused = CliRunner().invoke(app, ["cluster", "drain", "1", "--yes", *asked])
     assert refused.exit_code == 1
     assert "no other live gateway can take the partitions of node 1" in refused.output
-    unknown = CliRunner().invoke(app, ["cluster", "drain", "7", *asked])
+    unknown = CliRunner().invoke(app, ["cluster", "drain", "7", "--yes", *asked])
     assert "no live gateway has the node id 7" in unknown.output
 
 
@@ -135,6 +137,6 @@ def test_the_status_of_the_bucket_has_the_gateways(cluster: GatewayCluster) -> N
 def test_a_gateway_alone_is_not_drained(tmp_path: Path) -> None:
     """It would close the connection without an answer, as Apache Kafka and older releases do."""
     with GatewayProcess(tmp_path) as alone:
-        refused = CliRunner().invoke(app, ["cluster", "drain", "1", "--bootstrap", alone.bootstrap])
+        refused = CliRunner().invoke(app, ["cluster", "drain", "1", "--yes", "--bootstrap", alone.bootstrap])
     assert refused.exit_code == 1
     assert "drains no gateway over the network" in refused.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from seqgate.gateway.admin.commands import (
     option,
     stop,
 )
-from seqgate.gateway.admin.options import Opened, carried_out
+from seqgate.gateway.admin.options import Opened, carried_out, is_confirmed
 
 events: list[str] = []
 
@@ -132,6 +133,14 @@ def agreed(answer: bool, capsys: pytest.CaptureFixture[str], **options: bool) ->
         except SystemExit as ended:
             outcome = ended.code
     return outcome, capsys.readouterr().out
+
+
+def test_nobody_is_asked_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert not is_confirmed("Sure?")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_what_can_not_be_undone_asks_first(capsys: pytest.CaptureFixture[str]) -> None:

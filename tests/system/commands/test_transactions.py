@@ -134,7 +134,9 @@ def leave_open(gateway: GatewayProcess, name: str, producer_id: int, partition: 
 def answering(gateway: GatewayProcess, answer: str, *arguments: str) -> tuple[int, str]:
     """Run `seqgate transactions abort` and answer its question; return the exit code and all output."""
     command = ["transactions", "abort", *arguments, "--data-dir", str(gateway.data_dir)]
-    result = CliRunner().invoke(app, command, input=answer, env={"COLUMNS": "100"})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("seqgate.gateway.admin.options.is_answerable", lambda: True)
+        result = CliRunner().invoke(app, command, input=answer, env={"COLUMNS": "100"})
     return result.exit_code, result.output
 
 

@@ -41,10 +41,12 @@ def test_users_are_added_listed_and_removed(gateway: GatewayProcess, how: str) -
     table = seqgate("users", "list", *where).stdout
     assert "SCRAM-SHA-256" in table
     assert table.endswith("2 users.\n")
-    removed = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", *where)
+    asked = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", *where, code=1).stdout
+    assert "User ann could not log in with SCRAM-SHA-256 any more." in asked
+    removed = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", "--yes", *where)
     assert removed.stdout == "User ann can't log in with SCRAM-SHA-256 any more.\n"
-    seqgate("users", "remove", "ann", *where)
-    seqgate("users", "remove", "bob", *where)
+    seqgate("users", "remove", "ann", "--yes", *where)
+    seqgate("users", "remove", "bob", "--yes", *where)
     assert users(*where) == []
     assert "there is no user bob" in seqgate("users", "remove", "bob", *where, code=1).stderr
 
