@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperArgument, TyperCommand
 
 from seqgate.gateway.admin.commands import Command, Commands, Parameter, option_of
+from seqgate.gateway.admin.request import nearest_hint
 
 WIDEST: Final = 120
 """Columns of help on a wide terminal."""
 _DEFAULT: Final = re.compile(r"(?<=\[default: )\(([^)]*)\)")
+_OF_PYTHON: Final = "Value error, "
+_NO_CHOICE: Final = re.compile(r"'([^']*)' is not one of (.*)", re.DOTALL)
+_NO_FILE: Final = re.compile(r"file '([^']+=[^']*)' does not exist\.?", re.IGNORECASE)
 _IN_BRACES: Final = re.compile(r"\{([^}]*)\}")
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
@@ -22,7 +26,19 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WI
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help names an argument as its metavar does, without braces or Python's types."""
+    """A command whose help names an argument as its metavar does, without braces or Python's types. A wrong
+    value is answered with what was probably meant.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words after the command."""
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            options = {name for each in self.get_params(ctx) for name in each.opts}
+            error.message = _with_hint(error.message, options)
+            raise
+        return rest
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line: `TOPIC...` instead of `{TOPIC}...`."""
@@ -45,6 +61,19 @@ class PlainCommand(TyperCommand):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def _with_hint(message: str, options: Container[str]) -> str:
+    """Return what is wrong with a value, with the nearest valid value or the option for which it was meant."""
+    message = message.removeprefix(_OF_PYTHON)
+    choice = _NO_CHOICE.fullmatch(message)
+    if choice is not None:
+        near = nearest_hint(choice[1], re.findall(r"'([^']*)'", choice[2]))
+        return message.removesuffix(".") + near
+    setting = _NO_FILE.fullmatch(message)
+    if setting is not None and "--set" in options:
+        return f"{message.removesuffix('.')}; a configuration is set by --set {setting[1]}"
+    return message
 
 
 def _without_required(text: str) -> str:

@@ -48,11 +48,15 @@ class Unreachable(ControlError):
     """Nothing answers at the address of a cluster or a broker, or nothing answers in time."""
 
 
+_SIMILAR: Final = 0.6
+"""The likeness of two names, from 0 to 1, below which the nearest name is no help."""
+
+
 def nearest_hint(name: str, names: Iterable[str]) -> str:
     """Return `; the nearest name is …` for the entry of `names` most similar to `name`, or nothing."""
     import difflib  # noqa: PLC0415 - only for a wrong name
 
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=_SIMILAR)
     return f"; the nearest name is {matches[0]}" if matches else ""
 
 

@@ -87,6 +87,9 @@ def test_completion_of_subcommands() -> None:
             ("topics", "create", "t", "--set", "retention.ms"),
             "--set: 'retention.ms' must have the form NAME=VALUE",
         ),
+        (("topics", "create", "t", "--config", "a=1"), "does not exist; a configuration is set by --set a=1"),
+        (("configs", "get", "topics", "t"), "'KIND': 'topics' is not one of"),
+        (("configs", "get", "topics", "t"), "; the nearest name is topic"),
         (("topics", "alter", "t"), "nothing to alter"),
         (
             ("produce", "t", "--key", "k", "--key-separator", ":"),
