@@ -34,6 +34,7 @@ from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Column, Table, count, counted, duration, moment, shown
 from seqgate.gateway.cluster.cache.cache_state import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
+from seqgate.gateway.sizes import size_in_words
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
@@ -328,7 +329,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     ]
     if answer.is_disk_short:
         refused = counted(answer.disk_refusals, "batch", "batches")
-        free = f"less than {count(answer.min_free_bytes)} bytes free"
+        free = f"less than {size_in_words(answer.min_free_bytes)} free"
         rows.append(("DISK", f"{free}: producers are refused, {refused} so far"))
     if answer.producer_id_store_error is not None:
         rows.append(("PRODUCER IDS", answer.producer_id_store_error))
@@ -510,11 +511,10 @@ def _broker_rows(broker: BrokerStatus) -> list[tuple[str, str]]:
 
 
 def _directory(directory: LogDir) -> str:
-    total = UNKNOWN if directory.total_bytes is None else count(directory.total_bytes)
-    free = UNKNOWN if directory.free_bytes is None else count(directory.free_bytes)
-    return (
-        f"{shown(directory.path)}: {count(directory.used_bytes)} bytes of partitions, {free} of {total} free"
-    )
+    total = UNKNOWN if directory.total_bytes is None else size_in_words(directory.total_bytes)
+    free = UNKNOWN if directory.free_bytes is None else size_in_words(directory.free_bytes)
+    used = size_in_words(directory.used_bytes)
+    return f"{shown(directory.path)}: {used} of partitions, {free} of {total} free"
 
 
 def _partition_rows(heading: str, troubled: list[TroubledPartition]) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_t
 import msgspec
 
 from seqgate.gateway.security.principals import ClientIdentity
+from seqgate.gateway.sizes import size_in_words
 
 UNKNOWN: Final = "?"
 """The text for an unknown count."""
@@ -68,16 +69,6 @@ def duration(length_ms: int) -> str:
             rest = seconds % size // smaller_size
             return f"{seconds // size} {unit} {rest} {smaller_unit}" if rest else f"{seconds // size} {unit}"
     return f"{seconds} s"
-
-
-def size_in_words(size_bytes: int) -> str:
-    """Return a number of bytes in its largest unit: `512 B`, `1.5 MiB`, `20.0 GiB`."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from seqgate.gateway.admin.tables import duration, size_in_words
+from seqgate.gateway.admin.tables import duration
+from seqgate.gateway.sizes import size_in_words
 
 # The answers that the functions of a page return. `web` turns an answer into HTTP.
 

@@ -8,6 +8,7 @@ from typing import Final
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.gateway.sizes import size_in_words
 
 NAMED: Final = 10
 """Complaints that one answer has; it counts the others."""
@@ -26,7 +27,7 @@ def each_complaint(gateway: LiveGateway) -> Iterator[str | None]:
     room, registry = services.upkeep.disk_room, services.partitions.registry
     if room.is_disk_short:
         yield (
-            f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); "
+            f"the disk has less than {size_in_words(room.min_free_bytes)} free (seqgate.log.min.free.bytes); "
             "producers are refused"
         )
     if room.is_bucket_behind:

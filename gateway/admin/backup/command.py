@@ -26,8 +26,9 @@ from seqgate.gateway.admin.options import (
     reporting_errors,
 )
 from seqgate.gateway.admin.request import Request
-from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, size_in_words, table
+from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, table
 from seqgate.gateway.backup.pace import Pace
+from seqgate.gateway.sizes import size_in_words
 
 if TYPE_CHECKING:
     from seqgate.gateway.config import Config

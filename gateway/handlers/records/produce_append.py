@@ -42,6 +42,7 @@ from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.sizes import size_in_words
 from seqgate.log import Appended, DerivedProducer, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
 from seqgate.log.format.batch_validation import check_frame
 from seqgate.log.format.record_batch import (
@@ -295,7 +296,8 @@ def _check_room(
         raise _Refused(partition, REFUSED, gate.refuse())
     room.refused_batches += 1
     if room.is_disk_short:
-        message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
+        free = size_in_words(room.min_free_bytes)
+        message = f"the disk has less than {free} free (seqgate.log.min.free.bytes)"
         raise _Refused(partition, STORAGE_ERROR, message)
     raise _Refused(partition, REFUSED, _BUCKET_BEHIND)
 

@@ -20,6 +20,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.partitions.partition import Partition, Recoveries
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.sizes import size_in_words
 from seqgate.log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -104,14 +105,14 @@ class DiskRoom:
             self.is_short = is_short or self.is_bucket_behind
             if is_short:
                 logger.error(
-                    "the disk of %s has only %d bytes free: producers are refused until it has %d "
+                    "the disk of %s has only %s free: producers are refused until it has %s "
                     "(seqgate.log.min.free.bytes)",
                     self._path,
-                    free_bytes,
-                    self.min_free_bytes,
+                    size_in_words(free_bytes),
+                    size_in_words(self.min_free_bytes),
                 )
             else:
-                logger.info("the disk of %s has room again, %d bytes", self._path, free_bytes)
+                logger.info("the disk of %s has room again, %s", self._path, size_in_words(free_bytes))
         if not is_short and free_bytes >= ENOUGH_BYTES and self._lists.short_of_room:
             self._begin_reopening()
 

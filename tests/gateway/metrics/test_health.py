@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.metrics.health import NAMED
+from seqgate.gateway.sizes import size_in_words
 from tests.gateway.metrics.scene import Scene, running
 
 
@@ -37,7 +38,7 @@ async def test_a_short_disk(scene: Scene) -> None:
     room.is_disk_short = True
     assert await reasons(scene) == [
         (
-            f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes); producers "
+            f"the disk has less than {size_in_words(room.min_free_bytes)} free (seqgate.log.min.free.bytes); producers "
             "are refused"
         )
     ]

@@ -38,7 +38,7 @@ def test_all_is_well() -> None:
         ("features", "metadata.version 29"),
         ("broker 1", "one:9092, rack r1"),
         ("  api versions", "2 APIs: Produce 3–13, Fetch 4–18"),
-        ("  log directory", "/data: 10 bytes of partitions, 900 of 1,000 free"),
+        ("  log directory", "/data: 10 B of partitions, 900 B of 1000 B free"),
     ]
     assert wrong() == []
 
