@@ -117,6 +117,6 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent_id:
         raise SystemExit
-    from seqgate.gateway.entry import main as run_command  # noqa: PLC0415 - only the console's process needs it
+    import runpy  # noqa: PLC0415 - of this process alone
 
-    run_command()
+    runpy.run_module("seqgate", run_name="__main__")

@@ -64,7 +64,7 @@ class PlainCommand(TyperCommand):
 
 
 def _with_hint(message: str, options: Container[str]) -> str:
-    """Return what is wrong with a value, with the nearest valid value or the option for which it was meant."""
+    """Return what is wrong with a value, with the nearest valid value or the option that was meant."""
     message = message.removeprefix(_OF_PYTHON)
     choice = _NO_CHOICE.fullmatch(message)
     if choice is not None:
