@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypedDict, TypeVar,
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.admin.request import nearest_hint
 from seqgate.gateway.handlers import APIS
 
 if TYPE_CHECKING:
@@ -298,7 +299,10 @@ def error_code(code: ErrorCode | str) -> ErrorCode:
     """Return the error with a name of Kafka's, such as NOT_ENOUGH_REPLICAS. Raises ValueError."""
     found = code if isinstance(code, ErrorCode) else ErrorCode.__members__.get(code.lower())
     if found is None:
-        raise ValueError(f"{code!r} is not the name of an error of Kafka, such as NOT_ENOUGH_REPLICAS")
+        near = nearest_hint(str(code).upper(), map(str.upper, ErrorCode.__members__))
+        raise ValueError(
+            f"{code!r} is not the name of an error of Kafka{near or ', such as NOT_ENOUGH_REPLICAS'}"
+        )
     if found is ErrorCode.none:
         raise ValueError("NONE refuses no request: name an error of Kafka, such as NOT_ENOUGH_REPLICAS")
     return found

@@ -131,6 +131,7 @@ def test_a_waiting_test_wakes_with_the_strike_and_gives_up_with_a_sentence() -> 
         (lambda faults: faults.close(api="produce"), "write Produce"),
         (lambda faults: faults.close(api="Publish"), "'Publish' is not the name of an API"),
         (lambda faults: faults.error("NO_SUCH_ERROR"), "'NO_SUCH_ERROR' is not the name of an error"),
+        (lambda faults: faults.error("duplicate_sequence"), "the nearest name is DUPLICATE_SEQUENCE_NUMBER"),
         (lambda faults: faults.error("none"), "NONE refuses no request"),
         (lambda faults: faults.script(1, rate=0), "rate must be above 0 and at most 1, not 0"),
         (lambda faults: faults.script(1, kinds=[]), "kinds must name at least one"),
