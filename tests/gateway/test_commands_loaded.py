@@ -83,7 +83,7 @@ NOT_BEFORE_IT_RUNS = {
 }
 """What a command imports inside a function, if ever."""
 MOST_MODULES = {
-    "serve": 565,
+    "serve": 566,
     "--version": 80,
     "help security": 130,
     "topics list --help": 310,
