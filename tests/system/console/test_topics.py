@@ -24,7 +24,7 @@ def test_a_topic_is_created(window: Watched) -> None:
     window.check()
     page.get_by_role("button", name="Create", exact=True).click()
     expect(page.get_by_role("status").filter(has_text="Topic orders is created.")).to_be_visible()
-    expect(page.get_by_role("table").locator("tbody tr")).to_have_count(6)
+    expect(page.locator(".scroll tbody tr")).to_have_count(6)
     window.check()
     window.picture("topic")
 
