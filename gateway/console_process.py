@@ -24,7 +24,10 @@ LISTEN: Final = "127.0.0.1:8080"
 STOP_TIMEOUT_S: Final = 5.0
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 _PR_SET_PDEATHSIG: Final = 1
-_PROGRAM: Final = "from seqgate.gateway.console_process import main; main()"
+_PROGRAM: Final = (
+    "from seqgate.gateway.console_process import end_with_gateway; end_with_gateway(); "
+    "from seqgate.gateway.entry import main; main()"
+)
 """The program of the console's process; its first argument is the id of the gateway's process."""
 
 
@@ -107,16 +110,13 @@ async def _is_free(address: str) -> bool:
     return False
 
 
-def main() -> None:
-    """Run the console in the process that ConsoleProcess has started, until the gateway ends, however that
-    ends: an orphan would keep the port and write the history file of the next console. Only Linux tells of
-    the end of a gateway that was killed.
+def end_with_gateway() -> None:
+    """Let this process, which ConsoleProcess has started, end with the gateway, however the gateway ends: an
+    orphan would keep the port and write the history file of the next console. Only Linux tells of the end of
+    a gateway that was killed.
     """
     parent_id = int(sys.argv.pop(1))
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent_id:
         raise SystemExit
-    import runpy  # noqa: PLC0415 - of this process alone
-
-    runpy.run_module("seqgate", run_name="__main__")
