@@ -82,7 +82,8 @@ def restart(opened: Opened[Client]) -> Output:
     The gateway first checks that the release which is installed now can start, with the options that the
     gateway was started with, its environment and its settings file. If not, nothing changes. Then it answers
     what is in flight, and executes itself again: its process id stays, and clients connect again and wait
-    for about a second. With --workers all of them are restarted. The command ends when the gateway serves.
+    for about half a second. With --workers all of them are restarted. The command ends when the gateway
+    serves.
     """
     with opened as client:
         name = uuid.uuid4().hex
