@@ -194,7 +194,7 @@ def alter(
 
     \b
     For example:
-      seqgate topics alter orders --partitions 12
+      seqgate topics alter orders --partitions 12 --yes
       seqgate topics alter orders --set retention.ms=86400000 --unset cleanup.policy
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partitions is None and not settings and not unset:

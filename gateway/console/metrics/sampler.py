@@ -253,7 +253,9 @@ class Sampler:
             return {}
         passed_s = (now_ms - before[0]) / 1_000
         gained = new_records(before[1], ends)
-        found: Values = {} if self.gateways.tells else {Key(RECORDS): sum(gained.values()) / passed_s}
+        found: Values = {}
+        if not self.gateways.is_partial and RECORDS not in self.gateways.values:  # nobody told any
+            found[Key(RECORDS)] = sum(gained.values()) / passed_s
         stored: Counter[str] = Counter()
         for (topic, _), end in ends.items():
             stored[topic] += end

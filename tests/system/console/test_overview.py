@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
+from kafka import KafkaProducer
 from playwright.sync_api import Browser, expect
 
 from seqgate.gateway.admin.client import ask
@@ -75,26 +77,40 @@ def test_a_gateway_that_is_well(
     del stub.views["status"]
 
 
-def test_charts_show_figures_per_second(browser: Browser, base: str, stub: MetricsStub) -> None:
-    with watched(browser, base) as window:
-        page = window.open("/")
-        chart = page.locator("figure").filter(has_text="Records stored/s")
-        seconds = itertools.count(10, 100)
-        stub.metrics = lambda: metrics(next(seconds))
-        expect(chart.locator("canvas")).to_be_visible()
-        expect(chart.locator("output")).to_have_text(re.compile(r"^[\d,.]*[1-9]"))
-        refusals = page.locator("figure").filter(has_text="Duplicates and refusals")
-        expect(refusals.locator("output")).to_have_text(
-            re.compile(r"duplicates [\d,.]*[1-9].* refused [\d,.]*[1-9]")
-        )
-        chart.get_by_label("Time that the charts show").select_option("6h")
-        expect(page).to_have_url(re.compile(r"[?]range=6h$"))
-        for choice in page.locator(".chart-range").all():
-            expect(choice).to_have_value("6h")
-        expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile("over 6 h"))
-        latency = page.locator("figure").filter(has_text="Produce time")
-        expect(latency.locator("output")).to_have_text("1.9 ms")
-        window.check()
+def write_until(bootstrap: str, stopping: threading.Event) -> None:
+    """Write records one by one until the event is set."""
+    producer = KafkaProducer(bootstrap_servers=[bootstrap])
+    try:
+        while not stopping.wait(0.05):
+            producer.send("orders", b"record").get(60)
+    finally:
+        producer.close()
+
+
+def test_charts_show_figures_per_second(
+    browser: Browser, measured: str, measured_gateway: GatewayProcess
+) -> None:
+    stopping = threading.Event()
+    with ThreadPoolExecutor() as pool, watched(browser, measured) as window:
+        writing = pool.submit(write_until, measured_gateway.bootstrap, stopping)
+        try:
+            page = window.open("/")
+            chart = page.locator("figure").filter(has_text="Records stored/s")
+            expect(chart.locator("canvas")).to_be_visible()
+            expect(chart.locator("output")).to_have_text(re.compile(r"^[\d,.]*[1-9]"))
+            refusals = page.locator("figure").filter(has_text="Duplicates and refusals")
+            expect(refusals.locator("output")).to_have_text(re.compile("duplicates 0.* refused 0"))
+            latency = page.locator("figure").filter(has_text="Produce time")
+            expect(latency.locator("output")).to_have_text(re.compile(r"^[\d,.]*[1-9].* ms$"))
+            chart.get_by_label("Time that the charts show").select_option("6h")
+            expect(page).to_have_url(re.compile(r"[?]range=6h$"))
+            for choice in page.locator(".chart-range").all():
+                expect(choice).to_have_value("6h")
+            expect(chart.get_by_role("img")).to_have_attribute("aria-label", re.compile("over 6 h"))
+            window.check()
+        finally:
+            stopping.set()
+        writing.result()
 
 
 def test_pages_come_back_by_themselves(
