@@ -132,7 +132,7 @@ def in_units(name: str, value: str | None) -> str:
     if unit == ".bytes":
         if number in {_LARGEST, (1 << 31) - 1}:
             return "no limit"
-        return size_in_words(number).replace(".0 ", " ") if number >= _KIB else ""
+        return size_in_words(number) if number >= _KIB else ""
     if unit not in _MS_OF_UNIT or not number:
         return ""
     return "no limit" if number == _LARGEST else duration(number * _MS_OF_UNIT[unit]).replace(".0 ", " ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,27 @@ def committed_offset(bootstrap: str) -> int:
     return int(found.offset)
 
 
+def check_one_moment(bootstrap: str, backed: Backed, clients: BusyClients, kinds: Collection[str]) -> None:
+    """Check that a restored backup has the state of one moment, behind all that was acknowledged before it.
+    `kinds` are the producers whose records must have no gap.
+    """
+    orders = read_committed(bootstrap, ORDERS)
+    assert backed.acknowledged <= set(orders)
+    assert [value for value, count in Counter(orders).items() if count > 1] == []
+    for kind in kinds:
+        sent = sorted(int(value.partition("-")[2]) for value in orders if value.partition("-")[0] == kind)
+        assert sent == list(range(len(sent))), "a producer's records end at one moment"
+    # A gateway ends the transaction that was open: its producer opens it again, and is gone.
+    Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"}).init_transactions(WAIT_S)
+    moved = Counter(int(value) for value in read_committed(bootstrap, MOVED))
+    assert set(moved.values()) == {PARTITIONS}, "a transaction is there whole, or not at all"
+    assert backed.committed <= set(moved)
+    assert not set(moved) & set(clients.aborted)
+    latest = dict(value.split(":") for value in read_committed(bootstrap, LATEST))
+    assert all(int(latest[key]) >= number for key, number in backed.latest.items())
+    assert committed_offset(bootstrap) == max(moved), "offsets and records are of one moment"
+
+
 @pytest.mark.parametrize("number", range(BACKUPS))
 def test_a_restored_gateway_has_the_state_of_one_moment(lived: Lived, tmp_path: Path, number: int) -> None:
     backed = lived.backups[number]
@@ -130,23 +152,7 @@ def test_a_restored_gateway_has_the_state_of_one_moment(lived: Lived, tmp_path: 
     # A directory of workers starts with workers, and without them.
     count = lived.workers if number else 1
     with GatewayProcess(data, settings=settings_of(count), port=consecutive_ports(count)) as restored:
-        orders = read_committed(restored.bootstrap, ORDERS)
-        assert backed.acknowledged <= set(orders)
-        assert [value for value, count in Counter(orders).items() if count > 1] == []
-        for kind in ("librdkafka", "python"):
-            sent = sorted(int(value.partition("-")[2]) for value in orders if value.partition("-")[0] == kind)
-            assert sent == list(range(len(sent))), "a producer's records end at one moment"
-        # The restored gateway ends the transaction that was open: its producer opens it again, and is gone.
-        Producer({"bootstrap.servers": restored.bootstrap, "transactional.id": "mover"}).init_transactions(
-            WAIT_S
-        )
-        moved = Counter(int(value) for value in read_committed(restored.bootstrap, MOVED))
-        assert set(moved.values()) == {PARTITIONS}, "a transaction is there whole, or not at all"
-        assert backed.committed <= set(moved)
-        assert not set(moved) & set(lived.clients.aborted)
-        latest = dict(value.split(":") for value in read_committed(restored.bootstrap, LATEST))
-        assert all(int(latest[key]) >= number for key, number in backed.latest.items())
-        assert committed_offset(restored.bootstrap) == max(moved), "offsets and records are of one moment"
+        check_one_moment(restored.bootstrap, backed, lived.clients, ("librdkafka", "python"))
 
 
 def test_producers_live_on_against_the_restored_gateway(lived: Lived, tmp_path: Path) -> None:

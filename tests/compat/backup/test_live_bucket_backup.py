@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.backup.busy_clients import LATEST, MOVED, ORDERS, PARTITIONS, WAIT_S, BusyClients
-from tests.compat.backup.test_live_backup import COMPACTED, ROLLS_OFTEN, committed_offset, read_committed
+from tests.compat.backup.test_live_backup import COMPACTED, ROLLS_OFTEN, Backed, check_one_moment
 from tests.conftest import AS_THE_PEER
 from tests.support.gateway_cluster import NEVER_ENDING_LEASE_MS, GatewayCluster, await_true
 from tests.support.gateway_process import GatewayProcess
@@ -26,17 +25,6 @@ SETTINGS = {
     "seqgate.cluster.upload.interval.ms": "500",
     "seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS),
 }
-
-
-@dataclass(frozen=True)
-class Backed:
-    """A backup, and what was acknowledged when its command began."""
-
-    path: Path
-    acknowledged: frozenset[str]
-    committed: frozenset[int]
-    latest: dict[str, int]
-    copied_bytes: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +57,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
                     *("backup", "create", directory / "backups", "--json"),
                     *("--cluster", f"file://{directory / 'bucket'}", "--bootstrap", cluster.bootstrap),
                 ).json["backup"]
-                backups.append(Backed(Path(made["path"]), *known, made["copied_bytes"]))
+                backups.append(Backed(Path(made["path"]), *known))
             clients.await_progress()
         yield Lived(clients, backups)
 
@@ -86,22 +74,7 @@ def test_a_restored_bucket_has_the_state_of_one_moment(lived: Lived, tmp_path: P
         GatewayProcess(tmp_path / "cache-1", settings=settings) as restored,
         GatewayProcess(tmp_path / "cache-2", settings=settings),
     ):
-        orders = read_committed(restored.bootstrap, ORDERS)
-        assert backed.acknowledged <= set(orders)
-        assert [value for value, count in Counter(orders).items() if count > 1] == []
-        sent = sorted(int(value.partition("-")[2]) for value in orders if value.startswith("python-"))
-        assert sent == list(range(len(sent))), "each of these was sent when the one before was acknowledged"
-        # A gateway ends the transaction that was open: its producer opens it again, and is gone.
-        Producer({"bootstrap.servers": restored.bootstrap, "transactional.id": "mover"}).init_transactions(
-            WAIT_S
-        )
-        moved = Counter(int(value) for value in read_committed(restored.bootstrap, MOVED))
-        assert set(moved.values()) == {PARTITIONS}, "a transaction is there whole, or not at all"
-        assert backed.committed <= set(moved)
-        assert not set(moved) & set(lived.clients.aborted)
-        assert committed_offset(restored.bootstrap) == max(moved), "offsets and records are of one moment"
-        latest = dict(value.split(":") for value in read_committed(restored.bootstrap, LATEST))
-        assert all(int(latest[key]) >= number for key, number in backed.latest.items())
+        check_one_moment(restored.bootstrap, backed, lived.clients, ("python",))
 
 
 def test_later_backups_share_parts(lived: Lived) -> None:
