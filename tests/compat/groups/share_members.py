@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.compat.groups.members import DEADLINE_S, await_that
 from tests.support.kafka_tools import TOOL_CLASSES, java_command
+from tests.support.wire import Wire
 
 SHARE_CONSUMER = "kafka-console-share-consumer"
 
@@ -103,6 +104,26 @@ class ShareReaders:
     def await_delivered(self, values: Iterable[str]) -> None:
         wanted = set(values)
         await_that(lambda: self.delivered.keys() >= wanted, f"all {len(wanted)} are delivered")
+
+    def offset_and_lag(self) -> tuple[int, int]:
+        """Return the stored start offset and lag. DescribeShareGroupOffsets tells them; the tool takes a
+        second to start."""
+        with Wire(self.bootstrap) as wire:
+            groups = [{"group_id": self.group, "topics": None}]
+            (group,) = wire.call("describe_share_group_offsets", 1, groups=groups).fields["groups"]
+        told = [
+            (partition["start_offset"], partition["lag"])
+            for topic in group["topics"]
+            for partition in topic["partitions"]
+        ]
+        return told[0] if told else (-1, -1)
+
+    def await_lag(self, lag: int) -> None:
+        """Wait until all records but these are acknowledged and persisted.
+
+        A gateway that is killed earlier rightly delivers what is printed but not acknowledged once more.
+        """
+        await_that(lambda: self.offset_and_lag()[1] == lag, f"the lag is {lag}")
 
 
 @contextlib.contextmanager

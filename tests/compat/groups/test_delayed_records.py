@@ -99,6 +99,7 @@ def test_a_share_consumer_gets_records_when_they_are_due(tmp_path: Path) -> None
             readers.await_delivered(soon)
             came = [value for value in member.values if value not in far]
             assert came == [*at_once, *sorted(soon)], "no record may arrive before it is due"
+            readers.await_lag(len(far))
 
             over_the_kill = send(readers, 2_000, 2_500)
             gateway.restart(kill=True)

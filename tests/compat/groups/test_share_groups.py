@@ -15,7 +15,6 @@ from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 from tests.support.kafka_tools import ToolRun, run_tool
-from tests.support.wire import Wire
 
 DELIVERY_LIMIT = 3
 SETTINGS = {
@@ -60,21 +59,8 @@ def start_and_lag(readers: ShareReaders) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
-def offset_and_lag(readers: ShareReaders) -> tuple[int, int]:
-    """Return start offset and lag by DescribeShareGroupOffsets. The tool takes a second to start."""
-    with Wire(readers.bootstrap) as wire:
-        groups = [{"group_id": readers.group, "topics": None}]
-        (group,) = wire.call("describe_share_group_offsets", 1, groups=groups).fields["groups"]
-    told = [
-        (partition["start_offset"], partition["lag"])
-        for topic in group["topics"]
-        for partition in topic["partitions"]
-    ]
-    return told[0] if told else (-1, -1)
-
-
 def await_all_done(readers: ShareReaders, count: int) -> None:
-    await_that(lambda: offset_and_lag(readers) == (count, 0), f"all {count} are done")
+    await_that(lambda: readers.offset_and_lag() == (count, 0), f"all {count} are done")
     assert start_and_lag(readers) == (str(count), "0")
 
 
