@@ -10,7 +10,9 @@ workers through a round, and goes on to the next step when all have reported the
     end       all shares are linked, or the round has failed
 
 A worker that stands still goes on by itself after a limit, and reports that: clients wait for that limit at
-most. It has then read no `go`, so the round begins again, or fails. A worker that dies fails the round, too.
+most. It has then read no `go`, so the round begins again, or fails. When a worker dies, the round begins
+again, too, unless the command has asked the dead one. The command takes a refusal as that of all workers, so
+MOST_HOLDS bounds how often they are held for one command, however many they are.
 The copy lacks the messages that were under way between workers at that moment, as after a crash of all.
 """
 
@@ -35,7 +37,11 @@ PREPARE_LIMIT_S: Final = 60.0
 HOLD_LIMIT_S: Final = 2.0
 """How long a worker stands still for the others; then it goes on, and the round begins again."""
 MOST_HOLDS: Final = 3
-"""How often the workers are held for one backup, because one was late; then the backup fails."""
+"""How often the workers are held for one command, because one was late or died; then the backup fails."""
+AGAIN_LIMIT_S: Final = 60.0
+"""The time since the command asked in which a round begins again; later it fails. So all rounds end while the
+command waits.
+"""
 LINK_LIMIT_S: Final = 400.0
 """How long the workers have to link their shares; then the round fails."""
 
@@ -45,15 +51,19 @@ class _Round:
     number: int
     asker: WorkerProcess
     until_s: float
+    asked_s: float
+    """When the command asked."""
+    tries: int
+    """Which round for the command this is."""
     members: list[WorkerProcess] = field(default_factory=list)
     awaited: set[WorkerProcess] = field(default_factory=set)
     """The workers that have not reported the step."""
     step: Step | None = None
     """The last step that the workers were told; None until all serve."""
-    holds: int = 1
-    """Which try this is."""
     taken_ms: int = 0
     failure: str | None = None
+    may_retry: bool = False
+    """Whether another round may succeed where this one has failed."""
 
 
 class StagingRounds:
@@ -86,11 +96,11 @@ class StagingRounds:
         if self._round is not None:
             asker.send(RoundEnded(0, "another backup of this gateway begins; try again"))
         else:
-            self._begin(asker, now_s, holds=1)
+            self._begin(asker, now_s, asked_s=now_s, tries=1)
 
-    def _begin(self, asker: WorkerProcess, now_s: float, holds: int) -> None:
+    def _begin(self, asker: WorkerProcess, now_s: float, asked_s: float, tries: int) -> None:
         self._last_number += 1
-        self._round = _Round(self._last_number, asker, now_s + START_LIMIT_S, holds=holds)
+        self._round = _Round(self._last_number, asker, now_s + START_LIMIT_S, asked_s, tries)
 
     def take(self, worker: WorkerProcess, report: RoundReport, now_s: float) -> None:
         """Note what a worker reports; after the last one, tell all the next step. A worker that has reported
@@ -102,7 +112,7 @@ class StagingRounds:
         is_awaited = worker in current.awaited
         current.awaited.discard(worker)
         if report.failure is not None:
-            self._fail(current, f"worker {worker.number}: {report.failure}", now_s)
+            self._fail_late(current, f"worker {worker.number}: {report.failure}", now_s)
         elif is_awaited and not current.awaited:
             self._advance(current, now_s)
 
@@ -115,7 +125,8 @@ class StagingRounds:
         late = _named(current.awaited)
         if dead:
             current.awaited.difference_update(dead)
-            self._fail(current, f"worker {dead[0].number} has ended; try again", now_s, may_retry=False)
+            why = f"worker {dead[0].number} has ended; try again"
+            self._fail(current, why, now_s, may_retry=self._lives(current.asker))
         elif current.step is None and self._all_serve():
             current.members = list(self._workers.values())
             self._advance(current, now_s)
@@ -123,7 +134,7 @@ class StagingRounds:
             why = "not all workers serve" if current.step is None else f"{late} took too long"
             if current.step == "go":
                 current.awaited.clear()
-            self._fail(current, f"{why}; try again", now_s)
+            self._fail_late(current, f"{why}; try again", now_s)
 
     def _advance(self, current: _Round, now_s: float) -> None:
         """Tell all workers the next step."""
@@ -141,9 +152,9 @@ class StagingRounds:
                 self._tell(current, "go", now_s + LINK_LIMIT_S)
                 self._shared.stage_metadata(cut)
             else:
-                self._end(current)
+                self._end(current, now_s)
         except (LogError, IncompatibleFormat, OSError) as error:
-            self._fail(current, str(error), now_s, may_retry=False)
+            self._fail(current, str(error), now_s)
 
     def _tell(self, current: _Round, step: Step, until_s: float) -> None:
         current.step, current.until_s = step, until_s
@@ -151,28 +162,35 @@ class StagingRounds:
         for member in current.members:
             member.send(RoundStep(current.number, step, self._hold_s))
 
-    def _fail(self, current: _Round, why: str, now_s: float, *, may_retry: bool = True) -> None:
-        """End the round with a reason, once no worker links any more. Begin it again where a hold ran out."""
-        if may_retry and current.step == "hold" and current.awaited:
-            late = _named(current.awaited)
+    def _fail_late(self, current: _Round, why: str, now_s: float) -> None:
+        """Fail the round for a reason which, in a hold, is only that others were late."""
+        is_late = current.step == "hold" and bool(current.awaited)
+        if is_late:
             why = (
-                f"the workers did not stand still at one moment within {self._hold_s:g} s, because {late} "
-                "had other work; try again"
+                f"the workers did not stand still at one moment within {self._hold_s:g} s, because "
+                f"{_named(current.awaited)} had other work; try again"
             )
-            if current.holds < MOST_HOLDS:
-                self._dismiss(current)
-                self._begin(current.asker, now_s, current.holds + 1)
-                return
-        current.failure = current.failure or why
-        if current.step != "go" or not current.awaited:
-            self._end(current)
+        self._fail(current, why, now_s, may_retry=is_late)
 
-    def _end(self, current: _Round) -> None:
+    def _fail(self, current: _Round, why: str, now_s: float, *, may_retry: bool = False) -> None:
+        """End the round with a reason, once no worker links any more."""
+        if current.failure is None:
+            current.failure, current.may_retry = why, may_retry
+        if current.step != "go" or not current.awaited:
+            self._end(current, now_s)
+
+    def _end(self, current: _Round, now_s: float) -> None:
+        """Let all go on; begin another round, or tell the asker how this one has ended."""
         self._round = None
+        is_early = current.tries < MOST_HOLDS and now_s - current.asked_s <= AGAIN_LIMIT_S
+        begins_again = current.may_retry and is_early and self._lives(current.asker)
         if current.failure is not None:
-            logger.warning("the workers were not staged for a backup: %s", current.failure)
+            again = "; they are held again" if begins_again else ""
+            logger.warning("the workers were not staged for a backup%s: %s", again, current.failure)
         self._dismiss(current)
-        if self._lives(current.asker):
+        if begins_again:
+            self._begin(current.asker, now_s, current.asked_s, current.tries + 1)
+        elif self._lives(current.asker):
             current.asker.send(RoundEnded(current.taken_ms, current.failure))
 
     def _dismiss(self, current: _Round) -> None:

@@ -302,9 +302,10 @@ class StagedBackup(msgspec.Struct, frozen=True):
 
 class StageBackupRequest(Request[StagedBackup], tag="backup.stage"):
     """Give the files of the data directory second names in `.backup`, as they are now. The asker holds the
-    lock `.backup.lock` until it has removed `.backup`. A worker lets all workers do it; if it refuses because
-    another one has ended, the next begins anew.
+    lock `.backup.lock` until it has removed `.backup`. A worker lets all workers do it, and refuses for all.
     """
+
+    is_of_all = True
 
 
 class HeldLog(msgspec.Struct, frozen=True):

@@ -9,9 +9,11 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from seqgate.gateway.admin import client
+from seqgate.gateway.admin.backup.command import StageBackupRequest
 from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, joined, places, summed
 from seqgate.gateway.admin.groups.describing import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names import NamesRequest
@@ -22,6 +24,7 @@ from seqgate.gateway.admin.request import (
     RUNNING,
     SOCKET_NAME,
     STOPPED,
+    ControlAnswer,
     ControlError,
     Elsewhere,
     NoAnswer,
@@ -251,6 +254,21 @@ def test_a_refusal_of_what_one_does_for_all_is_final() -> None:
     with pytest.raises(ControlError, match="t-0 is not offline"):
         Scene([REFUSAL], [2]).first(is_final=True)
     assert Scene([GONE], [2]).first(is_final=True) == 2
+
+
+def test_a_worker_refuses_a_backup_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def refuse(place: Path, *_: object) -> bytes:
+        asked.append(place.name)
+        return msgspec.json.encode(ControlAnswer(error="worker 2 had other work"))
+
+    monkeypatch.setattr(client, "_exchange", refuse)
+    for number in range(3):
+        (tmp_path / WORKERS / str(number)).mkdir(parents=True)
+    with pytest.raises(ControlError, match="had other work"):
+        ask(tmp_path, StageBackupRequest())
+    assert asked == ["0"], "no other worker may hold the producers once more"
 
 
 def test_any_other_refusal_is_told() -> None:

@@ -38,6 +38,7 @@ from seqgate.gateway.workers.link import (
 )
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.staging_rounds import (
+    AGAIN_LIMIT_S,
     HOLD_LIMIT_S,
     LINK_LIMIT_S,
     MOST_HOLDS,
@@ -109,6 +110,9 @@ class Scene:
     def reach(self, step: str) -> None:
         """Let both workers report until they are told this step."""
         self.begin()
+        self.pass_to(step)
+
+    def pass_to(self, step: str) -> None:
         for reached in ("prepare", "hold", "go"):
             if reached != step:
                 self.report(self.one, self.two)
@@ -197,16 +201,39 @@ def test_a_hold_that_ran_out_before_go_came_fails_the_round(scene: Scene) -> Non
 
 
 @pytest.mark.parametrize("step", ["prepare", "hold", "go"])
-def test_a_worker_that_dies_fails_the_round(scene: Scene, step: str) -> None:
-    scene.reach(step)
-    del scene.workers[2]
-    scene.run_due(0.0)
-    if step == "go":
-        assert scene.one.told() == []
-        scene.report(scene.one)
+def test_after_a_death_the_workers_are_held_again_three_times_in_all(scene: Scene, step: str) -> None:
+    for count in range(1, MOST_HOLDS + 1):
+        if count == 1:
+            scene.reach(step)
+        else:
+            scene.run_due(float(count))
+            assert scene.one.told() == [], "worker 2 does not serve yet"
+            scene.two.close()
+            scene.two = Worker(2)
+            scene.workers[2] = scene.two
+            scene.run_due(float(count))
+            scene.expect_prepare()
+            scene.pass_to(step)
+        del scene.workers[2]
+        scene.run_due(float(count))
+        if step == "go":
+            assert scene.one.told() == [], "worker 1 still links"
+            scene.report(scene.one, now_s=float(count))
+        end = RoundStep(scene.number, "end")
+        if count < MOST_HOLDS:
+            assert scene.one.told() == [end]
     failed = RoundEnded(NOW_MS if step == "go" else 0, "worker 2 has ended; try again")
-    assert scene.one.told() == [RoundStep(scene.number, "end"), failed]
+    assert scene.one.told() == [end, failed]
     assert scene.two.told() == []
+
+
+def test_a_round_that_fails_after_a_minute_is_not_begun_again(scene: Scene) -> None:
+    scene.reach("go")
+    del scene.workers[2]
+    scene.run_due(AGAIN_LIMIT_S + 0.1)
+    scene.report(scene.one, now_s=AGAIN_LIMIT_S + 0.1)
+    failed = RoundEnded(NOW_MS, "worker 2 has ended; try again")
+    assert scene.one.told() == [RoundStep(scene.number, "end"), failed]
 
 
 def test_nobody_is_told_of_a_round_whose_asker_has_died(scene: Scene) -> None:
