@@ -223,10 +223,11 @@ class BucketBackup:
         copy: BackedUpObjects,
         keep: int | None,
     ) -> Created:
-        """Copy all objects, the short-lived ones first. Raises Moved, BackupError, OSError."""
+        """Copy all objects, the short-lived ones first. Raises Moved, BackupError, PinTaken, OSError."""
         keys: set[str] = set()
 
         async def write(key: str, content: bytes) -> None:
+            self._pin.check()
             keys.add(key)
             async with self._disk:
                 await asyncio.to_thread(copy.write, key, content)
@@ -243,6 +244,7 @@ class BucketBackup:
                 parts |= parts_of(stored.manifest)
         self._check_room(copy, parts)
         await self._copy_parts(reads, copy, parts)
+        await self._pin.renew()
         async with self._disk:
             return await asyncio.to_thread(copy.finish, keys | parts.keys(), image.partition_count, keep)
 
@@ -260,6 +262,7 @@ class BucketBackup:
 
         async def some() -> None:
             for key in left:
+                self._pin.check()
                 async with self._disk:
                     if await asyncio.to_thread(copy.has, key):
                         continue

@@ -8,8 +8,12 @@ what the bucket has if all gateways die at that moment, and a start recovers tha
 before its release spoils the cut, and the backup tries again.
 
 **The pin** is an object that asks gateways to delete nothing. It saves the backup from reading again, and is
-no part of the proof: a backup has every object that it needs, or fails. The pin ends by itself when the
-command that renews it is gone, by the clocks of the machines, which may differ by minutes.
+no part of the proof: a backup has every object that it needs, or fails. For gateways the pin ends by itself
+when the command that renews it is gone, by the clocks of the machines, which may differ by minutes.
+
+The next backup needs no clock of another machine. It watches the pin for longer than a living command needs
+to renew it, and then takes the pin over by a conditional replacement. A command that lived on all the same
+finds the pin of another backup, or none, when it renews its own, and fails.
 
     version | backup (who) | host | until_ms: parts stay | logs_until_ms: write-ahead logs stay, too
 """
@@ -21,6 +25,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,7 +50,11 @@ LONGEST_HOLD_S: Final = 2.0
 PIN_KEY: Final = "backup/pin"
 PIN_MS: Final = 900_000
 """The time after which a pin that nobody renews has ended."""
-RENEWED_EVERY_S: Final = 60.0
+RENEWED_EVERY_S: Final = 5.0
+UNRENEWED_S: Final = 30.0
+"""How long the next backup watches a pin that nobody renews; then it takes the pin over."""
+LOOK_EVERY_S: Final = 1.0
+"""The time between two looks at the pin of another backup."""
 _MOST_AHEAD_MS: Final = 4 * PIN_MS
 """A pin that ends later than this was written by a clock that is wrong, and counts for nothing."""
 _VERSION: Final = 1
@@ -145,7 +154,7 @@ def _decoded(content: bytes | None) -> _Pin | None:
 
 
 class PinTaken(Exception):
-    """Another backup of the bucket is under way; the message is a sentence."""
+    """Another backup of the bucket is under way, or took the place of this one; the message is a sentence."""
 
 
 class PinnedBucket:
@@ -158,13 +167,15 @@ class PinnedBucket:
         self._now_ms = now_ms
         self._keeps_logs = True
         self._turn = asyncio.Lock()
+        self._lost: str | None = None
+        """Why this backup has the pin no more."""
 
     @asynccontextmanager
     async def pinned(self) -> AsyncIterator[None]:
         """Create the pin, renew it meanwhile, and delete it at the end, unless another backup has taken it.
-        Waits until the store answers. Raises PinTaken, Refused.
+        Waits until the store answers, and until a pin that is there has ended. Raises PinTaken, Refused.
         """
-        await self._put()
+        await self._take()
         renewing = asyncio.create_task(self._renew())
         try:
             yield
@@ -173,56 +184,97 @@ class PinnedBucket:
             with contextlib.suppress(StoreFailed, Refused, Missing):
                 await self._delete()
 
+    def check(self) -> None:
+        """Raise PinTaken if a renewal has found that the backup lost its pin."""
+        if self._lost is not None:
+            raise PinTaken(self._lost)
+
+    async def renew(self) -> None:
+        """Renew the pin now. Raises PinTaken, Refused."""
+        async with self._turn:
+            self.check()
+            conflicts = self._reads.conflicts()
+            is_renewed = await self._reads.answered(self._try_renew)
+            while not is_renewed:
+                await asyncio.sleep(conflicts.next_s())
+                is_renewed = await self._reads.answered(self._try_renew)
+
     async def release_logs(self) -> None:
         """Let gateways delete objects of write-ahead logs again. Raises PinTaken, Refused."""
         self._keeps_logs = False
-        await self._put()
+        await self.renew()
 
     async def keep_logs(self) -> None:
         """Let gateways delete no objects of write-ahead logs, as at first. Raises PinTaken, Refused."""
         if not self._keeps_logs:
             self._keeps_logs = True
-            await self._put()
+            await self.renew()
 
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEWED_EVERY_S)
             try:
-                await self._put()
-            except (PinTaken, Refused) as error:
+                await self.renew()
+            except PinTaken:
+                return  # `check` says it to the backup
+            except Refused as error:
                 logger.warning("the pin of the backup can't be renewed: %s", error)
 
     async def _delete(self) -> None:
-        found = _decoded(await self._reads.objects.get(PIN_KEY))
+        found, _ = await self._read()
         if found is not None and found.backup == self._backup:
             await self._reads.objects.delete(PIN_KEY)
 
-    async def _put(self) -> None:
-        async with self._turn:
-            conflicts = self._reads.conflicts()
-            is_put = await self._reads.answered(self._try_put)
-            while not is_put:
-                await asyncio.sleep(conflicts.next_s())
-                is_put = await self._reads.answered(self._try_put)
+    async def _take(self) -> None:
+        """Create the pin, or take over one that is not renewed. Raises PinTaken, Refused."""
+        watched: str | None = None
+        """The version of the pin of another backup."""
+        looks = 0  # counts no time in which the store did not answer: nobody could renew a pin then
+        while True:
+            found, version = await self._reads.answered(self._read)
+            is_free = found is None or found.backup == self._backup
+            if found is not None and not is_free:
+                if watched is None:
+                    watched = version
+                    logger.warning(
+                        "a backup of the bucket, begun on %s, has not ended; if that command gives no sign "
+                        "of life for %.0f s, this one takes its place",
+                        found.host,
+                        UNRENEWED_S,
+                    )
+                elif watched != version:
+                    raise PinTaken(
+                        f"another backup of the bucket is under way on {found.host}; wait until it ends"
+                    )
+                is_free = looks >= UNRENEWED_S / LOOK_EVERY_S
+                looks += 1
+            if is_free and await self._reads.answered(partial(self._try_replace, version)):
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _try_put(self) -> bool:
-        """Create or replace the pin; return False if somebody else changed it. Raises StoreFailed also."""
-        now_ms = self._now_ms()
+    async def _read(self) -> tuple[_Pin | None, str | None]:
+        """Return the pin, and the version of the object. Raises StoreFailed, Refused."""
         try:
             content, version = await self._reads.objects.read(PIN_KEY)
         except Missing:
-            content, version = b"", None
-        found = _decoded(content)
-        if (
-            found is not None
-            and found.backup != self._backup
-            and now_ms < found.until_ms <= now_ms + _MOST_AHEAD_MS
-        ):
-            raise PinTaken(
-                f"another backup of the bucket is under way on {found.host}, or ended early less than "
-                f"{PIN_MS // 60_000} minutes ago; wait until then"
+            return None, None
+        return _decoded(content), version
+
+    async def _try_renew(self) -> bool:
+        """Replace the backup's own pin; return False if its version was another one. Raises PinTaken also."""
+        found, version = await self._read()
+        if found is None or found.backup != self._backup:
+            whose = "another backup" if found is None else f"a backup on {found.host}"
+            self._lost = (
+                f"{whose} has taken its place, because it gave no sign of life for {UNRENEWED_S:.0f} s; "
+                "run the command again"
             )
-        until_ms = now_ms + PIN_MS
+            self.check()
+        return await self._try_replace(version)
+
+    async def _try_replace(self, version: str | None) -> bool:
+        """Create the pin, or replace this version; return False if somebody else was first."""
+        until_ms = self._now_ms() + PIN_MS
         pin = _Pin(self._backup, self._host, until_ms, until_ms if self._keeps_logs else 0)
         try:
             await self._reads.objects.replace(PIN_KEY, msgspec.json.encode(pin), version)

@@ -25,7 +25,7 @@ from seqgate.gateway.backup.repository import BackupError, Repository, open_back
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.rebuild.moment import Moved
-from seqgate.gateway.cluster.wal.backups import PIN_KEY
+from seqgate.gateway.cluster.wal.backups import PIN_KEY, PinTaken
 from seqgate.gateway.runtime.topics.stored_image import image_of
 from seqgate.log import Storage
 from tests.gateway.backends.test_uploads import OLD_S, TOPIC, Running, running
@@ -201,6 +201,23 @@ async def test_a_collection_that_began_before_the_pin_makes_the_backup_begin_aga
         backup = await backed_up(tmp_path, asking(gateway), "wal/", collect)
     assert any(file.path.startswith("parts/") for file in backup.manifest.files)
     assert await ends_at(backup, tmp_path / "restored") == 5
+
+
+async def test_a_backup_that_lost_its_pin_fails_and_leaves_that_of_the_other(tmp_path: Path) -> None:
+    pin = tmp_path / "bucket" / PIN_KEY
+    async with running(tmp_path) as gateway:
+        await gateway.create()
+        await gateway.append(5)
+        await gateway.uploads.round()
+
+        async def take_over(_: str) -> None:
+            found = msgspec.json.decode(pin.read_bytes())
+            pin.write_bytes(msgspec.json.encode({**found, "backup": "other", "host": "elsewhere"}))
+
+        with pytest.raises(PinTaken, match="a backup on elsewhere has taken its place"):
+            await backed_up(tmp_path, asking(gateway), "parts/", take_over)
+    assert msgspec.json.decode(pin.read_bytes())["backup"] == "other"
+    assert not list((tmp_path / "backups").glob("2*"))
 
 
 async def test_a_gateway_that_is_taken_over_while_objects_are_copied(tmp_path: Path) -> None:

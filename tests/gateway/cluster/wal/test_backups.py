@@ -16,6 +16,7 @@ from seqgate.gateway.cluster.wal.backups import (
     PIN_KEY,
     PIN_MS,
     RENEWED_EVERY_S,
+    UNRENEWED_S,
     HoldRefused,
     PinnedBucket,
     PinTaken,
@@ -140,13 +141,28 @@ class Pins:
     def now_ms(self) -> int:
         return round(asyncio.get_running_loop().time() * 1000) + 1_000_000
 
-    def of(self, backup: str) -> PinnedBucket:
-        return PinnedBucket(PersistentReads(self.objects, "x"), backup, f"host of {backup}", self.now_ms)
+    def of(self, backup: str, late_ms: int = 0) -> PinnedBucket:
+        reads = PersistentReads(self.objects, "x")
+        return PinnedBucket(reads, backup, f"host of {backup}", lambda: self.now_ms() + late_ms)
 
     async def kept(self) -> tuple[bool, bool]:
         """Return whether gateways keep parts, and whether they keep write-ahead logs."""
         reads, now_ms = PersistentReads(self.objects, "x"), self.now_ms() + self.late_ms
         return await is_pinned(reads, now_ms), await is_pinned(reads, now_ms, logs=True)
+
+    async def leave_dead(self) -> None:
+        """Leave the pin of a backup whose command was killed."""
+        async with self.of("dead").pinned():
+            content = await self.objects.get(PIN_KEY)
+        await self.objects.create(PIN_KEY, content)
+
+
+async def suspend(patch: pytest.MonkeyPatch, pin: PinnedBucket, seconds: float) -> None:
+    """Let the command of a pin that was just made renew it for the first time after so long."""
+    patch.setattr(backups, "RENEWED_EVERY_S", seconds)
+    await asyncio.sleep(0)  # the task that renews it begins its wait
+    patch.undo()
+    pin.check()
 
 
 def test_the_pin_stays_while_the_backup_renews_it() -> None:
@@ -170,40 +186,71 @@ def test_the_pin_stays_while_the_backup_renews_it() -> None:
     played(scene())
 
 
-def test_a_second_backup_is_refused_until_the_pin_of_a_dead_one_ends() -> None:
+@pytest.mark.parametrize("late_ms", [0, -PIN_MS, 2 * PIN_MS], ids=["same", "slow", "fast"])
+def test_a_second_backup_is_refused_while_the_first_renews_its_pin(late_ms: int) -> None:
     async def scene() -> None:
         at = Pins()
-        dead = at.of("dead").pinned()
-        await dead.__aenter__()
-        content = await at.objects.get(PIN_KEY)
-        with pytest.raises(PinTaken, match="host of dead"):
-            async with at.of("b").pinned():
-                raise AssertionError
-        assert await at.objects.get(PIN_KEY) == content, "the pin of the first one stays"
-        await dead.__aexit__(None, None, None)
-        await at.objects.create(PIN_KEY, content)  # as if its command had been killed
-        await asyncio.sleep(PIN_MS / 1000 + 1)
-        assert await at.kept() == (False, False)
-        async with at.of("b").pinned():
+        async with at.of("first").pinned():
+            await asyncio.sleep(RENEWED_EVERY_S / 2)
+            begun_s = asyncio.get_running_loop().time()
+            with pytest.raises(PinTaken, match="under way on host of first"):
+                async with at.of("b", late_ms).pinned():
+                    raise AssertionError
+            assert asyncio.get_running_loop().time() - begun_s <= RENEWED_EVERY_S + 1
             assert await at.kept() == (True, True)
+        async with at.of("b", late_ms).pinned():
+            pass
 
     played(scene())
 
 
-def test_a_command_that_was_suspended_leaves_the_pin_of_the_next_backup(
-    monkeypatch: pytest.MonkeyPatch,
+def test_the_pin_of_a_dead_backup_is_taken_over_and_gateways_delete_nothing_meanwhile() -> None:
+    async def scene() -> None:
+        at = Pins()
+        await at.leave_dead()
+        begun_s = asyncio.get_running_loop().time()
+
+        async def back_up(name: str) -> str:
+            async with at.of(name).pinned():
+                assert UNRENEWED_S <= asyncio.get_running_loop().time() - begun_s < 60
+                await asyncio.sleep(2 * UNRENEWED_S)
+            return name
+
+        both = asyncio.gather(back_up("b"), back_up("c"), return_exceptions=True)
+        while not both.done():
+            kept = await at.kept()
+            assert kept == (True, True) or both.done()
+            await asyncio.sleep(0.1)
+        won, lost = sorted(await both, key=lambda result: isinstance(result, PinTaken))
+        assert won in {"b", "c"}
+        assert f"under way on host of {won}" in str(lost)
+        assert await at.kept() == (False, False)
+
+    played(scene())
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_command_that_was_suspended_notices_that_it_lost_its_pin(
+    monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
     async def scene() -> None:
         at = Pins()
-        suspended = at.of("suspended").pinned()
-        with monkeypatch.context() as patch:
-            patch.setattr(backups, "RENEWED_EVERY_S", PIN_MS)
-            await suspended.__aenter__()
-            await asyncio.sleep(PIN_MS / 1000 + 1)
-        async with at.of("next").pinned():
-            await suspended.__aexit__(None, None, None)
-            assert await at.kept() == (True, True)
-        assert await at.kept() == (False, False)
+        suspended = at.of("suspended")
+        async with suspended.pinned():
+            await suspend(monkeypatch, suspended, 2 * UNRENEWED_S)
+            following = at.of("next").pinned()
+            await following.__aenter__()
+            if is_over:
+                await following.__aexit__(None, None, None)
+            await asyncio.sleep(UNRENEWED_S)
+            whose = "another backup" if is_over else "a backup on host of next"
+            with pytest.raises(PinTaken, match=f"{whose} has taken its place"):
+                suspended.check()
+            with pytest.raises(PinTaken):
+                await suspended.release_logs()
+        assert await at.kept() == (not is_over, not is_over), "the end of the first leaves the next one's pin"
+        if not is_over:
+            await following.__aexit__(None, None, None)
 
     played(scene())
 
