@@ -1,4 +1,8 @@
-"""Runs the console of `seqgate serve --console` as a process beside the gateway."""
+"""Runs the console of `seqgate serve --console` as a process beside the gateway.
+
+The gateway binds the socket on which the console listens, so that it can pass the socket on: while
+`seqgate restart` replaces the gateway, browsers wait in the backlog of the system.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from seqgate.gateway.admin.request import CONSOLE_SOCKET
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config.packages import install, is_installed
 
@@ -22,6 +27,7 @@ logger = logging.getLogger(__name__)
 LISTEN: Final = "127.0.0.1:8080"
 """The address of the console, unless another program has its port."""
 STOP_TIMEOUT_S: Final = 5.0
+_BACKLOG: Final = 128
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 _PR_SET_PDEATHSIG: Final = 1
 _PROGRAM: Final = (
@@ -41,24 +47,38 @@ def check_installed() -> None:
 class ConsoleProcess:
     """The console of one gateway. The gateway serves on without it when it ends by itself."""
 
-    def __init__(self, bootstrap: str, metrics_url: str, history: str, listen: str | None = None) -> None:
-        """Take the addresses of the gateway that the console shows, the file of the console's history, and
-        its own address if that is chosen.
+    def __init__(
+        self,
+        bootstrap: str,
+        metrics_url: str,
+        history: str,
+        listen: str | None = None,
+        listening: Sequence[socket.socket] = (),
+    ) -> None:
+        """Take the addresses of the gateway that the console shows, the file of the console's history, its
+        own address if that is chosen, and the socket that the process before has left there.
         """
         self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url, "--history", history)
         self.listen = listen or LISTEN
         self.has_moved = False
         """Whether another program has the usual port."""
         self._is_chosen = listen is not None
+        self._listening = next(iter(listening), None)
+        """The socket on which the console listens; without one it binds its own, or says why it can't."""
         self._process: asyncio.subprocess.Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
     async def choose_address(self) -> None:
-        """Choose another port where somebody listens on the usual one, unless an address is given."""
+        """Listen. Choose another port where somebody listens on the usual one, unless an address is given."""
+        if self._listening is not None:
+            return
         self.has_moved = not self._is_chosen and not await _is_free(LISTEN)
-        if self.has_moved:
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                self.listen = f"127.0.0.1:{probe.getsockname()[1]}"
+        host, _, port = ("127.0.0.1:0" if self.has_moved else self.listen).rpartition(":")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        at = (host.strip("[]"), int(port))
+        with contextlib.suppress(OSError, OverflowError):
+            self._listening = socket.create_server(at, family=family, backlog=_BACKLOG)
+            self.listen = f"{host}:{self._listening.getsockname()[1]}"
 
     async def start(self) -> None:
         """Start the console, which prints its address when it answers."""
@@ -70,7 +90,14 @@ class ConsoleProcess:
             str(os.getpid()),
             *self._words,
         )
-        self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+        environment = dict(os.environ)
+        passed: tuple[int, ...] = ()
+        if self._listening is not None:
+            number = self._listening.fileno()
+            environment[CONSOLE_SOCKET], passed = str(number), (number,)
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, env=environment, pass_fds=passed
+        )
         self._watching = asyncio.create_task(self._watch(self._process))
 
     @property
@@ -78,9 +105,12 @@ class ConsoleProcess:
         """The words after `seqgate` of the command that runs this console."""
         return ("console", "--listen", self.listen, *self._options)
 
-    async def stop(self) -> None:
+    async def stop(self, *, leaves: bool = False) -> list[int]:
+        """End the console. With `leaves` return a duplicate of its socket: browsers wait there."""
+        left = [os.dup(self._listening.fileno())] if leaves and self._listening is not None else []
+        self._close()
         if self._process is None or self._watching is None:
-            return
+            return left
         self._watching.cancel()
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -89,9 +119,16 @@ class ConsoleProcess:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
+        return left
+
+    def _close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
+        self._close()
         logger.warning(
             "the console has ended with exit code %d; the gateway serves on without it. Start another one "
             "with: seqgate %s",

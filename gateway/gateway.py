@@ -7,14 +7,14 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqgate.gateway.admin.request import in_words
-from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, control_address
+from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, console_address, control_address
 from seqgate.gateway.admin.server import ControlServer, Traffic
 from seqgate.gateway.backends.backend import StartFailed, backend_of
 from seqgate.gateway.config import Config, Listener
@@ -249,9 +249,9 @@ class Gateway:
     def _inherited(self, listener: Listener | Path) -> list[socket.socket]:
         return [] if self._restarts is None else self._restarts.take(listener)
 
-    def pass_on(self, restart: str, console: str | None = None) -> Passed:
+    def pass_on(self, restart: str, console: str | None = None, browsers: Sequence[int] = ()) -> Passed:
         """Return what the next process gets of this one. Call before `stop`, which leaves it open then.
-        `console` is the address of the console beside the gateway.
+        `console` is the address of the console beside the gateway, `browsers` its listening socket.
         """
         sockets = {
             address_of(listener): self.server.duplicates(listener.name) for listener in self.config.listeners
@@ -259,6 +259,8 @@ class Gateway:
         if self._metrics is not None and self._metrics.listener is not None:
             sockets[address_of(self._metrics.listener.address)] = self._metrics.listener.duplicates()
         sockets[control_address(self._control.path)] = self._control.duplicates()
+        if console is not None:
+            sockets[console_address(console)] = list(browsers)
         locks = self.machine.storage.keep_locks()
         return Passed(
             restart=restart, paused_at_s=time.monotonic(), console=console, sockets=sockets, locks=locks

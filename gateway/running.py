@@ -23,7 +23,14 @@ from typing import Any, Final, NamedTuple
 import uvloop
 
 from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME, in_words
-from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, control_address, listeners_of
+from seqgate.gateway.admin.restart.live import (
+    Passed,
+    Restarts,
+    address_of,
+    console_address,
+    control_address,
+    listeners_of,
+)
 from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
@@ -62,7 +69,11 @@ def run(
     passed = passed or Passed()
     prepare_process(config)
     addresses = [address_of(listener) for listener in listeners_of(config)]
-    passed.keep_sockets([*addresses, control_address(Path(config.str("log.dirs"), SOCKET_NAME))])
+    kept = [*addresses, control_address(Path(config.str("log.dirs"), SOCKET_NAME))]
+    console_listen = passed.console or console_listen
+    if console and console_listen is not None:
+        kept.append(console_address(console_listen))
+    passed.keep_sockets(kept)
     for listener in config.listeners:
         if address_of(listener) not in passed.sockets:
             check_listener(listener)
@@ -245,7 +256,7 @@ async def _serve(
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
-        beside = await console_of(gateway, console_listen or passed.console) if console else None
+        beside = await console_of(gateway, console_listen, passed) if console else None
         if own.worker is not None:
             send = gateway.backend.tell if isinstance(gateway.backend, WorkerBackend) else _sender(link)
             send(ready_of(gateway.services))
@@ -264,10 +275,10 @@ async def _serve(
         ended.cancel()
         is_replaced = own.worker is None and ordered.done()
         logger.info("restarting" if is_replaced else "stopping")
-        if beside is not None:
-            await beside.stop()
+        browsers = [] if beside is None else await beside.stop(leaves=is_replaced)
         if is_replaced:
-            left = gateway.pass_on(ordered.result(), None if beside is None else beside.listen)
+            console_at = None if beside is None else beside.listen
+            left = gateway.pass_on(ordered.result(), console_at, browsers)
         await gateway.stop()
     return None if is_stopped else left
 
@@ -282,10 +293,14 @@ def _order_restart(send: Callable[[FromWorker], None], ordered: asyncio.Future[s
     send(RestartOrdered(ordered.result(), time.monotonic()))
 
 
-async def console_of(gateway: Gateway, listen: str | None = None) -> ConsoleProcess:
-    """Return the console of a gateway, not started yet."""
+async def console_of(
+    gateway: Gateway, listen: str | None = None, passed: Passed | None = None
+) -> ConsoleProcess:
+    """Return the console of a gateway, not started yet; browsers can connect already."""
     history = f"{gateway.services.partitions.log_directory.path}/{CONSOLE_HISTORY}"
-    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}", history, listen)
+    left = [] if passed is None or listen is None else passed.take(console_address(listen))
+    metrics_url = f"http://{gateway.metrics_address}"
+    console = ConsoleProcess(_first_address(gateway), metrics_url, history, listen, left)
     await console.choose_address()
     return console
 
@@ -333,7 +348,7 @@ def _first_address(gateway: Gateway) -> str:
 
 def print_guide(address: str, console: ConsoleProcess | None = None) -> None:
     print(f"  any Kafka client: bootstrap.servers={address}")
-    if console is not None and not console.listen.endswith(":0"):
+    if console is not None:
         taken = f" ({LISTEN} is taken)" if console.has_moved else ""
         print(f"  console, once it says that it is ready: http://{console.listen}{taken}")
     print("  try, in another terminal:")

@@ -159,6 +159,8 @@ SOCKET_NAME: Final = "control.sock"
 """The name of the control socket in the data directory."""
 CONSOLE_HISTORY: Final = "console-history"
 """The name of the file in the data directory in which the console of `seqgate serve` keeps its history."""
+CONSOLE_SOCKET: Final = "_SEQGATE_CONSOLE_SOCKET"
+"""The environment variable that has the descriptor of the socket on which that console listens."""
 LONGEST_PATH_BYTES: Final = 100
 """A path of more bytes goes through a descriptor of its directory."""
 _DESCRIPTORS: Final = "/proc/self/fd"

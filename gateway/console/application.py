@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from seqgate.gateway.admin.remote.addresses import shown_address
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import CONSOLE_SOCKET, ControlError
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.console import Console, ConsoleOptions
@@ -105,7 +106,12 @@ def run(options: ConsoleOptions) -> None:
 
 
 def _listening(options: ConsoleOptions) -> socket.socket:
-    """Return the socket that listens. Raises ControlError."""
+    """Return the socket that listens: that of the gateway beside which this console runs, if there is one.
+    Raises ControlError.
+    """
+    inherited = os.environ.pop(CONSOLE_SOCKET, None)
+    if inherited is not None:
+        return socket.socket(fileno=int(inherited))
     host, port = options.listen
     try:
         return socket.create_server(

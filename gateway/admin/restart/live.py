@@ -169,6 +169,11 @@ def address_of(listener: Listener, number: int = 1) -> str:
     return address if listener.port else f"{listener.name}://{address}#{number}"
 
 
+def console_address(listen: str) -> str:
+    """Return the address by which the socket of the console beside the gateway is passed on."""
+    return f"console://{listen}"
+
+
 def control_address(path: Path) -> str:
     """Return the address by which a control socket is passed on: another data directory has another one."""
     return f"unix:{path.resolve()}"

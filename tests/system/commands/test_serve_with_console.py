@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import REPOSITORY, SOURCES, free_port
+from tests.system.server.test_restart import Repeated
+from tests.system.workers.scene import seqgate
 
 TIMEOUT_S = 60
 
@@ -61,7 +63,7 @@ def test_the_console_shows_the_gateway_and_ends_with_it(
     with urllib.request.urlopen(f"{address}limits", timeout=TIMEOUT_S) as answer:
         page = answer.read().decode()
     assert "seqgate.max.partitions" in page, "the console reads the gateway's metrics listener"
-    children = Path(f"/proc/{serving.pid}/task/{serving.pid}/children").read_text().split()
+    children = children_of(serving)
     serving.send_signal(signal.SIGTERM)
     assert serving.wait(TIMEOUT_S) == 0
     assert [child for child in children if Path(f"/proc/{child}").exists()] == []
@@ -74,6 +76,32 @@ def test_the_console_of_a_gateway_that_is_killed_ends(
     serving.kill()
     serving.wait(TIMEOUT_S)
     await_true(lambda: is_closed(console_port), "the console ends")
+
+
+def test_browsers_wait_at_the_console_while_the_gateway_restarts(
+    serving: subprocess.Popen[str], console_port: int, tmp_path: Path
+) -> None:
+    address = console_address(serving)
+    (before,) = children_of(serving)
+
+    def dial() -> None:
+        socket.create_connection(("127.0.0.1", console_port), TIMEOUT_S).close()
+
+    with Repeated(dial):
+        assert "Restarted" in seqgate(tmp_path / "data", "restart")
+        assert console_address(serving) == address
+    assert before not in children_of(serving), "another process serves the console"
+    with urllib.request.urlopen(f"{address}limits", timeout=TIMEOUT_S) as answer:
+        assert "seqgate.max.partitions" in answer.read().decode()
+    (console,) = children_of(serving)
+    os.kill(int(console), signal.SIGKILL)
+    await_true(lambda: is_closed(console_port), "nobody waits for a console that has ended")
+    seqgate(tmp_path / "data", "restart")
+    assert console_address(serving) == address
+
+
+def children_of(process: subprocess.Popen[str]) -> list[str]:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
 
 
 def is_closed(port: int) -> bool:
