@@ -19,11 +19,13 @@ from kafka import KafkaConsumer, TopicPartition
 
 from seqgate.log import DirectoryLocked, Storage
 from seqgate.log.stopped import LOCK
+from tests.support.certificates import Authority
 from tests.support.gateway_process import REPOSITORY, SOURCES, GatewayProcess
 from tests.system.workers.scene import (
     DEADLINE_S,
     PARTITIONS,
     TOPIC,
+    Load,
     assert_all_there,
     await_that,
     consecutive_ports,
@@ -66,10 +68,10 @@ class Repeated(threading.Thread):
 
 
 @contextlib.contextmanager
-def reader(bootstrap: str) -> Iterator[dict[int, list[tuple[int, bytes]]]]:
+def reader(bootstrap: str, **login: str) -> Iterator[dict[int, list[tuple[int, bytes]]]]:
     """Let a consumer read all partitions; yield the offsets and values that it has read."""
     found: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", **login)
     consumer.assign([TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)])
 
     def read() -> None:
@@ -80,25 +82,66 @@ def reader(bootstrap: str) -> Iterator[dict[int, list[tuple[int, bytes]]]]:
         yield found
 
 
-@pytest.mark.parametrize("count", in_tiers([1, 2], test=[1]))
+class Secured:
+    """A listener with TLS, and one with TLS and logins, each worker's on the next port."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.ports = consecutive_ports(count), consecutive_ports(count)
+        self.listeners = [
+            f"{name}://127.0.0.1:{port}" for name, port in zip(("SSL", "SASL_SSL"), self.ports, strict=True)
+        ]
+        authority = Authority()
+        self.trusted = str(authority.write(folder / "ca.pem"))
+        self.settings = {
+            "ssl.keystore.location": str(authority.listener().write_pem(folder / "listener.pem")),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        }
+
+    def load(self) -> contextlib.AbstractContextManager[Load]:
+        """Return a producer over TLS."""
+        return load(f"127.0.0.1:{self.ports[0]}", security_protocol="SSL", ssl_ca_location=self.trusted)
+
+    def reader(self) -> contextlib.AbstractContextManager[dict[int, list[tuple[int, bytes]]]]:
+        """Return a consumer that logs in over TLS."""
+        return reader(
+            f"127.0.0.1:{self.ports[1]}",
+            security_protocol="SASL_SSL",
+            ssl_cafile=self.trusted,
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="ann",
+            sasl_plain_password="pencil",
+        )
+
+
+@pytest.mark.parametrize(
+    ("count", "is_secured"), in_tiers([(1, False), (1, True), (2, True)], test=[(1, False)])
+)
 def test_through_three_restarts_no_client_sees_an_error_and_nobody_gets_the_directory(
-    tmp_path: Path, count: int
+    tmp_path: Path, count: int, is_secured: bool
 ) -> None:
     port, metrics = consecutive_ports(count), consecutive_ports(count)
+    secured = Secured(tmp_path, count) if is_secured else None
+    dialed = (port, metrics, *(secured.ports if secured else ()))
 
     def dial() -> None:
-        for number in (*range(port, port + count), *range(metrics, metrics + count)):
+        for number in (first + worker for first in dialed for worker in range(count)):
             socket.create_connection(("127.0.0.1", number), DEADLINE_S).close()
 
     def steal() -> None:
         with pytest.raises(DirectoryLocked):
             Storage().lock(str(tmp_path / "data" / LOCK))
 
-    settings = {"seqgate.metrics.listener": f"127.0.0.1:{metrics}"}
-    with workers(tmp_path / "data", count, port, settings) as gateway:
+    settings = {"seqgate.metrics.listener": f"127.0.0.1:{metrics}", **(secured.settings if secured else {})}
+    made = workers(tmp_path / "data", count, port, settings)
+    made.also_listen = tuple(secured.listeners) if secured else ()
+    with made as gateway:
         pid = gateway.pid
         create_topic(gateway.bootstrap)
-        with load(gateway.bootstrap) as producer, reader(gateway.bootstrap) as read:
+        (tmp_path / "password").write_text("pencil\n")
+        seqgate(tmp_path / "data", "users", "add", "ann", "--password-file", str(tmp_path / "password"))
+        loading = secured.load() if secured else load(gateway.bootstrap)
+        reading = secured.reader() if secured else reader(gateway.bootstrap)
+        with loading as producer, reading as read:
             with Repeated(dial), Repeated(steal):
                 for _ in range(3):
                     producer.await_progress()

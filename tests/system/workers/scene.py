@@ -101,7 +101,8 @@ def create_topic(bootstrap: str, name: str = TOPIC, partitions: int = PARTITIONS
 class Load(threading.Thread):
     """An idempotent producer that sends numbers to every partition until it is told to stop."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **login: str) -> None:
+        """Take further settings of the client, by names with `_` for `.`."""
         super().__init__()
         self.acknowledged: dict[int, list[int]] = defaultdict(list)
         self.errors: list[str] = []
@@ -114,6 +115,7 @@ class Load(threading.Thread):
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "retry.backoff.ms": 20,
+                **{name.replace("_", "."): value for name, value in login.items()},
             }
         )
 
@@ -154,8 +156,8 @@ class Load(threading.Thread):
 
 
 @contextlib.contextmanager
-def load(bootstrap: str) -> Iterator[Load]:
-    running = Load(bootstrap)
+def load(bootstrap: str, **login: str) -> Iterator[Load]:
+    running = Load(bootstrap, **login)
     running.start()
     try:
         yield running
