@@ -26,6 +26,7 @@ from seqgate.gateway.process import open_files_limit
 from seqgate.gateway.runtime.composition import compose, start_coordinators, stop_coordinators
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
+from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
 from seqgate.gateway.runtime.topics.follow_settings import (
@@ -92,6 +93,7 @@ class Gateway:
         self._flusher: LogFlusher
         self._log_directory: LogDirectory
         self._jobs: BackgroundJobs
+        self._clients: ClientsFile
         self._control: ControlServer
         self._metrics: Metrics | None = None
         self.metrics_address = ""
@@ -164,6 +166,15 @@ class Gateway:
             tls_listeners=services.node.tls_listeners,
         )
         flusher.after_round.append(self.server.outbox.flush)
+        self._clients = ClientsFile(
+            services.partitions.counters.clients,
+            config,
+            self.clock,
+            self.machine.storage,
+            log_directory.files,
+            self.server.producer_ids,
+        )
+        self._clients.load()
         self._jobs = BackgroundJobs(
             config,
             self.clock,
@@ -173,6 +184,7 @@ class Gateway:
             services.security.tokens,
             services.partitions.cold_reads,
             services.telemetry,
+            self._clients,
         )
         self._control = ControlServer(
             services,
@@ -401,6 +413,7 @@ class Gateway:
         services.partitions.recompressor.stop()
         services.telemetry.stop()
         await self._jobs.stop()
+        await self._clients.close()
         await services.node.tasks.stop()
         services.node.audit.close()
         await services.coordinators.producer_ids.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from seqgate.log import cleaning, retention
 from seqgate.log.config import LogConfig
 from seqgate.log.directory.log_directory import DirectoryShare, LogDirectory
+from seqgate.log.directory.stored_logs import PRODUCER_CLIENTS
 from seqgate.log.durability.durability import CachedDurability, Durability, LocalDurability
 from seqgate.log.durability.kept_writes import KeptWrites
 from seqgate.log.durability.unflushed import FileRange, FlushTicket
@@ -39,6 +40,7 @@ from seqgate.log.state.delays import NEVER_DUE
 
 __all__ = [
     "NEVER_DUE",
+    "PRODUCER_CLIENTS",
     "Appended",
     "CachedDurability",
     "CorruptRecord",

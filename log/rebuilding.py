@@ -20,6 +20,7 @@ from seqgate.log.directory.stored_logs import (
     BUCKET_SESSION,
     CLEAN_SHUTDOWN,
     LOCK,
+    PRODUCER_CLIENTS,
     RECOVERY_POINTS,
     is_unchanged,
     peek_stored_logs,
@@ -203,7 +204,7 @@ class RebuiltDirectory:
         try:
             # First and durably: a directory of records without this file is taken for one that no bucket has.
             LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            storage.empty(str(path), kept={LOCK, BUCKET_SESSION})
+            storage.empty(str(path), kept={LOCK, BUCKET_SESSION, PRODUCER_CLIENTS})
         except BaseException:
             directory.abandon()
             raise

@@ -32,9 +32,10 @@ PRODUCER_SETTINGS = (
         "new producer is refused instead, and may retry."
     ),
     _STATE.whole("seqgate.producer.clients.max", 10000, minimum=0, dynamic=True)(
-        "Producers whose client id, address, principal and library the gateway remembers, for `seqgate "
-        "producers`, `seqgate transactions` and the console. Beyond the limit the producer is dropped whose "
-        "client was noted longest ago, and listed without a client until it connects again."
+        "Producers whose client id, address, principal and library the gateway remembers, over restarts too, "
+        "for `seqgate producers`, `seqgate transactions` and the console. Beyond the limit the producer is "
+        "dropped whose client was seen longest ago, and listed without a client until it connects again. "
+        "With 0 none is remembered, and the file of the data directory is removed."
     ),
     _STATE.whole("seqgate.refused.batches.max", 100000, minimum=1)(
         "Refused batches that all connections remember together, one for each producer and partition, so "

@@ -40,7 +40,8 @@ STORAGE_SETTINGS = (
         "Interval of the retention passes, which remove old segments."
     ),
     _LOG.whole("log.flush.offset.checkpoint.interval.ms", 60000, minimum=1)(
-        "Interval at which recovery points and log start offsets are written to their checkpoint files."
+        "Interval at which recovery points and log start offsets are written to their checkpoint files, and "
+        "the clients of producers to theirs."
     ),
     _LOG.decimal("seqgate.flush.inline.max.ms", 1.0, minimum=0, dynamic=True)(
         "Expected duration below which a flush for a single waiting request runs in the event loop. A "

@@ -24,7 +24,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
@@ -228,6 +228,10 @@ class Server:
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def producer_ids(self) -> Iterator[int]:
+        """Yield the producer that each connection used last; -1 where there is none."""
+        return (connection.producer_id for connection in self._connections)
 
     def admit(self, connection: Connection) -> float | None:
         """Count a new connection; return None, or the time (s) after which to close it as one too many."""

@@ -13,12 +13,14 @@ from typing import Final
 
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import RegisterBrokerRecord
+from seqgate.gateway.runtime.partitions.producer_clients import join_clients
 from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.workers.leaving_topics import LeftDirectory
 from seqgate.gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from seqgate.gateway.workers.worker_brokers import leader_of, only_brokers, spread, unregistered
 from seqgate.log import (
+    PRODUCER_CLIENTS,
     CorruptRecord,
     DirectoryShare,
     IncompatibleFormat,
@@ -87,6 +89,7 @@ def make_whole(
         image = writer.image
     seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
     _write_seen(storage, _newest_seen(storage, seen), [root])
+    _write_clients(storage, _joined_clients(storage, seen), [root])
     merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(image, None, *key))
 
 
@@ -173,7 +176,10 @@ class SharedDirectory:
             if key is not None and key[0] != METADATA_TOPIC and leader_of(metadata.image, *key) is None
         )
         seen = _newest_seen(self._storage, [self._root])
-        _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
+        workers = [own_files(self._root, node_id) for node_id in node_ids]
+        _write_seen(self._storage, seen, workers)
+        _write_clients(self._storage, _joined_clients(self._storage, [self._root]), workers)
+        self._storage.delete(str(self._root / PRODUCER_CLIENTS))
 
     def take_away(self, left: LeftDirectory) -> None:
         """Take away a removed partition's directory whose worker is dead. The next start does what fails."""
@@ -229,6 +235,19 @@ def _newest_seen(storage: Storage, directories: Iterable[Path]) -> bytes | None:
 def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[Path]) -> None:
     for directory in directories if content is not None else ():
         LocalDurability(storage).replace(str(directory / SEEN_FILE), content or b"")
+
+
+def _joined_clients(storage: Storage, directories: Iterable[Path]) -> bytes | None:
+    """Return what the processes knew of the clients of producers; None without any. Each worker gets it all:
+    a producer's partitions may have other leaders now.
+    """
+    paths = [str(directory / PRODUCER_CLIENTS) for directory in directories]
+    return join_clients(storage.read_file(path) for path in paths if storage.exists(path))
+
+
+def _write_clients(storage: Storage, content: bytes | None, directories: Iterable[Path]) -> None:
+    for directory in directories if content is not None else ():
+        storage.replace(str(directory / PRODUCER_CLIENTS), content or b"")
 
 
 def _owner(image: MetadataImage, otherwise: int | None, topic: str, partition: int) -> str | None:

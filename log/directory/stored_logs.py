@@ -213,6 +213,8 @@ BUCKET_SESSION: Final = "bucket-session"
 """Says whose cache the directory is, where the records are durable in a bucket."""
 RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
+PRODUCER_CLIENTS: Final = "producer-clients"
+"""Says who the clients of producers are. The gateway writes it, and a loss costs only names."""
 WORKERS: Final = "workers"
 """The directory with each worker's files while several have the data directory; see `seqgate.log.sharing`."""
 STAGING: Final = ".backup"
@@ -233,6 +235,7 @@ KNOWN_NAMES: Final = frozenset(
         DAMAGED_BATCHES,
         BUCKET_SESSION,
         RESIDENCY,
+        PRODUCER_CLIENTS,
         STAGING,
         STAGING_LOCK,
     }

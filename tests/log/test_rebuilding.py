@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import (
+    PRODUCER_CLIENTS,
     CorruptRecord,
     DirectoryLocked,
     LocalDurability,
@@ -131,7 +132,9 @@ def test_an_unfinished_rebuild_begins_anew(tmp_path: Path, original: tuple[Path,
         RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     rebuilt.abandon()
     assert (tmp_path / "rebuilt" / BUCKET_SESSION).read_bytes() == b"{}"
+    (tmp_path / "rebuilt" / PRODUCER_CLIENTS).write_bytes(b"of this gateway, and not in the bucket")
     again = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     assert not again.staged
     finish(again)
+    assert (tmp_path / "rebuilt" / PRODUCER_CLIENTS).read_bytes().startswith(b"of this gateway")
     assert list(open_directory(tmp_path / "rebuilt").stored()) == []

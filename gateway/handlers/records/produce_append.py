@@ -209,7 +209,9 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
         batch.producer_id != peer.producer_id or batch.producer_epoch != peer.producer_epoch
     ):
         peer.producer_id, peer.producer_epoch = batch.producer_id, batch.producer_epoch
-        services.counters.clients.note(batch.producer_id, batch.producer_epoch, client_of(peer, client_id))
+        services.counters.clients.note(
+            batch.producer_id, batch.producer_epoch, client_of(peer, client_id), now_ms
+        )
     if peer.refused is not None:
         note_stored(peer, key, partition.index, records)
     return info

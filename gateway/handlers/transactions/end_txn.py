@@ -22,17 +22,18 @@ from seqgate.gateway.coordinator.transaction.rules import (
     TransactionRefused,
 )
 from seqgate.gateway.handlers.answering import api
-from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext
+from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext, client_of
 from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.services import CoordinatorServices
+from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
 FIRST_WITH_FENCED: Final = 2
 FIRST_WITH_EPOCH: Final = 5
 
 
-async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
+    transactions = context.services.coordinators.transactions
     version = context.api_version
     error, producer = ErrorCode.none, Producer()
     asked = EndRequest(
@@ -46,11 +47,19 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         error = ErrorCode.invalid_request
     else:
         if asked.client_version < VERSION_2:
-            refuse_late(context.services.transactions.connections, context.peer, asked.producer)
+            refuse_late(transactions.connections, context.peer, asked.producer)
         try:
-            producer = await context.services.transactions.end(request.transactional_id, asked)
+            producer = await transactions.end(request.transactional_id, asked)
         except (TransactionRefused, Unavailable) as refused:
             error = error_code_for(refused, version, FIRST_WITH_FENCED)
+        else:
+            # version 2 of transactions has a new epoch after each, which no InitProducerId tells
+            context.services.partitions.counters.clients.note(
+                producer.producer_id,
+                producer.producer_epoch,
+                client_of(context.peer, context.client_id),
+                context.node.clock.now_ms(),
+            )
     return build(
         response_type(context.api_key, context.api_version),
         error_code=error,
@@ -82,4 +91,4 @@ def error_code_for(
     return error.error_code
 
 
-API = Api(26, "EndTxn", 0, 5, api.coordinators, handle=handle)
+API = Api(26, "EndTxn", 0, 5, api.everything, handle=handle)

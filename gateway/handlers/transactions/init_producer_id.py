@@ -59,8 +59,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 def _note_client(context: RequestContext[Services], transactional_id: str, producer: Producer) -> None:
     """Note whose producer this is now; log when the new epoch fences another client."""
     clients = context.services.partitions.counters.clients
-    client, before = client_of(context.peer, context.client_id), clients.newest(producer.producer_id)
-    clients.note(producer.producer_id, producer.producer_epoch, client)
+    client = client_of(context.peer, context.client_id)
+    before = clients.find(producer.producer_id, producer.producer_epoch - 1)
+    clients.note(producer.producer_id, producer.producer_epoch, client, context.node.clock.now_ms())
     if before not in {None, client}:
         logger.info(
             "%s fenced %s: producer epoch %d of the transactional id %s",

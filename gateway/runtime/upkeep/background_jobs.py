@@ -39,6 +39,7 @@ from seqgate.gateway.runtime.loop.clock import Clock, Interval
 from seqgate.gateway.runtime.loop.slices import each_in_slices, in_slices
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, write_checkpoint
+from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
 from seqgate.gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -76,6 +77,7 @@ class BackgroundJobs:
         tokens: DelegationTokens,
         cold_reads: ColdReads,
         telemetry: Telemetry,
+        clients: ClientsFile,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -84,6 +86,7 @@ class BackgroundJobs:
         self._lifecycle = lifecycle
         self._tokens = tokens
         self._telemetry = telemetry
+        self._clients = clients
         self._long_lived = LongLived()
         self._freed_memory = FreedMemory(partitions.tables)
         self.retention = Retention(clock, cold_reads)
@@ -117,6 +120,11 @@ class BackgroundJobs:
                 "checkpoint",
                 config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
                 lambda: write_checkpoint(self._log_directory),
+            ),
+            _Job(
+                "clients of producers",
+                config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
+                self._clients.save,
             ),
             _Job("garbage collection", FREEZE_CHECK_S, self._freeze_long_lived),
             _Job("file deletion", 1.0, self._file_deletion.run),

@@ -21,6 +21,8 @@ from seqgate.gateway.handlers.transactions.transactions import (
     LIST_TRANSACTIONS_API,
 )
 from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.partitions.producer_clients import ClientRow
+from seqgate.gateway.security.principals import ANONYMOUS
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
@@ -127,6 +129,22 @@ class TestInitProducerId:
         (row,) = (await answer(node, ListTransactionsRequest())).transactions
         assert str(row.client) == "test (10.0.0.8)"
 
+    async def test_after_a_restart_only_the_client_of_the_epoch_before_counts_as_fenced(
+        self, node: Node, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        _, producer_id, _ = await init(node)
+        clients = node.services.partitions.counters.clients
+        before = ClientRow(producer_id, 0, 0, NOW_MS, "before", "10.0.0.9", ANONYMOUS, None)
+        clients.restore([before], NOW_MS)
+        await init(node)
+        clients.restore([before], NOW_MS)
+        await init(node)
+        lines = [line for line in caplog.messages if "fenced" in line]
+        assert lines == [
+            f"test (127.0.0.1) fenced before (10.0.0.9): producer epoch 1 of the transactional id {NAME}"
+        ]
+
     @pytest.mark.parametrize(("version", "error"), [(3, "invalid_producer_epoch"), (4, "producer_fenced")])
     async def test_who_is_fenced(self, node: Node, version: int, error: str) -> None:
         _, producer_id, _ = await init(node)
@@ -214,6 +232,20 @@ class TestEndTxn:
                 assert (answer.producer_id, answer.producer_epoch) == (client.producer.producer_id, 1)
         answer = await end(node, client, version, commit=not commit)
         assert answer.error_code is ErrorCode.invalid_txn_state
+
+    @pytest.mark.parametrize(("version", "epoch"), [(4, 0), (5, 1)])
+    async def test_the_client_is_noted_with_the_epoch_that_it_uses_next(
+        self, node: Node, client: Client, version: int, epoch: int
+    ) -> None:
+        await add(node, client, 3, (TOPIC, 0))
+        clients = node.services.partitions.counters.clients
+        clients.forget(NOW_MS + 1)
+        assert (await end(node, client, version, epoch=7)).error_code is not ErrorCode.none
+        assert len(clients) == 0
+        await end(node, client, version)
+        producer_id = client.producer.producer_id
+        assert str(clients.find(producer_id, epoch)) == "test (127.0.0.1)"
+        assert clients.find(producer_id, epoch - 1) is None
 
     async def test_a_producer_without_a_transaction_has_nothing_to_end(
         self, node: Node, client: Client

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.metadata.records import PartitionRecord
+from seqgate.gateway.runtime.partitions.producer_clients import ClientRow, decode_clients, encode_clients
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
 from seqgate.gateway.workers.shared_directory import SharedDirectory, make_staged_whole, own_files, share_of
 from seqgate.gateway.workers.worker_brokers import registration
-from seqgate.log import LogDirectory, Storage
+from seqgate.log import PRODUCER_CLIENTS, LogDirectory, Storage
 from seqgate.log.sharing import is_shared
 from seqgate.log.staging import begin_shares, capture, data_path, join_shares, stage_share, stage_stopped
 from tests.gateway.workers.test_metadata_writer import topic
@@ -51,6 +52,7 @@ def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
         )
         fill(workers[-1].create(created.name, created.topic_id, number - 1, SMALL), 10 * number)
         (own_files(root, number) / SEEN_FILE).write_bytes(b"%d" % number)
+        (own_files(root, number) / PRODUCER_CLIENTS).write_bytes(encode_clients([client(number)]))
         workers[-1].checkpoint()
     if is_live:
         begin_shares(storage, str(root))
@@ -68,6 +70,7 @@ def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
     assert (root / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes() == original
     assert shared.metadata.log.log_end_offset == end_offset
     data = Path(data_path(str(root)))
+    assert not (data / PRODUCER_CLIENTS).exists(), "a backup has no addresses"
     assert not is_shared(storage, str(data))
     copy = MetadataWriter(Storage(), str(data), str(data), lambda: 1_000)
     assert not copy.image.brokers.by_id, "one process leads everything"
@@ -80,3 +83,29 @@ def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
     for directory in workers:
         directory.close(clean=False)
     shared.close()
+
+
+def client(producer_id: int) -> ClientRow:
+    return ClientRow(producer_id, 0, 0, producer_id, f"app-{producer_id}", "10.0.0.7", "User:ann", None)
+
+
+def test_each_worker_knows_the_clients_that_all_knew(tmp_path: Path) -> None:
+    """The partitions of a producer may have another leader at the next start, and fewer workers may run."""
+    SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000).close()
+    (tmp_path / PRODUCER_CLIENTS).write_bytes(encode_clients([client(7)]))
+    for numbers in ((1, 2, 3), (1,)):
+        shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
+        shared.share_out([registration(number, number, uuid.uuid4(), {}, None) for number in numbers])
+        assert not (tmp_path / PRODUCER_CLIENTS).exists()
+        for number in numbers:
+            path = own_files(tmp_path, number) / PRODUCER_CLIENTS
+            known = decode_clients(path.read_bytes())
+            path.write_bytes(encode_clients([client(number), *known]))
+        shared.close()
+        found = decode_clients((tmp_path / PRODUCER_CLIENTS).read_bytes())
+        assert found == [client(number) for number in (1, 2, 3, 7)]
+    shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
+    shared.share_out([registration(1, 1, uuid.uuid4(), {}, None)])
+    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).unlink()  # seqgate.producer.clients.max is 0 now
+    shared.close()
+    assert not (tmp_path / PRODUCER_CLIENTS).exists()

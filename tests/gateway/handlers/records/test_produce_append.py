@@ -245,9 +245,11 @@ async def test_the_first_batch_of_a_connection_says_whose_the_producer_is(
     clients = node.services.partitions.counters.clients
     noted: list[tuple[int, int]] = []
 
-    def note(self: ProducerClients, producer_id: int, producer_epoch: int, client: ClientIdentity) -> None:
+    def note(
+        self: ProducerClients, producer_id: int, producer_epoch: int, client: ClientIdentity, now_ms: int
+    ) -> None:
         noted.append((producer_id, producer_epoch))
-        really(self, producer_id, producer_epoch, client)
+        really(self, producer_id, producer_epoch, client, now_ms)
 
     really = ProducerClients.note
     monkeypatch.setattr(ProducerClients, "note", note)
