@@ -197,7 +197,9 @@ class RebuiltDirectory:
 
     @classmethod
     def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
-        """Lock the directory, write BUCKET_SESSION, empty the rest. Raises DirectoryLocked, OSError."""
+        """Lock the directory, write BUCKET_SESSION, empty the rest but for the clients of producers, which no
+        bucket has. Raises DirectoryLocked, OSError.
+        """
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
         directory = cls(storage, path)

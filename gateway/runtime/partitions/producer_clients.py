@@ -219,6 +219,7 @@ class ClientsFile:
             logger.warning("the clients of producers are unknown: %s can't be read: %s", self._path, error)
             return
         self._clients.restore(decode_clients(content), self._clock.now_ms())
+        # the next save removes a file that names nobody
         self._clients.has_changed = len(self._clients) == 0
         self._forget()
 
