@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
@@ -53,11 +52,3 @@ def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
                 print(f"keep seed {seed} of {name}: a change of the order of events has moved {fault.seed}")
             return
     raise AssertionError(f"no history shows {name}")
-
-
-def test_the_page_lists_the_planted_faults() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "contributing" / "reliability-tests.md").read_text()
-    table = page.split("<!-- planted in the write-ahead log -->")[1].split("<!-- /planted")[0]
-    for name, fault in FAULTS.items():
-        assert f"| `{name}` | {fault.plant.__doc__} | {fault.seed} |" in table
-    assert table.count("| `") == len(FAULTS)
