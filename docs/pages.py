@@ -420,7 +420,7 @@ A cluster with TLS or logins needs `--command-config FILE` beside `--bootstrap`,
 ([security.md](security.md#commands)).
 
 The Kafka protocol reports less than the control socket: not when an offset was committed, which offsets a transaction holds, which records of a
-share group are acquired, or which batches a gateway remembers of a producer. Such fields are `-` in tables and `null` in JSON.
+share group are acquired, or which batches a gateway retains of a producer. Such fields are `-` in tables and `null` in JSON.
 
 ## Output
 

@@ -51,7 +51,7 @@ class LogConfig:
     max_decoded_records: int = 200_000
     """The most records of a batch that must be decoded while requests wait; a batch with more is refused."""
     retained_batches: int = 5
-    """The number of batches of each producer that the log remembers, to recognize duplicates."""
+    """The number of batches of each producer that the log retains, to recognize duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     """The age at which retention removes records; -1 keeps them forever."""
     retention_bytes: int = -1
@@ -80,7 +80,7 @@ class LogConfig:
     deduplication_from_log_start: bool = False
     """Whether deduplication also tracks records that the log held before deduplication was switched on."""
     deduplication_names_max: int = 10_000
-    """The most producer names that a topic remembers; records with a further name are refused."""
+    """The most producer names that a topic tracks; records with a further name are refused."""
     deduplication_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
     """The time after which an idle producer name expires; −1 means never."""
     deduplication_name_max_bytes: int = 256

@@ -60,7 +60,7 @@ class NamesNotReady(LogError, code=19):
 
 
 class NameLimitReached(LogError, code=19):
-    """The limit of remembered producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
+    """The limit of tracked producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
 
 
 class EarlierBatchesUnknown(LogError, code=19):
@@ -114,7 +114,7 @@ class DerivedProducer(InvalidRecord):
 
 
 class ProducerLimitReached(LogError, code=89):
-    """The limit of remembered idempotent producers is reached. Retriable (THROTTLING_QUOTA_EXCEEDED)."""
+    """The limit of tracked idempotent producers is reached. Retriable (THROTTLING_QUOTA_EXCEEDED)."""
 
 
 class NameFenced(LogError, code=90):

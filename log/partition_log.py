@@ -380,7 +380,7 @@ class PartitionLog:
         """Write the active segment's indexes and a producer snapshot. Return their paths, not durable yet.
 
         With `may_omit`, write no indexes that a load rebuilds from a few headers. A log of one such segment
-        that remembers no producer then gets no snapshot either, unless there is an older one. Raises OSError,
+        that tracks no producer then gets no snapshot either, unless there is an older one. Raises OSError,
         CorruptRecord; the log stays online.
         """
         environment, producers = self.environment, self.producers

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ProducerLimit:
-    """A budget of remembered producers. The three bounds may be changed while the limit is in use.
+    """A budget of tracked producers. The three bounds may be changed while the limit is in use.
 
     All tables of a gateway share one limit. It keeps every entry of every table in one ordered dictionary,
     the longest idle first; an append moves its entry to the end. So finding the longest idle producer of the
@@ -60,13 +60,13 @@ class ProducerLimit:
         self.evictions = self.expirations = 0
         self.refusals = 0
         self.producers: OrderedDict[ProducerEntry, ProducerTable] = OrderedDict()
-        """The remembered producers, the longest idle first. The owner may rebuild the table in place."""
+        """The tracked producers, the longest idle first. The owner may rebuild the table in place."""
         self._sorted = True
         # The bound method is kept, because the table calls it for every appended batch.
         self.touch = self.producers.move_to_end
 
     def __len__(self) -> int:
-        """Return the number of remembered producers, over all tables."""
+        """Return the number of tracked producers, over all tables."""
         return len(self.producers)
 
     def enter(self, table: ProducerTable, entry: ProducerEntry) -> None:
@@ -139,7 +139,7 @@ class ProducerTable:
     def __init__(
         self, *, retained_batches: int = DEFAULT_RETAINED_BATCHES, limit: ProducerLimit | None = None
     ) -> None:
-        """Begin empty. Remember `retained_batches` of each of the producers that `limit` allows (None: all).
+        """Begin empty. Retain `retained_batches` of each of the producers that `limit` allows (None: all).
         Raises ValueError when `retained_batches` is below 1.
         """
         if retained_batches < 1:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from psycopg.rows import class_row
 
 PRODUCER_NAME = b"shop-outbox"
-"""The name under which the gateway remembers the sequence ids. Never change it while rows are numbered but
+"""The name under which the gateway tracks the sequence ids. Never change it while rows are numbered but
 not sent.
 """
 DEDUPLICATION = "message.deduplication.enable"

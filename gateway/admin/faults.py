@@ -137,7 +137,7 @@ def advance(
 
 @asks(at_control, first=True)
 def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) -> Output:
-    """Forget a producer in all partitions."""
+    """Expire a producer in all partitions."""
     answer = control.ask("POST", f"/producers/{producer_id}/expire")
     return Output(answer, [f"producer {producer_id} was known in {answer['partitions']} partitions"])
 

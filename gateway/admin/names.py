@@ -1,4 +1,4 @@
-"""`seqgate names`: the sequence ids of producer names that topics with deduplication remember.
+"""`seqgate names`: the sequence ids of producer names that topics with deduplication track.
 
 The request and rows, the command, and two answers: a running gateway's on the control socket, and what a data
 directory holds that no gateway has open.
@@ -50,7 +50,7 @@ Position = tuple[str, int, bytes | None]
 class NameCounters(msgspec.Struct, frozen=True):
     """Counters of producer names; all but `remembered` start at zero with the gateway.
 
-    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records
+    `remembered`: names tracked now, each counted once per partition. `dropped_records`: records
     acknowledged and not stored. `evicted`: names evicted to make room for new ones. `expired`: names evicted
     because they were idle for too long. `refused`: batches refused because there was no room for a new name.
     """
@@ -111,7 +111,7 @@ class NamePage(msgspec.Struct, frozen=True):
 
 
 class NamesRequest(PagedRequest[NamePage], tag="names"):
-    """The producer names that partitions remember, or one of the names, by topic, partition and name. `begin`
+    """The producer names that partitions track, or one of the names, by topic, partition and name. `begin`
     is the `next` of the page before.
     """
 
@@ -148,7 +148,7 @@ def names(
 ) -> Output:
     """Show the last sequence ids of producer names.
 
-    A running gateway lists all remembered producer names of topics with message.deduplication.enable. For a
+    A running gateway lists all tracked producer names of topics with message.deduplication.enable. For a
     stopped gateway, the command lists the names in the last snapshots; after a clean stop these are all
     names.
 
@@ -188,14 +188,14 @@ def _text(listing: NameListing) -> Iterator[Block]:
         yield "the next start reads that from the log."
     else:
         yield (
-            f"{counted(counters.remembered, 'entry', 'entries')} remembered, one for each partition that a "
+            f"{counted(counters.remembered, 'entry', 'entries')} tracked, one for each partition that a "
             "name has written to. Since the gateway started:"
         )
         dropped = counted(counters.dropped_records, "record")
         yield f"  {dropped} acknowledged but not stored, because they were duplicates"
-        yield f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one"
+        yield f"  {counted(counters.evicted, 'idle name')} evicted to make room for a new one"
         expired = counted(counters.expired, "idle name")
-        yield f"  {expired} forgotten after message.deduplication.expiration.ms"
+        yield f"  {expired} expired after message.deduplication.expiration.ms"
         refused = counted(counters.refused, "batch", "batches")
         yield f"  {refused} refused for want of room for a new name"
     for row in listing.untold:
@@ -250,8 +250,7 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
     topic = find_topic(services.partitions.registry, request.topic)
     if not deduplicates(services.node.config, services.topics.metadata_log.image, topic.name):
         raise ControlError(
-            f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is "
-            "false"
+            f"producer names are not tracked in topic {topic.name}: its message.deduplication.enable is false"
         )
     find_topic(services.partitions.registry, topic.name, request.partition)
     if request.partition is not None:
@@ -259,7 +258,7 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
 
 
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
-    """Yield the partitions that may remember names, from the one in which the page begins."""
+    """Yield the partitions that may track names, from the one in which the page begins."""
     from seqgate.gateway.runtime.loop.slices import in_slices  # noqa: PLC0415 - slow to import
     from seqgate.gateway.runtime.upkeep import name_keeping  # noqa: PLC0415
 
@@ -338,7 +337,7 @@ def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
 
 
 def name_counters(partitions: PartitionServices) -> NameCounters:
-    """Return the counters of remembered, evicted, expired and refused names, and of dropped records."""
+    """Return the counters of tracked, evicted, expired and refused names, and of dropped records."""
     environment = partitions.log_directory.environment
     budget = environment.name_budget
     return NameCounters(

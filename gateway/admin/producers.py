@@ -49,7 +49,7 @@ class ProducerCounters(msgspec.Struct, frozen=True):
 
     `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their
     sequence or epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers
-    refused because there was no room for them. `remembered`: producers that partitions remember now.
+    refused because there was no room for them. `remembered`: producers that partitions track now.
     """
 
     duplicates: int
@@ -120,7 +120,7 @@ def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPar
       age              time since the producer wrote here
       batches          newest batches whose retry is answered with their first offset
       client           client id, address, library and principal of the client that wrote last; `-`: it has
-                       not written since the gateway started, or newer ones are remembered in its place
+                       not written since the gateway started, or newer ones are tracked in its place
 
     The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset,
     age and batches.
@@ -144,7 +144,7 @@ def _text(page: ProducerPage) -> Iterator[Block]:
         yield "Since the gateway started:"
         yield f"  {counted(counters.duplicates, 'duplicate')} answered with the offset of the original"
         yield f"  {counted(counters.rejections, 'batch', 'batches')} refused for sequence or epoch"
-        yield f"  {counted(counters.evictions, 'idle producer')} forgotten to make room for a new one"
+        yield f"  {counted(counters.evictions, 'idle producer')} evicted to make room for a new one"
         yield f"  {counted(counters.refusals, 'new producer')} refused for want of room"
 
 
@@ -261,7 +261,7 @@ async def list_producers_live(gateway: LiveGateway, request: ListProducersReques
 
 
 def producer_counters(partitions: PartitionServices) -> ProducerCounters:
-    """Return the counts of remembered, evicted and refused producers, of duplicate and rejected batches."""
+    """Return the counts of tracked, evicted and refused producers, of duplicate and rejected batches."""
     limit = partitions.log_directory.environment.producer_limit
     return ProducerCounters(
         duplicates=partitions.counters.duplicates,
@@ -285,7 +285,7 @@ def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[P
 
 async def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
     """Return the first `count` producers whose ids are above `lowest`, by id. Let requests in between: a
-    partition may remember a million producers.
+    partition may track a million producers.
     """
     from seqgate.gateway.runtime.loop.slices import in_slices  # noqa: PLC0415 - slow to import
 

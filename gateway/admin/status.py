@@ -111,7 +111,7 @@ class Status(msgspec.Struct, frozen=True):
     `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
     `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
-    `producers` counts each producer id once, in however many partitions it is remembered.
+    `producers` counts each producer id once, in however many partitions it is tracked.
     `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
     workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
     answers. `missing_workers` has a sentence about each that does not answer; what it counts is missing.
@@ -322,7 +322,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         (
             "producer names",
             (
-                f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records "
+                f"{count(answer.names.remembered)} tracked, {count(answer.names.dropped_records)} records "
                 "dropped as duplicates"
             ),
         ),

@@ -121,7 +121,7 @@ TELEMETRY_SETTINGS = (
         "and so does a push that decompresses to more than four times as many."
     ),
     _CLIENT_METRICS.number("seqgate.telemetry.clients.max", 16_384, dynamic=True)(
-        "Clients whose last telemetry requests the gateway remembers. With one more, the gateway forgets "
+        "Clients whose last telemetry requests the gateway tracks. With one more, the gateway evicts "
         "the client that asked least recently; that client may then ask earlier than its interval allows."
     ),
     _CLIENT_METRICS.number("seqgate.telemetry.series.max", 50_000, minimum=0, dynamic=True)(

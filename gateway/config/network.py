@@ -32,7 +32,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 overrides_complaint = complaint_of(parse_overrides)
 
 
-# Settings of client quotas: the windows over which rates are measured, and the limits of what is remembered.
+# Settings of client quotas: the windows over which rates are measured, and the limits of what is measured.
 
 _QUOTAS = Section("Client quotas")
 
@@ -54,7 +54,7 @@ CLIENT_QUOTA_SETTINGS = (
     ),
     _QUOTAS.number("seqgate.client.quotas.measured.max", 10_000, dynamic=True)(
         "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle "
-        "for an hour is forgotten. Beyond the limit the further ones share one measurement for each quota "
+        "for an hour expires. Beyond the limit the further ones share one measurement for each quota "
         "that applies to them."
     ),
 )

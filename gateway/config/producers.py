@@ -1,4 +1,4 @@
-"""Settings of producers: what partitions remember of them, their ids, transactions, deduplication by name."""
+"""Settings of producers: what partitions track of them, their ids, transactions, deduplication by name."""
 
 from __future__ import annotations
 
@@ -11,35 +11,34 @@ _IDS = Section("Producer ids")
 
 PRODUCER_SETTINGS = (
     _STATE.whole("producer.id.expiration.ms", 86400000, minimum=1, dynamic=True)(
-        "Idle time after which a partition forgets a producer."
+        "Idle time after which a partition expires a producer."
     ),
     _STATE.whole("producer.id.expiration.check.interval.ms", 600000, minimum=1, dynamic=True)(
-        "Interval at which partitions forget idle producers. An altered interval counts from the last pass."
+        "Interval at which partitions expire idle producers. An altered interval counts from the last pass."
     ),
     _STATE.whole("seqgate.producer.retained.batches", 5, minimum=5, maximum=10000)(
-        "Newest batches that a partition remembers of each producer. A retry of such a batch is answered "
-        "with the offset of the original. Kafka remembers 5."
+        "Newest batches that a partition retains of each producer. A retry of such a batch is answered "
+        "with the offset of the original. Kafka retains 5."
     ),
     _STATE.whole("seqgate.producer.max.per.partition", 100000, minimum=1, dynamic=True)(
-        "Producers that one partition remembers. Beyond the limit the longest idle producer is evicted."
+        "Producers that one partition tracks. Beyond the limit the longest idle producer is evicted."
     ),
     _STATE.whole("seqgate.producer.max", 1000000, minimum=1, dynamic=True)(
-        "Producers that all partitions remember together. Beyond the limit the longest idle producer is "
-        "evicted."
+        "Producers that all partitions track together. Beyond the limit the longest idle producer is evicted."
     ),
     _STATE.whole("seqgate.producer.min.idle.ms", 900000, minimum=0, dynamic=True)(
         "Idle time before which a producer is never evicted. When no producer has been idle for so long, a "
         "new producer is refused instead, and may retry."
     ),
     _STATE.whole("seqgate.producer.clients.max", 10000, minimum=0, dynamic=True)(
-        "Producers whose client id, address, principal and library the gateway remembers, over restarts too, "
+        "Producers whose client id, address, principal and library the gateway tracks, over restarts too, "
         "for `seqgate producers`, `seqgate transactions` and the console. Beyond the limit the producer is "
         "dropped whose client was seen longest ago, and listed without a client until it connects again. "
-        "With 0 none is remembered, and the file of the data directory is removed."
+        "With 0 none is tracked, and the file of the data directory is removed."
     ),
     _STATE.whole("seqgate.refused.batches.max", 100000, minimum=1)(
-        "Refused batches that all connections remember together, one for each producer and partition, so "
-        "that no later batch of the producer is stored first. Beyond the limit a connection forgets its "
+        "Refused batches that all connections track together, one for each producer and partition, so "
+        "that no later batch of the producer is stored first. Beyond the limit a connection drops its "
         "oldest one, and keeps at least one."
     ),
     _IDS.whole("seqgate.producer.id.block.size", 1000, minimum=1, maximum=1000000000, dynamic=True)(
@@ -84,10 +83,10 @@ TRANSACTION_SETTINGS = (
         "Interval at which open transactions that have timed out are aborted."
     ),
     _TRANSACTIONS.number("transactional.id.expiration.ms", 604_800_000)(
-        "Time after its last transaction for which a transactional id is remembered."
+        "Time after its last transaction for which a transactional id is kept."
     ),
     _TRANSACTIONS.number("transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000)(
-        "Interval at which expired transactional ids are forgotten."
+        "Interval at which expired transactional ids are removed."
     ),
     _TRANSACTIONS.switch("transaction.partition.verification.enable", True, dynamic=True)(
         "Whether a transactional batch is refused when its partition was not added to the open transaction. "
@@ -100,7 +99,7 @@ TRANSACTION_SETTINGS = (
         "Segment size of `__transaction_state`."
     ),
     _TRANSACTIONS.number("seqgate.transactional.id.max", 100_000, dynamic=True)(
-        "Transactional ids that are remembered at once. A further transactional id is refused with "
+        "Transactional ids that are kept at once. A further transactional id is refused with "
         "POLICY_VIOLATION."
     ),
     _TRANSACTIONS.number("seqgate.transaction.partitions.max", 10_000, dynamic=True)(
@@ -127,7 +126,7 @@ def _header_complaint(value: SettingValue) -> str | None:
 
 
 def _expiration_complaint(value: SettingValue) -> str | None:
-    return "0 would forget every name at once; -1 forgets no name" if value == 0 else None
+    return "0 would expire every name at once; -1 expires no name" if value == 0 else None
 
 
 def _header(what: str, default: str) -> Callable[[str], Setting]:
@@ -162,7 +161,7 @@ DEDUPLICATION_SETTINGS = (
         choices=("latest", "earliest"),
         dynamic=True,
     )(
-        "Records whose names a partition remembers when deduplication is enabled for the first time: only "
+        "Records whose names a partition tracks when deduplication is enabled for the first time: only "
         "later records (latest), or also the records that the partition already holds (earliest), which are "
         "read then."
     ),
@@ -172,7 +171,7 @@ DEDUPLICATION_SETTINGS = (
         topic_name="message.deduplication.names.max",
         dynamic=True,
     )(
-        "Producer names that are remembered of one topic. Beyond the limit the longest idle name is evicted "
+        "Producer names that are tracked of one topic. Beyond the limit the longest idle name is evicted "
         "if it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is "
         "refused with NOT_ENOUGH_REPLICAS, which producers retry."
     ),
@@ -184,9 +183,9 @@ DEDUPLICATION_SETTINGS = (
         maximum=LONG_MAX,
         check=_expiration_complaint,
         dynamic=True,
-    )("Idle time after which a producer name is forgotten; -1 for never."),
+    )("Idle time after which a producer name expires; -1 for never."),
     _DEDUPLICATION.number("seqgate.deduplication.names.max", 250_000)(
-        "Producer names that are remembered over all partitions; a name counts once per partition, and "
+        "Producer names that are tracked over all partitions; a name counts once per partition, and "
         "takes 0.6 to 1 KiB of memory, by its length. Beyond the limit idle names of the new name's topic "
         "are evicted; without an idle name the batch is refused."
     ),

@@ -118,7 +118,7 @@ class PartitionServices(msgspec.Struct):
     recompressor: Recompressor
     fetch_sessions: FetchSessionCache
     refusals: RefusalLimit
-    """The refused batches that all connections remember."""
+    """The refused batches that all connections track."""
     append_times: AppendTimes | None
     """Times appends; None while nobody reads metrics."""
     replicas: ReadReplicas | None = None

@@ -98,7 +98,7 @@ class AnyBroker(ABC):
 
     @abstractmethod
     def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
+        """Return the producers that the partitions of a topic track. Raises LookupError without it."""
 
     @abstractmethod
     def groups(self) -> dict[str, str]:

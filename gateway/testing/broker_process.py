@@ -289,7 +289,7 @@ class RemoteFaults(FaultOrders[RemoteFault]):
         return self.order("disk_full")
 
     def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer in all partitions; return in how many it was known."""
+        """Expire a producer in all partitions; return in how many it was known."""
         return int(self._ask("POST", f"/producers/{producer_id}/expire")["partitions"])
 
     def fence(self, transactional_id: str) -> None:

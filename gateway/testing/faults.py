@@ -197,7 +197,7 @@ class Faults(FaultOrders["Fault"]):
             self._run(self._inside.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer, as after `producer.id.expiration.ms`; return how many partitions knew it. Its
+        """Expire a producer, as after `producer.id.expiration.ms`; return how many partitions knew it. Its
         next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as Kafka
         does.
         """

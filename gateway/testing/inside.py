@@ -66,7 +66,7 @@ class Inside:
         return [record for each in self._partitions(topic) for record in committed_records(each)]
 
     async def producers(self, topic: str) -> list[StoredProducer]:
-        """Return the producers that the partitions of a topic remember. Raises LookupError without it."""
+        """Return the producers that the partitions of a topic track. Raises LookupError without it."""
         return [row for each in self._partitions(topic) for row in producers_of(each)]
 
     async def groups(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class Inside:
         return None if topic is None else topic.name
 
     def refusals(self) -> RefusalLimit:
-        """Return the limit of the refused batches that connections remember."""
+        """Return the limit of the refused batches that connections track."""
         return self._gateway().services.partitions.refusals
 
     def _partitions(self, topic: str) -> list[Partition]:
@@ -142,7 +142,7 @@ class Inside:
         self._gateway().services.upkeep.disk_room.check_free_space()
 
     async def expire_producer(self, producer_id: int) -> int:
-        """Forget a producer; return in how many partitions it was known."""
+        """Expire a producer; return in how many partitions it was known."""
         count = 0
         for partition in self._registry:
             entry = partition.log.producers.get(producer_id)

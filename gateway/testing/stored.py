@@ -30,7 +30,7 @@ class StoredRecord(NamedTuple):
 
 
 class StoredProducer(NamedTuple):
-    """A producer that a partition remembers. Its next batch begins after `last_sequence`."""
+    """A producer that a partition tracks. Its next batch begins after `last_sequence`."""
 
     topic: str
     partition: int

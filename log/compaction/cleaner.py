@@ -21,7 +21,7 @@ Decides which records stay when a log is cleaned, batch by batch, from the batch
 A record stays unless a newer record has the same key. A tombstone (a record without a value) stays until its
 batch's delete horizon, which the first cleaning of the batch sets. Aborted records never stay. A transaction
 marker stays while batches of its transaction are left, and then until its own horizon. A batch that loses all
-records stays as an empty one if its offsets and sequences are needed: as the last batch of a remembered
+records stays as an empty one if its offsets and sequences are needed: as the last batch of a tracked
 producer, or the last batch of the cleaning.
 Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
 
@@ -574,7 +574,7 @@ LastOfProducer = tuple[int, int]
 class KeptRecords:
     """The rules of one cleaning, applied to the batches of a log in order. Times in ms.
 
-    `producers` are the partition's remembered ones. The cleaning ends at `round_end_offset`, exclusive.
+    `producers` are the partition's tracked ones. The cleaning ends at `round_end_offset`, exclusive.
     """
 
     offset_map: OffsetMap

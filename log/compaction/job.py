@@ -49,7 +49,7 @@ class CleaningJob(msgspec.Struct, frozen=True):
 
     `segments` are all segments from the log's start to `round_end_offset`. The offsets from
     `first_dirty_offset` on were not cleaned before. `producers` are (producer_id, last_offset,
-    producer_epoch) of the remembered producers. `token` makes the names of the written files unique.
+    producer_epoch) of the tracked producers. `token` makes the names of the written files unique.
     """
 
     directory: str

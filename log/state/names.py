@@ -177,7 +177,7 @@ class Names:
         if start_offset < log_start_offset:
             _logger.warning(
                 "%s: the records from %d to %d were removed unread; producer names that only they carried "
-                "are forgotten",
+                "are lost",
                 self._place,
                 start_offset,
                 log_start_offset - 1,
@@ -191,7 +191,7 @@ class Names:
             self._on_due(True)
 
     def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:
-        """Fold in a batch read from the log. The names of a batch that can't be decoded are not remembered.
+        """Fold in a batch read from the log. The names of a batch that can't be decoded are not tracked.
         Raises CorruptRecord for a damaged batch. Its names are unknown, so the log accepts no named records
         until `seqgate repair` removes the batch.
         """
@@ -207,7 +207,7 @@ class Names:
             records = named_records(batch, view, self._headers, limit, is_strict=False)
         except (InvalidRecord, UnsupportedCompressionType) as error:
             _logger.warning(
-                "%s: the records from %d to %d can't be decoded, their producer names are not remembered: %s",
+                "%s: the records from %d to %d can't be decoded, their producer names are not tracked: %s",
                 self._place,
                 batch.base_offset,
                 batch.last_offset,
@@ -223,7 +223,7 @@ class Names:
         self._forget_transactions(log_end_offset, transactions, high_watermark)
         if self._surplus_names:
             _logger.warning(
-                "%s had more producer names than may be remembered; the %d longest idle ones are forgotten",
+                "%s had more producer names than may be tracked; the %d longest idle ones are evicted",
                 self._place,
                 self._surplus_names,
             )
@@ -243,13 +243,13 @@ class Names:
             self._surplus_names += forgotten
 
     def _forget_transactions(self, end_offset: int, transactions: Transactions, high_watermark: int) -> None:
-        """Abort the remembered transactions that are no longer open, as their outcome is unknown."""
+        """Abort the tracked transactions that are no longer open, as their outcome is unknown."""
         for producer_id in self.table.open_transactions():
             transaction = transactions.open_transaction(producer_id)
             if transaction is None or transaction.first_offset >= end_offset:
                 _logger.warning(
                     "%s: the outcome of a transaction of producer %d is unknown; its producer names are not "
-                    "remembered",
+                    "tracked",
                     self._place,
                     producer_id,
                 )
@@ -332,7 +332,7 @@ class Names:
         if self.unsaved_from is None:
             self.unsaved_from = batch.base_offset
 
-    # --- the remembered names
+    # --- the tracked names
 
     @property
     def is_ready(self) -> bool:

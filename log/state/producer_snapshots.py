@@ -66,7 +66,7 @@ def restore_newest(
 
     Raises OSError when the disk can't read a newer snapshot and the log, which begins at `log_from`, can't
     make up for it. An older snapshot would then lack producers, and their retries would be stored twice.
-    Unless `is_counted`, the producers do not count against the limit of remembered producers.
+    Unless `is_counted`, the producers do not count against the limit of tracked producers.
     """
     unread: OSError | None = None
     limit = environment.producer_limit if is_counted else None

@@ -219,7 +219,7 @@ class RecordStates:
                 raise
             return rules.judge(batch, view, now_ms, high_watermark)
 
-    # --- the remembered state
+    # --- the tracked state
 
     @property
     def delayed(self) -> DelayedRecords | None:
@@ -237,7 +237,7 @@ class RecordStates:
         return self.names is None or self.names.is_ready
 
     def name_state(self, name: bytes) -> NameState | None:
-        """Return the state of a producer name; None for a name that is not remembered."""
+        """Return the state of a producer name; None for a name that is not tracked."""
         return None if self.names is None else self.names.table.state(name, self._log.high_watermark)
 
     def name_states(self) -> list[NameState]:

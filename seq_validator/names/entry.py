@@ -49,7 +49,7 @@ class NameState(NamedTuple):
     is below the high watermark as well. `offset` is the offset of the pushed record, or of the marker that
     committed the record. `is_pending` is True when an open transaction holds further records of the name.
     `dropped_records` counts the records that were acknowledged and not stored since the table began to
-    remember the name; -1 when the number is unknown.
+    track the name; -1 when the number is unknown.
     """
 
     name: bytes

@@ -58,7 +58,7 @@ class NameBudget:
 
 
 class _TopicName(Activity):
-    """One name of a topic, with the tables of the partitions that remember the name."""
+    """One name of a topic, with the tables of the partitions that track the name."""
 
     __slots__ = ("tables",)
 
@@ -68,7 +68,7 @@ class _TopicName(Activity):
 
 
 class TopicNames:
-    """The names that the partitions of one topic remember, the longest idle first."""
+    """The names that the partitions of one topic track, the longest idle first."""
 
     __slots__ = ("__weakref__", "_is_sorted", "_names", "budget", "is_whole", "max_names")
 
@@ -77,7 +77,7 @@ class TopicNames:
         self.budget = budget
         self.max_names = max_names
         self.is_whole = True
-        """True when all partitions of the topic that may remember names are loaded. Otherwise an eviction
+        """True when all partitions of the topic that may track names are loaded. Otherwise an eviction
         could hit a name that is active in a partition that is not loaded.
         """
         self._names: OrderedDict[bytes, _TopicName] = OrderedDict()
@@ -88,7 +88,7 @@ class TopicNames:
 
     def make_room(self, names: Collection[bytes], newcomers: Collection[bytes], now_ms: int) -> None:
         """Count `names`, those of a batch, as active, and evict the longest idle when there are too many.
-        `newcomers` are the names of the batch that the partition does not remember.
+        `newcomers` are the names of the batch that the partition does not track.
         """
         for name in names:
             if name in self._names:
@@ -99,7 +99,7 @@ class TopicNames:
                 table.forget(name)
 
     def enter(self, table: NameTable, name: bytes, now_ms: int) -> None:
-        """Count a name that the partition of `table` begins to remember now."""
+        """Count a name that the partition of `table` begins to track now."""
         self._enter(table, name).last_active_ms = now_ms
         self._names.move_to_end(name)
 
@@ -143,9 +143,9 @@ class TopicNames:
         surplus, surplus_in_all = self._surplus(newcomers)
         idle = self._to_evict(surplus, surplus_in_all, now_ms)
         if len(idle) < surplus:
-            counted = f"{len(self._names)} names of the topic are remembered (at most {self.max_names})"
+            counted = f"{len(self._names)} names of the topic are tracked (at most {self.max_names})"
         elif sum(len(self._names[name].tables) for name in idle) < surplus_in_all:
-            counted = f"{budget.in_all} names are remembered in all partitions (at most {budget.max_in_all})"
+            counted = f"{budget.in_all} names are tracked in all partitions (at most {budget.max_in_all})"
         else:
             return None
         budget.refusals += 1
@@ -251,7 +251,7 @@ class NameTable:
             if forgotten is not None:
                 return NamesRejected(
                     NameRejectionReason.FORGETTING,
-                    f"The producer name {printable(forgotten)} was forgotten a moment ago, and no snapshot "
+                    f"The producer name {printable(forgotten)} was removed a moment ago, and no snapshot "
                     "without the name is durable yet. Retry later.",
                 )
             if self._topic.must_be_whole(newcomers):
@@ -264,7 +264,7 @@ class NameTable:
             reason = self._topic.refusal(newcomers, now_ms)
             if reason is not None:
                 message = (
-                    f"There is no room to remember the producer name {printable(newcomers[0])}: {reason}. "
+                    f"There is no room to track the producer name {printable(newcomers[0])}: {reason}. "
                     "Retry later."
                 )
                 return NamesRejected(NameRejectionReason.LIMIT_REACHED, message)

@@ -335,8 +335,8 @@ _REASONS: Final = {
     "INVALID_PRODUCER_EPOCH": _FENCED,
     "PRODUCER_FENCED": _FENCED,
     "UNKNOWN_PRODUCER_ID": Reason(
-        "the partition does not remember the producer",
-        "The partition does not remember this producer: the producer was idle for too long, or its records "
+        "the partition does not track the producer",
+        "The partition does not track this producer: the producer was idle for too long, or its records "
         "were deleted.",
         "The client begins a new sequence by itself. Raise producer.id.expiration.ms if producers pause for "
         "longer.",
@@ -428,14 +428,14 @@ def reason_of(row: VerdictRow) -> Reason:
     return _REASONS.get(row.outcome, _OTHER)
 
 
-# The producer names that topics with deduplication remember.
+# The producer names that topics with deduplication track.
 
 NAMES_ROWS: Final = 50
 SETTING: Final = "message.deduplication.enable"
 
 
 def names(visit: Visit) -> PageAnswer:
-    """Show a page of the names, and the topics that remember names."""
+    """Show a page of the names, and the topics that track names."""
     with visit.cluster() as cluster:
         settings = topic_settings(cluster, (SETTING,))
     topics = sorted(topic for topic, values in settings.items() if values.get(SETTING) == "true")

@@ -8,7 +8,7 @@ The fast path for repeats: OffsetCommits that equal an earlier one except for co
 leader epochs.
 
 A consumer commits the same partitions again and again, and its commits differ only in correlation id, offsets
-and leader epochs. The gateway decodes the first such request, and remembers its shape: the sender, the group,
+and leader epochs. The gateway decodes the first such request, and caches its shape: the sender, the group,
 the partitions, and the bytes of the answer. A later request of the same shape is compared with it byte for
 byte, and its numbers are taken out, by one `struct` call. The commit itself is judged by the same code as any
 other commit. With an authorizer, each repeat asks for its rights anew, because clients with other rights may
@@ -281,11 +281,11 @@ FIRST_VERSION: Final = FIRST_WITH_LEADER_EPOCH
 PREFIX_START: Final = 8
 _NUMBERS_BYTES: Final = 12
 MAX_SHAPES: Final = 2048
-"""Shapes remembered for each version. One more empties the table."""
+"""Shapes cached for each version. One more empties the table."""
 MAX_FRAME_BYTES: Final = 1024
-"""Longer requests are not remembered, and are decoded each time."""
+"""Longer requests are not cached, and are decoded each time."""
 MAX_CHANGES: Final = 8
-"""Shapes remembered for each sender. If a sender uses more shapes, all its later requests are decoded."""
+"""Shapes cached for each sender. If a sender uses more shapes, all its later requests are decoded."""
 
 _new_tuple = tuple.__new__
 
@@ -443,7 +443,7 @@ class CommitRepeats:
         self._api_version = api_version
         self.begun = 0
         self._targets: dict[bytes, _Target] = {}
-        """The remembered commits by request prefix. A prefix has the shape of the last decoded request."""
+        """The cached commits by request prefix. A prefix has the shape of the last decoded request."""
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int

@@ -21,7 +21,7 @@ broker without compression (KAFKA-18659; Kafka 4 answers the same way).
 The fast path takes requests that equal an earlier one except for correlation id and records.
 Nearly all requests of a producer are such repeats. The prefix of a request for one partition is the part
 before its records: client id, acks, topic, partition. A producer sends the same prefix each time, so the
-gateway decodes it once, and remembers for it the partition and the constant parts of the answer. The batch
+gateway decodes it once, and caches for it the partition and the constant parts of the answer. The batch
 itself is judged by the same code as in other requests. With an authorizer, each request asks for its right
 anew, because clients with other rights may send the same prefix; without the right it is decoded, and refused
 as any other.
@@ -678,9 +678,9 @@ def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int
 # The fast path: requests that equal an earlier one except for correlation id and records.
 
 MAX_PREFIXES: Final = 4096
-"""Prefixes remembered for each version. One more empties the table."""
+"""Prefixes cached for each version. One more empties the table."""
 MAX_PREFIX_BYTES: Final = 512
-"""Longer prefixes are not remembered; only unusually long client ids or topic names make them."""
+"""Longer prefixes are not cached; only unusually long client ids or topic names make them."""
 _VALID_ACKS: Final = frozenset((-1, 0, 1))
 FIRST_REPEATED_VERSION: Final = 5
 """The first version whose answers have rows with log_start_offset. Older requests are always decoded."""

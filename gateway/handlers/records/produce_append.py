@@ -124,7 +124,7 @@ class ProduceServices(msgspec.Struct):
     waits: ProduceWaits | None
     """The limit of the wait for a bucket; None where records go to a local disk."""
     refusals: RefusalLimit
-    """The refused batches that all connections remember."""
+    """The refused batches that all connections track."""
     append: Callable[..., Appended]
     """`Partition.append`, or now and then the same with a look at the clock."""
 

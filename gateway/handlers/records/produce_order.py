@@ -12,7 +12,7 @@ because only these may hold later ones back:
 
 aiokafka has one batch of a partition in flight, so nothing can overtake, and fails every batch that is out of
 order. Today it is the client that asks ApiVersions without the name of its software. The refusals of such a
-connection are not remembered.
+connection are not tracked.
 
 docs/how-it-works.md lists every way in which a batch can be refused. Source: Kafka's Sender.completeBatch and
 canRetry, TransactionManager.canRetry; librdkafka's rd_kafka_handle_idempotent_Produce_error; franz-go's
@@ -83,7 +83,7 @@ class Refusals:
     __slots__ = ("_limit", "_peer")
 
     def __init__(self, limit: RefusalLimit, peer: Peer) -> None:
-        """`limit` counts the refused batches that all connections remember."""
+        """`limit` counts the refused batches that all connections track."""
         self._limit = limit
         self._peer = peer
 
@@ -106,7 +106,7 @@ class Refusals:
             self._memory().refuse_unreadable((key, index))
 
     def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
-        """Remember a refused batch that its client sends again; forget one that its client gives up."""
+        """Track a refused batch that its client sends again; drop one that its client gives up."""
         peer = self._peer
         if batch.producer_id < 0 or peer.is_nameless:
             return

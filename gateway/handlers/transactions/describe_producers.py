@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): list the producers that partitions remember.
+"""DescribeProducers (key 61, version 0): list the producers that partitions track.
 
 Who may DESCRIBE the cluster is told the client of each producer, too, in a tagged field of Seqgate.
 

@@ -177,11 +177,11 @@ TRANSACTIONS_SUBJECT: Final = Subject(
 # Producers, their batches, producer names, and the blocks of producer ids.
 
 KNOWN: Final = gauge(
-    "seqgate_producers", "Producers that partitions remember, each counted in each of its partitions."
+    "seqgate_producers", "Producers that partitions track, each counted in each of its partitions."
 )
 EVICTED: Final = counter("seqgate_producers_evicted_total", "Idle producers that made room for new ones.")
 EXPIRED: Final = counter(
-    "seqgate_producers_expired_total", "Producers forgotten after producer.id.expiration.ms without a batch."
+    "seqgate_producers_expired_total", "Producers expired after producer.id.expiration.ms without a batch."
 )
 REFUSED: Final = counter(
     "seqgate_producers_refused_total", "New producers refused because there was no room for them."
@@ -196,7 +196,7 @@ REFUSED_BATCHES: Final = counter(
     "invalid_producer_epoch.",
     "error",
 )
-NAMES: Final = gauge("seqgate_producer_names", "Producer names that partitions remember for deduplication.")
+NAMES: Final = gauge("seqgate_producer_names", "Producer names that partitions track for deduplication.")
 NAMES_DROPPED: Final = counter(
     "seqgate_producer_names_dropped_records_total",
     "Records dropped because their producer name had sent them before.",
@@ -205,7 +205,7 @@ NAMES_EVICTED: Final = counter(
     "seqgate_producer_names_evicted_total", "Idle producer names that made room for new ones."
 )
 NAMES_EXPIRED: Final = counter(
-    "seqgate_producer_names_expired_total", "Producer names forgotten after their time."
+    "seqgate_producer_names_expired_total", "Producer names expired after their idle time."
 )
 NAMES_REFUSED: Final = counter(
     "seqgate_producer_names_refused_total", "New producer names refused because there was no room for them."

@@ -1,4 +1,4 @@
-"""Remembers the client of each producer id, over restarts too, and logs the clients that send batches again.
+"""Tracks the client of each producer id, over restarts too, and logs the clients that send batches again.
 
 A batch carries a producer id and nothing else about its sender; the connection knows the rest. A gateway
 notes the client when a connection sends the first batch of a producer, asks for the producer of a

@@ -1,7 +1,7 @@
 """The delegation tokens of this node: their passwords, their logins, and the removal of expired ones.
 
 A token's password (its HMAC) follows from its id and `delegation.token.secret.key`. Its SCRAM credential is
-derived at its first login, in a thread, and remembered until the token is gone.
+derived at its first login, in a thread, and cached until the token is gone.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Access(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that changes with every change of a decision: remembered ones may then be out of date."""
+        """A number that changes with every change of a decision: cached ones may then be out of date."""
 
     def allows(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str

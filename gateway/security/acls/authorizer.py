@@ -23,11 +23,11 @@ from seqgate.gateway.security.acls.access import (
 )
 
 DECISIONS: Final = 10_000
-"""Remembered decisions. Beyond this number all are forgotten; a forgotten decision is computed again when it
+"""Cached decisions. Beyond this number all are dropped; a dropped decision is computed again when it
 is needed.
 """
 _LONGEST_NAME: Final = 255
-"""A decision about a longer name, which a client may make up, is not remembered."""
+"""A decision about a longer name, which a client may make up, is not cached."""
 _ANY_NAME: Final = "hardcode"
 """The name for which Kafka asks first whether a client may act on some resource of a type."""
 

@@ -323,12 +323,12 @@ ROUTES: Final = (
     Route("GET", "/faults", "Return all faults, and how often each has struck.", _list),
     Route("GET", "/faults/{id}", "Return a fault, and how often it has struck.", _one),
     Route("DELETE", "/faults/{id}", "End a fault, and repair what it broke.", _end),
-    Route("DELETE", "/faults", "End all faults and forget them; return them as they were.", _end_all),
+    Route("DELETE", "/faults", "End and remove all faults; return them as they were.", _end_all),
     Route("POST", "/clock", "Move the broker's clock and timers forward.", _advance, Advance),
     Route("GET", "/topics", "Return the names of the topics.", lambda asked: asked.run(asked.inside.topics)),
     Route("POST", "/topics", "Create a topic.", _create_topic, NewTopic),
     Route("GET", "/topics/{topic}/records", "Return the committed records of a topic.", _records),
-    Route("GET", "/topics/{topic}/producers", "Return the producers that a topic remembers.", _producers),
+    Route("GET", "/topics/{topic}/producers", "Return the producers that a topic tracks.", _producers),
     Route(
         "POST",
         "/topics/{topic}/exactly-once",
@@ -337,7 +337,7 @@ ROUTES: Final = (
         Expected,
     ),
     Route("GET", "/groups", "Return the state of each group.", lambda asked: asked.run(asked.inside.groups)),
-    Route("POST", "/producers/{id}/expire", "Forget a producer in all partitions.", _expire),
+    Route("POST", "/producers/{id}/expire", "Expire a producer in all partitions.", _expire),
     Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", _fence),
     Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill),
     Route(

@@ -36,7 +36,7 @@ def test_names_with_their_sequences(
     one = text_of(measured.page(f"/names?topic={topic}&name=K%C3%B6ln"))
     assert "Köln" in one
     assert "alert" not in one
-    assert "No partition remembers this name" in text_of(measured.page(f"/names?topic={topic}&name=other"))
+    assert "No partition tracks this name" in text_of(measured.page(f"/names?topic={topic}&name=other"))
     assert topic in text_of(measured.page("/names"))
 
 

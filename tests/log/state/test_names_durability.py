@@ -402,7 +402,7 @@ class TestReading:
             pass
         flush(log)
         assert [known(log, f"app {number}")[1] for number in range(30)] == [-1] * 15 + [1] * 15
-        assert caplog.text.count("more producer names than may be remembered") == 1
+        assert caplog.text.count("more producer names than may be tracked") == 1
         assert log.capture_names(), "the next flush writes a snapshot"
         assert log.environment.name_budget.in_all == 15
 

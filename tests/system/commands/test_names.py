@@ -54,7 +54,7 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     assert "Köln" in one
     assert "31m" not in one
     status = seqgate("status", "--data-dir", gateway.data_dir).stdout
-    assert "2 remembered, 2 records dropped as duplicates" in status
+    assert "2 tracked, 2 records dropped as duplicates" in status
 
 
 def test_a_gateway_that_was_killed_knows_them_again(gateway: GatewayProcess) -> None:
