@@ -1,12 +1,27 @@
-"""`seqgate certify`: runs an application's producer through fault scripts."""
+"""`seqgate certify`: runs an application's producer through fault scripts; what it prints and reports."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import escape, quoteattr
+
+import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, command, flag, option, stop
+from seqgate.gateway.admin.printing import print_json, print_lines, print_table
+from seqgate.gateway.admin.tables import Column, counted
+from seqgate.gateway.admin.tables import shown as printing_shown
+
+if TYPE_CHECKING:
+    from seqgate.gateway.certify.certification import Certificate
+    from seqgate.gateway.certify.run import Findings, RunOutcome
+    from seqgate.gateway.testing import StoredRecord
 
 
 @command
@@ -76,7 +91,7 @@ def certify(
     from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
-        certification.print_scripts()
+        print_scripts()
         return
     if command is None:
         raise stop("--command is missing: name the command that starts the application", code=2)
@@ -95,7 +110,7 @@ def certify(
             setup,
             chosen,
             jobs=jobs or min(4, os.cpu_count() or 1),
-            report=(lambda _: None) if as_json else certification.print_outcome,
+            report=(lambda _: None) if as_json else print_outcome,
         )
     except certification.NotReady as error:
         raise stop(str(error)) from None
@@ -103,14 +118,177 @@ def certify(
         raise stop(str(error), code=2) from None
     try:
         for path in reports or ():
-            certification.write(path, certificate, may_give_up=allow_giving_up)
+            write(path, certificate, may_give_up=allow_giving_up)
     except OSError as error:
         raise stop(f"--report: {error}") from None
     if as_json:
-        from seqgate.gateway.admin.printing import print_json  # noqa: PLC0415 - slow to import
-
-        print_json(certification.as_json(certificate, may_give_up=allow_giving_up))
+        print_json(report_of(certificate, may_give_up=allow_giving_up))
     else:
-        certification.print_summary(certificate)
+        print_summary(certificate)
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise SystemExit(1)
+
+
+# The report of a certification: as JSON, and as JUnit's XML for the test views of CI servers.
+
+_NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def report_of(certificate: Certificate, *, may_give_up: bool) -> dict[str, Any]:
+    """Return the report as values for JSON. Records have their partition and offset."""
+    setup = certificate.setup
+    return {
+        "certified": certificate.is_good(may_give_up=may_give_up),
+        "command": setup.command,
+        "records": setup.records,
+        "partitions": setup.partitions,
+        "seed": setup.seed,
+        "request_timeout_ms": round(setup.request_timeout_s * 1000),
+        "verdicts": {verdict.value: count for verdict, count in certificate.counts.items()},
+        "scripts": [_row(outcome) for outcome in certificate.outcomes],
+    }
+
+
+def _row(outcome: RunOutcome) -> dict[str, Any]:
+    ending = outcome.ending
+    return {
+        "name": outcome.script.name,
+        "happens": outcome.script.happens,
+        "correct": outcome.script.correct,
+        "verdict": outcome.verdict.value,
+        "faults": [{"what": each.what, "struck": each.times} for each in outcome.struck],
+        "ending": str(ending),
+        "exit_code": ending.exit_code,
+        "seconds": round(ending.seconds, 3),
+        "sent": outcome.sent,
+        "stored": outcome.stored,
+        "acknowledged": outcome.sent if ending.claims_all else len(ending.acknowledged),
+        "produce_requests": outcome.requests,
+        **_findings(outcome.findings),
+        "stderr": ending.errors,
+    }
+
+
+def _findings(findings: Findings) -> dict[str, Any]:
+    from seqgate.gateway.testing.control.routes import shown  # noqa: PLC0415 - slow to import
+
+    return {
+        "lost": [shown(value) for value in findings.lost],
+        "doubled": [
+            {"value": shown(each.value), "places": [_place(record) for record in each.records]}
+            for each in findings.doubled
+        ],
+        "reordered": [
+            {
+                "value": shown(each.record.value),
+                **_place(each.record),
+                "behind": {"value": shown(each.before.value), **_place(each.before)},
+            }
+            for each in findings.reordered
+        ],
+        "unexpected": [{"value": shown(each.value), **_place(each)} for each in findings.unexpected],
+    }
+
+
+def _place(record: StoredRecord) -> dict[str, int]:
+    return {"partition": record.partition, "offset": record.offset}
+
+
+def as_junit(certificate: Certificate, *, may_give_up: bool) -> str:
+    """Return the report as JUnit's XML: a test case for each script, skipped where a fault never struck."""
+    cases = [_case(outcome, may_give_up) for outcome in certificate.outcomes]
+    failures, skipped = (sum(f"<{word}" in case for case in cases) for word in ("failure", "skipped"))
+    counts = f'tests="{len(cases)}" failures="{failures}" errors="0" skipped="{skipped}"'
+    seconds = sum(outcome.ending.seconds for outcome in certificate.outcomes)
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="utf-8"?>',
+            f'<testsuite name="seqgate certify" {counts} time="{seconds:.3f}">',
+            *cases,
+            "</testsuite>\n",
+        ]
+    )
+
+
+def _case(outcome: RunOutcome, may_give_up: bool) -> str:
+    name, seconds = outcome.script.name, outcome.ending.seconds
+    head = f'  <testcase classname="seqgate.certify" name="{name}" time="{seconds:.3f}"'
+    message = quoteattr(_NOT_IN_XML.sub("?", "; ".join(sentences(outcome)) or outcome.verdict.value))
+    if outcome.never_struck:
+        return f"{head}><skipped message={message}/></testcase>"
+    if outcome.is_good(may_give_up=may_give_up):
+        return f"{head}/>"
+    errors = escape(_NOT_IN_XML.sub("?", outcome.ending.errors))
+    return f"{head}><failure message={message}>{errors}</failure></testcase>"
+
+
+def sentences(outcome: RunOutcome) -> Sequence[str]:
+    """Return what is to say about an outcome that did not pass, or that passed without storing everything."""
+    found = list(outcome.findings.complaints())
+    if outcome.ending.exit_code is None:
+        found.append(f"no end after {outcome.ending.seconds:.0f} s; the application was killed")
+    elif not outcome.ending.claims_all:
+        found.append(
+            f"the application {outcome.ending}; {outcome.stored} of {outcome.sent} records are stored"
+        )
+    if outcome.never_struck:
+        idle = ", ".join(each.what for each in outcome.struck if not each.times) or "the script"
+        found.append(f"never struck: {idle}")
+    return found
+
+
+def write(path: Path, certificate: Certificate, *, may_give_up: bool) -> None:
+    """Write the report into a file: JUnit's XML if its name ends so, otherwise JSON. Raises OSError."""
+    if is_xml(path):
+        path.write_text(as_junit(certificate, may_give_up=may_give_up), encoding="utf-8")
+    else:
+        content = msgspec.json.encode(report_of(certificate, may_give_up=may_give_up))
+        path.write_bytes(msgspec.json.format(content, indent=2) + b"\n")
+
+
+def is_xml(path: Path) -> bool:
+    return path.suffix == ".xml"
+
+
+# Prints a certification for people: a line for each script when it ends, and a summary.
+
+
+def print_scripts() -> None:
+    from seqgate.gateway.certify.scripts import SCRIPTS  # noqa: PLC0415 - slow to import
+
+    print_table(
+        [Column("script"), Column("what happens"), Column("a correct producer")],
+        [[script.name, script.happens, script.correct] for script in SCRIPTS],
+    )
+
+
+def print_outcome(outcome: RunOutcome) -> None:
+    """Print what one run showed."""
+    from seqgate.gateway.certify.run import BURSTS, Judgement  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify.scripts import CALM, SCRIPTS  # noqa: PLC0415 - slow to import
+
+    if outcome.script is CALM:
+        print_lines(
+            f"without a fault: {counted(outcome.sent, 'record')} in "
+            f"{counted(outcome.requests, 'Produce request')}, {outcome.ending.seconds:.1f} s"
+        )
+        if outcome.requests_amid < BURSTS // 4:
+            print_lines(
+                "Most scripts strike a later batch, and this application sends nearly everything at once: "
+                "let it send each value as it reads it."
+            )
+    else:
+        struck = ", ".join(f"{each.what} ×{each.times}" for each in outcome.struck if each.times)
+        verdict_width = max(map(len, Judgement))
+        name_width = max(len(script.name) for script in SCRIPTS)
+        print_lines(
+            f"{outcome.verdict.value:{verdict_width}}  {outcome.script.name:{name_width}}  "
+            f"{outcome.ending.seconds:5.1f} s  {struck}".rstrip(),
+            *(f"{'':{verdict_width}}  {printing_shown(sentence)}" for sentence in sentences(outcome)),
+        )
+    sys.stdout.flush()
+
+
+def print_summary(certificate: Certificate) -> None:
+    told = [f"{count} {verdict.value}" for verdict, count in certificate.counts.items() if count]
+    print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")

@@ -64,6 +64,14 @@ class RunOutcome:
     requests_amid: int
     reads_along: bool
 
+    @property
+    def never_struck(self) -> bool:
+        return self.verdict is Judgement.NOT_STRUCK
+
+    def is_good(self, *, may_give_up: bool = False) -> bool:
+        """Return whether the script passed; with `may_give_up` also a reported failure is good."""
+        return self.verdict is Judgement.PASSED or (may_give_up and self.verdict is Judgement.GAVE_UP)
+
 
 def play(
     script: Script,

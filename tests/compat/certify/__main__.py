@@ -16,7 +16,8 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from seqgate.gateway.certify.certification import certify, print_outcome
+from seqgate.gateway.certify.certification import certify
+from seqgate.gateway.certify.command import print_outcome
 from seqgate.gateway.certify.run import Setup
 from seqgate.gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES
