@@ -323,7 +323,11 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
 
     node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
     asked = BrokerHeartbeatRequest(
-        broker_id=BrokerId(node_id), current_metadata_offset=i64(-1), want_fence=False, want_shut_down=True
+        broker_id=BrokerId(node_id),
+        broker_epoch=i64(-1),  # any: only the gateway itself must name the epoch of its session
+        current_metadata_offset=i64(-1),  # none: the gateway that answers need not catch up
+        want_fence=False,
+        want_shut_down=True,
     )
     if asked.__api_key__ not in {row.api_key for row in brokers.api_versions(cluster.reached).api_keys}:
         # A broker that does not know the request closes the connection.

@@ -17,8 +17,8 @@ out and not done, wherever they are.
 Dead letters are written in rounds, one batch each, and a round belongs to the stored state: its number, and
 which offsets it has. So after a crash the same round is written again, as the same batch of the same
 producer, and the log of the dead-letter topic recognizes a duplicate. The next round begins with the change
-that ends the one before. Source: Kafka's `SharePartition`, KIP-932, KIP-1191 (dead letters), KIP-1222
-(renew).
+that ends the one before. `letters.py` has what a letter says, `records.py` how the state is stored. Source:
+Kafka's `SharePartition`, KIP-932, KIP-1191 (dead letters), KIP-1222 (renew).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The check that AlterShareGroupOffsets and DeleteShareGroupOffsets share: the group must have no members.
+"""The start offsets of share groups; only those of a group without members can be changed.
 
 AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members.
 
