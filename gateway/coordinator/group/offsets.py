@@ -137,6 +137,18 @@ class GroupOffsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, {})
 
+    def fetched(
+        self, group_id: str, unstable: CommittedOffset | None, *, is_all: bool
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return a group's committed offsets, with `unstable` where an open transaction may change one, and
+        unless `is_all` where it may commit the first one.
+        """
+        committed = dict(self.of(group_id))
+        if unstable is not None:
+            held = [place for place in self.pending.places(group_id) if not is_all or place in committed]
+            committed.update(dict.fromkeys(held, unstable))
+        return committed
+
     def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
         """Return the records that delete a group's offsets of all topics except the given topics."""
         return [

@@ -40,7 +40,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, is_name_group, producer_name
 from seqgate.gateway.coordinator.group.records import CommittedOffset
-from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -212,21 +211,12 @@ async def _committed(
             }
         return await context.services.coordinators.groups.read_durable(
             group_id,
-            lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
+            lambda shard: shard.offsets.fetched(
+                group_id, UNSTABLE if require_stable else None, is_all=asked is None
+            ),
         )
     except Unavailable as error:
         return error.error_code
-
-
-def _offsets(
-    shard: GroupShard, group_id: str, *, is_all: bool, require_stable: bool
-) -> dict[TopicPartition, CommittedOffset]:
-    committed = dict(shard.offsets.of(group_id))
-    if require_stable:
-        held = shard.offsets.pending.places(group_id)
-        unstable = [place for place in held if not is_all or place in committed]
-        committed.update(dict.fromkeys(unstable, UNSTABLE))
-    return committed
 
 
 def _named_topics(
