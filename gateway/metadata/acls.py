@@ -1,28 +1,13 @@
-"""The access control entries that the metadata log stores, and the decisions that change them.
-
-Source: Kafka's AclControlManager.
-"""
+"""The access control entries that the metadata log stores."""
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator
 
-from kio.schema.errors import ErrorCode
-
-from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from seqgate.gateway.security.acls.access import WILDCARD, AclEntry, AclFilter, PatternType
-
-MOST_COMPARED: Final = 1_000_000
-"""Entries that the filters of one deletion may be compared with; further filters are refused."""
-TOO_MANY: Final = ApiError(
-    ErrorCode.invalid_request,
-    "The earlier filters of the request were compared with too many entries; send this filter in another "
-    "request.",
-)
 
 
 def entry_of(record: AccessControlEntryRecord) -> AclEntry:
@@ -98,48 +83,3 @@ class StoredAcls:
             entries = self._by_name.get(each)
             if entries:
                 yield entries
-
-
-def create_acls(
-    stored: StoredAcls, wanted: Sequence[AclEntry | ApiError], new_id: Callable[[], uuid.UUID], *, most: int
-) -> Decision[list[ApiError | None]]:
-    """Create entries up to `most` in all; an error stands for an entry that was refused already."""
-    new: dict[AclEntry, None] = {}
-    answers: list[ApiError | None] = []
-    for entry in wanted:
-        if isinstance(entry, ApiError):
-            answers.append(entry)
-        elif entry in stored or entry in new:
-            answers.append(None)
-        elif len(stored) + len(new) >= most:
-            text = (
-                f"There are {most} access control entries already, as many as seqgate.acls.max allows; "
-                "delete some or raise it."
-            )
-            answers.append(ApiError(ErrorCode.policy_violation, text))
-        else:
-            new[entry] = None
-            answers.append(None)
-    return Decision([record_of(new_id(), entry) for entry in new], answers)
-
-
-FoundEntries = Mapping[uuid.UUID, AclEntry] | ApiError
-"""The entries that a filter has found, or why it found none."""
-
-
-def delete_acls(
-    stored: StoredAcls, found: Iterable[FoundEntries]
-) -> Decision[list[Collection[AclEntry] | ApiError]]:
-    """Delete all entries that the filters have found and that are still there. The answer to each filter has
-    all its entries, also those that another filter has found.
-    """
-    gone: dict[uuid.UUID, None] = {}
-    answers: list[Collection[AclEntry] | ApiError] = []
-    for entries in found:
-        if isinstance(entries, ApiError):
-            answers.append(entries)
-            continue
-        present = {entry_id: entry for entry_id, entry in entries.items() if entry_id in stored.by_id}
-        gone.update(dict.fromkeys(present))
-        answers.append(present.values())
-    return Decision([RemoveAccessControlEntryRecord(entry_id) for entry_id in gone], answers)

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -45,9 +45,9 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata import acls
-from seqgate.gateway.metadata.acls import FoundEntries, create_acls, delete_acls
-from seqgate.gateway.metadata.decision import ApiError, told
+from seqgate.gateway.metadata.acls import StoredAcls, record_of
+from seqgate.gateway.metadata.decision import ApiError, Decision, told
+from seqgate.gateway.metadata.records import RemoveAccessControlEntryRecord
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
@@ -63,6 +63,13 @@ from seqgate.gateway.security.acls.access import (
 from seqgate.gateway.security.acls.authorizer import address_range
 
 _FILTER: Final = ApiError(ErrorCode.unknown_server_error)
+MOST_COMPARED: Final = 1_000_000
+"""Entries that the filters of one deletion may be compared with; further filters are refused."""
+TOO_MANY: Final = ApiError(
+    ErrorCode.invalid_request,
+    "The earlier filters of the request were compared with too many entries; send this filter in another "
+    "request.",
+)
 
 
 async def handle_create_acls(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -86,6 +93,29 @@ async def handle_create_acls(context: RequestContext[TopicServices], request: An
     if isinstance(results, ApiError):
         return await _answer(context, [entry if isinstance(entry, ApiError) else results for entry in wanted])
     return await _answer(context, results)
+
+
+def create_acls(
+    stored: StoredAcls, wanted: Sequence[AclEntry | ApiError], new_id: Callable[[], uuid.UUID], *, most: int
+) -> Decision[list[ApiError | None]]:
+    """Create entries up to `most` in all; an error stands for an entry that was refused already."""
+    new: dict[AclEntry, None] = {}
+    answers: list[ApiError | None] = []
+    for entry in wanted:
+        if isinstance(entry, ApiError):
+            answers.append(entry)
+        elif entry in stored or entry in new:
+            answers.append(None)
+        elif len(stored) + len(new) >= most:
+            text = (
+                f"There are {most} access control entries already, as many as seqgate.acls.max allows; "
+                "delete some or raise it."
+            )
+            answers.append(ApiError(ErrorCode.policy_violation, text))
+        else:
+            new[entry] = None
+            answers.append(None)
+    return Decision([record_of(new_id(), entry) for entry in new], answers)
 
 
 async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
@@ -127,7 +157,7 @@ async def _found(
     """Return what each filter finds, in slices of time: an entry that is created meanwhile may stay."""
     stored = context.services.metadata_log.image.acls
     found: list[FoundEntries] = []
-    left = acls.MOST_COMPARED
+    left = MOST_COMPARED
     for wanted in filters:
         if isinstance(wanted, ApiError):
             found.append(wanted)
@@ -135,12 +165,34 @@ async def _found(
         candidates = stored.candidates(wanted)
         left -= len(candidates)
         if left < 0:
-            found.append(acls.TOO_MANY)
+            found.append(TOO_MANY)
             continue
         found.append(
             {entry_id: entry async for entry_id, entry in in_slices(candidates) if wanted.matches(entry)}
         )
     return found
+
+
+FoundEntries = Mapping[uuid.UUID, AclEntry] | ApiError
+"""The entries that a filter has found, or why it found none."""
+
+
+def delete_acls(
+    stored: StoredAcls, found: Iterable[FoundEntries]
+) -> Decision[list[Collection[AclEntry] | ApiError]]:
+    """Delete all entries that the filters have found and that are still there. The answer to each filter has
+    all its entries, also those that another filter has found.
+    """
+    gone: dict[uuid.UUID, None] = {}
+    answers: list[Collection[AclEntry] | ApiError] = []
+    for entries in found:
+        if isinstance(entries, ApiError):
+            answers.append(entries)
+            continue
+        present = {entry_id: entry for entry_id, entry in entries.items() if entry_id in stored.by_id}
+        gone.update(dict.fromkeys(present))
+        answers.append(present.values())
+    return Decision([RemoveAccessControlEntryRecord(entry_id) for entry_id in gone], answers)
 
 
 async def _answer_delete(

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.acls import StoredAcls, create_acls, delete_acls, record_of
+from seqgate.gateway.handlers.security.acls import create_acls, delete_acls
+from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record

@@ -12,7 +12,6 @@ import pytest
 
 from seqgate.gateway.handlers.answering.api import CloseConnection
 from seqgate.gateway.handlers.security import acls
-from seqgate.gateway.metadata import acls as stored_acls
 from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.loop.log_output import AUDIT
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed, Operation, ResourceType
@@ -199,7 +198,7 @@ class TestFilters:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await create(node, row("a"), row("b"))
-        monkeypatch.setattr(stored_acls, "MOST_COMPARED", 3)
+        monkeypatch.setattr(acls, "MOST_COMPARED", 3)
         assert await delete(node, wanted(principal_filter="User:b"), wanted()) == [[], "invalid_request"]
         assert await delete(node, wanted(resource_name_filter="a"), wanted(resource_name_filter="b")) == [
             ["a"],

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from pathlib import Path
 
-from seqgate.gateway.metadata.acls import create_acls, delete_acls
+from seqgate.gateway.handlers.security.acls import create_acls, delete_acls
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.security.acls.access import AclEntry, Operation, PatternType, Permission, ResourceType
