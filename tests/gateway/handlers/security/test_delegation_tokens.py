@@ -15,8 +15,7 @@ from seqgate.gateway.handlers.security import delegation_tokens as create_delega
 from seqgate.gateway.handlers.security import delegation_tokens as describe_delegation_token
 from seqgate.gateway.handlers.security import delegation_tokens as expire_delegation_token
 from seqgate.gateway.handlers.security import delegation_tokens as renew_delegation_token
-from seqgate.gateway.handlers.security.delegation_tokens import NO_TIME
-from seqgate.gateway.metadata.tokens import MAX_RENEWERS
+from seqgate.gateway.handlers.security.delegation_tokens import MAX_RENEWERS, NO_TIME
 from seqgate.gateway.runtime.topics import delegation_tokens
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
