@@ -60,8 +60,8 @@ class ConsoleProcess:
         """
         self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url, "--history", history)
         self.listen = listen or LISTEN
-        self.has_moved = False
-        """Whether another program has the usual port."""
+        self.taken: str | None = None
+        """The usual address, if another program has it."""
         self._is_chosen = listen is not None
         self._listening = next(iter(listening), None)
         """The socket on which the console listens; without one it binds its own, or says why it can't."""
@@ -72,8 +72,9 @@ class ConsoleProcess:
         """Listen. Choose another port where somebody listens on the usual one, unless an address is given."""
         if self._listening is not None:
             return
-        self.has_moved = not self._is_chosen and not await _is_free(LISTEN)
-        host, _, port = ("127.0.0.1:0" if self.has_moved else self.listen).rpartition(":")
+        if not self._is_chosen and not await _is_free(LISTEN):
+            self.taken = LISTEN
+        host, _, port = ("127.0.0.1:0" if self.taken else self.listen).rpartition(":")
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         at = (host.strip("[]"), int(port))
         with contextlib.suppress(OSError, OverflowError):

@@ -1,4 +1,4 @@
-"""Runs a gateway in this process, from the settings to the exit: logging, signals, the ready line."""
+"""Runs a gateway in this process, from the settings to the exit: logging, signals, its restart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import shlex
-import shutil
 import socket
 import stat
 import sys
@@ -33,7 +32,7 @@ from seqgate.gateway.admin.restart.live import (
 )
 from seqgate.gateway.backends.backend import Ended, StartFailed, WorkerBackend, ready_of
 from seqgate.gateway.config import Config, Listener
-from seqgate.gateway.console_process import LISTEN, ConsoleProcess, check_installed
+from seqgate.gateway.console_process import ConsoleProcess, check_installed
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.process import keep_freed_memory, raise_open_files_limit
 from seqgate.gateway.runtime.loop import log_output
@@ -57,16 +56,35 @@ GC_THRESHOLD = 50_000
 """Python's collector threshold; the default of 700 would often scan objects that live for ever."""
 
 
+class Ready(NamedTuple):
+    """What a person is told of a gateway that serves: its addresses, those that clients are told, the data
+    directory, the processes of its workers, and its console.
+    """
+
+    bound: Sequence[str]
+    told: Sequence[str]
+    data: str
+    pids: str = ""
+    console: ConsoleProcess | None = None
+
+
+Announce = Callable[[Ready], None]
+
+
 def run(
     config: Config,
+    announce: Announce,
     *,
     passed: Passed | None = None,
-    guide: bool = False,
     console: bool = False,
     console_listen: str | None = None,
 ) -> None:
-    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when it must not serve on."""
+    """Run a gateway until SIGINT or SIGTERM; call `announce` when clients can connect. After a restart only
+    the log says so: nobody may read the output any more. Raises StartFailed, and Ended when it must not serve
+    on.
+    """
     passed = passed or Passed()
+    ready: Announce = (lambda _: passed.log()) if passed.restart else announce
     prepare_process(config)
     addresses = [address_of(listener) for listener in listeners_of(config)]
     kept = [*addresses, control_address(Path(config.str("log.dirs"), SOCKET_NAME))]
@@ -80,7 +98,7 @@ def run(
     if console:
         check_installed()
     own = OwnProcess(passed, addresses)
-    left = uvloop.run(_serve(config, own, guide=guide, console=console, console_listen=console_listen))
+    left = uvloop.run(_serve(config, own, ready, console=console, console_listen=console_listen))
     if left is not None:
         replace_process(left)
 
@@ -217,14 +235,16 @@ def begin_logging(config: Config) -> None:
 async def _serve(
     config: Config,
     own: OwnProcess,
+    announce: Announce | None = None,
     *,
     worker_start: WorkerStart | None = None,
     connection: socket.socket | None = None,
-    guide: bool = False,
     console: bool = False,
     console_listen: str | None = None,
 ) -> Passed | None:
-    """Serve until the end. Return what this process leaves to the next if a restart is ordered."""
+    """Serve until the end; `announce` is missing for a worker. Return what this process leaves to the next if
+    a restart is ordered.
+    """
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     passed = own.passed
@@ -257,13 +277,13 @@ async def _serve(
         gc.freeze()
         gc.enable()
         beside = await console_of(gateway, console_listen, passed) if console else None
-        if own.worker is not None:
+        if announce is None:
             send = gateway.backend.tell if isinstance(gateway.backend, WorkerBackend) else _sender(link)
             send(ready_of(gateway.services))
             ordered.add_done_callback(partial(_order_restart, send))
         else:
             ordered.add_done_callback(lambda _: stopping.set())
-            announce(gateway, guide, beside, passed)
+            announce(ready_gateway(gateway, beside))
         if beside is not None:
             await beside.start()
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
@@ -298,9 +318,9 @@ async def console_of(
 ) -> ConsoleProcess:
     """Return the console of a gateway, not started yet; browsers can connect already."""
     history = f"{gateway.services.partitions.log_directory.path}/{CONSOLE_HISTORY}"
+    bootstrap = next(endpoint.shown for endpoint in gateway.services.node.brokers.advertised.values())
     left = [] if passed is None or listen is None else passed.take(console_address(listen))
-    metrics_url = f"http://{gateway.metrics_address}"
-    console = ConsoleProcess(_first_address(gateway), metrics_url, history, listen, left)
+    console = ConsoleProcess(bootstrap, f"http://{gateway.metrics_address}", history, listen, left)
     await console.choose_address()
     return console
 
@@ -323,49 +343,16 @@ def warn_of_readers(directory: str) -> None:
         )
 
 
-def announce(
-    gateway: Gateway, guide: bool, console: ConsoleProcess | None = None, passed: Passed | None = None
-) -> None:
-    """Print the line that says that clients can connect, and with `guide` what to try. After a restart only
-    the log says so: nobody may read the output any more.
-    """
-    if passed is not None and passed.restart:
-        passed.log()
-        return
+def ready_gateway(gateway: Gateway, console: ConsoleProcess | None) -> Ready:
+    """Return what the command prints when clients can connect."""
     node = gateway.services.node
-    addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
-    bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
-    told = "" if node.bound == node.brokers.advertised else f", tells clients {', '.join(addresses)}"
-    data = gateway.config.str("log.dirs")
-    print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
-    if guide:
-        print_guide(_first_address(gateway), console)
-
-
-def _first_address(gateway: Gateway) -> str:
-    return next(endpoint.shown for endpoint in gateway.services.node.brokers.advertised.values())
-
-
-def print_guide(address: str, console: ConsoleProcess | None = None) -> None:
-    print(f"  any Kafka client: bootstrap.servers={address}")
-    if console is not None:
-        taken = f" ({LISTEN} is taken)" if console.has_moved else ""
-        print(f"  console, once it says that it is ready: http://{console.listen}{taken}")
-    print("  try, in another terminal:")
-    command = command_name()
-    print(f"    echo hello | {command} produce greetings --create --bootstrap {address}")
-    print(f"    {command} consume greetings --follow --bootstrap {address}")
-    print("  Ctrl-C stops it.", flush=True)
-
-
-def command_name() -> str:
-    """Return how this command was started, as a person in the same directory can type it."""
-    script = Path(sys.argv[0])
-    if script.name != "seqgate":
-        return f"{shlex.quote(sys.executable)} -m seqgate"
-    found = shutil.which("seqgate")
-    is_found = found is not None and script.exists() and script.samefile(found)
-    return "seqgate" if is_found else shlex.quote(str(script))
+    told = [endpoint.shown for endpoint in node.brokers.advertised.values()]
+    return Ready(
+        [endpoint.shown for endpoint in node.bound.values()],
+        told,
+        gateway.config.str("log.dirs"),
+        console=console,
+    )
 
 
 # The start of a gateway, which SIGTERM may come in between.

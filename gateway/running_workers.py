@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,11 @@ from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
+    Announce,
     OwnProcess,
+    Ready,
     bind,
     prepare_process,
-    print_guide,
     replace_process,
     run_gateway,
     run_worker,
@@ -39,8 +39,10 @@ from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 logger = logging.getLogger(__name__)
 
 
-def run_workers(config: Config, *, passed: Passed, guide: bool = False) -> None:
-    """Run the workers until SIGINT or SIGTERM. Raises StartFailed, also when they can't go on."""
+def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
+    """Run the workers until SIGINT or SIGTERM; call `announce` once all serve. Raises StartFailed, also when
+    they can't go on.
+    """
     complaint = workers_complaint(config) or exposure_complaint(config)
     if complaint is not None:
         raise StartFailed(complaint)
@@ -57,10 +59,10 @@ def run_workers(config: Config, *, passed: Passed, guide: bool = False) -> None:
     if is_bucket:
         check_only_caches(root)
         storage = BucketStorage(root, configs, partial(run_gateway, process))
-        ordered = _supervise(config, storage, configs, passed, guide=guide)
+        ordered = _supervise(config, storage, configs, passed, announce)
         locks: dict[str, int] = {}
     else:
-        ordered, locks = _run_on_directory(config, root, configs, process, guide=guide)
+        ordered, locks = _run_on_directory(config, root, configs, process, announce)
     if ordered is not None:
         replace_process(
             Passed(restart=ordered.restart, paused_at_s=ordered.at_s, sockets=passed.sockets, locks=locks)
@@ -84,7 +86,7 @@ def _bind_all(configs: Mapping[int, Config], passed: Passed) -> OwnProcess:
 
 
 def _run_on_directory(
-    config: Config, root: Path, configs: Mapping[int, Config], process: OwnProcess, *, guide: bool
+    config: Config, root: Path, configs: Mapping[int, Config], process: OwnProcess, announce: Announce
 ) -> tuple[RestartOrdered | None, dict[str, int]]:
     """Run the workers; return a restart that is ordered, and the locks for the next process."""
     storage = Storage(kept_locks=process.passed.locks)
@@ -98,14 +100,14 @@ def _run_on_directory(
     storage.release_kept_locks()
     try:
         workers = DirectoryStorage(configs, shared, partial(run_worker, process))
-        ordered = _supervise(config, workers, configs, process.passed, guide=guide)
+        ordered = _supervise(config, workers, configs, process.passed, announce)
         return ordered, {} if ordered is None else storage.keep_locks()
     finally:
         _close(shared)
 
 
 def _supervise(
-    config: Config, storage: WorkerStorage, configs: Mapping[int, Config], passed: Passed, *, guide: bool
+    config: Config, storage: WorkerStorage, configs: Mapping[int, Config], passed: Passed, announce: Announce
 ) -> RestartOrdered | None:
     root = config.str("log.dirs")
     timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
@@ -113,7 +115,7 @@ def _supervise(
     gc.enable()
     try:
         return Supervisor(storage, configs, timeout_s, passed.keep_sockets).run(
-            lambda workers: _announce_workers(config, workers, passed, guide=guide)
+            lambda workers: _announce_workers(config, workers, passed, announce)
         )
     except WorkersFailed as error:
         raise StartFailed(str(error)) from error
@@ -139,7 +141,7 @@ def _close(shared: SharedDirectory) -> None:
 
 
 def _announce_workers(
-    config: Config, workers: Sequence[WorkerProcess], passed: Passed, *, guide: bool
+    config: Config, workers: Sequence[WorkerProcess], passed: Passed, announce: Announce
 ) -> None:
     told = [
         Endpoint(*place).shown
@@ -148,16 +150,10 @@ def _announce_workers(
         for place in worker.ready.endpoints.values()
     ]
     bound = [place for worker in workers if worker.ready is not None for place in worker.ready.bound]
-    tells = "" if told == bound else f", tells clients {', '.join(told)}"
     pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
     data = config.str("log.dirs")
     warn_of_readers(data)
     if passed.restart:
         passed.log(f"; pids: {pids}")
         return
-    print(
-        f"seqgate ready on {', '.join(bound)}{tells} (data in {data}, pid {os.getpid()}; pids: {pids})",
-        flush=True,
-    )
-    if guide:
-        print_guide(told[0])
+    announce(Ready(bound, told, data, f"; pids: {pids}"))

@@ -1,19 +1,25 @@
-"""`seqgate serve`: its options, and its run, without what other commands import."""
+"""`seqgate serve`: its options, its run and what it prints, without what other commands import."""
 
 from __future__ import annotations
 
 import gc
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.gateway.admin.commands import command, flag, option
 from seqgate.gateway.config import Config, ConfigError, load_config
 from seqgate.gateway.config.cluster import address_complaint
 from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
+
+if TYPE_CHECKING:
+    from seqgate.gateway.running import Ready
 
 USAGE_ERROR: Final = 2
 _NO_CONSOLE: Final = (
@@ -125,6 +131,7 @@ def run_with(options: Options) -> int:
     from seqgate.gateway.running import run  # noqa: PLC0415
 
     passed = Passed.from_environment(os.environ)
+    told = partial(announce, guide=options.guide)
     try:
         config = _config(options)
         if passed.is_check:
@@ -134,29 +141,48 @@ def run_with(options: Options) -> int:
         elif config.int("seqgate.workers") > 1:
             from seqgate.gateway.running_workers import run_workers  # noqa: PLC0415 - only with workers
 
-            run_workers(config, passed=passed, guide=options.guide)
+            run_workers(config, told, passed=passed)
         elif options.test_control is not None:
             from seqgate.gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - seldom
 
             serve_under_test(
-                config,
-                options.test_control,
-                guide=options.guide,
-                console=options.console,
-                exit_with=options.exit_with,
+                config, options.test_control, told, console=options.console, exit_with=options.exit_with
             )
         else:
-            run(
-                config,
-                passed=passed,
-                guide=options.guide,
-                console=options.console,
-                console_listen=options.console_listen,
-            )
+            run(config, told, passed=passed, console=options.console, console_listen=options.console_listen)
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1
     return 0
+
+
+def announce(ready: Ready, *, guide: bool) -> None:
+    """Print the line that says that clients can connect, and with `guide` what to try."""
+    tells = "" if set(ready.told) == set(ready.bound) else f", tells clients {', '.join(ready.told)}"
+    place = f"data in {ready.data}, pid {os.getpid()}{ready.pids}"
+    print(f"seqgate ready on {', '.join(ready.bound)}{tells} ({place})", flush=True)
+    if not guide:
+        return
+    address, console = ready.told[0], ready.console
+    print(f"  any Kafka client: bootstrap.servers={address}")
+    if console is not None and not console.listen.endswith(":0"):
+        taken = f" ({console.taken} is taken)" if console.taken else ""
+        print(f"  console, once it says that it is ready: http://{console.listen}{taken}")
+    print("  try, in another terminal:")
+    command = command_name()
+    print(f"    echo hello | {command} produce greetings --create --bootstrap {address}")
+    print(f"    {command} consume greetings --follow --bootstrap {address}")
+    print("  Ctrl-C stops it.", flush=True)
+
+
+def command_name() -> str:
+    """Return how this command was started, as a person in the same directory can type it."""
+    script = Path(sys.argv[0])
+    if script.name != "seqgate":
+        return f"{shlex.quote(sys.executable)} -m seqgate"
+    found = shutil.which("seqgate")
+    is_found = found is not None and script.exists() and script.samefile(found)
+    return "seqgate" if is_found else shlex.quote(str(script))
 
 
 def _config(options: Options) -> Config:

@@ -46,7 +46,8 @@ def load_and_stop():
     os.kill(os.getpid(), signal.SIGTERM)
 
 running.load_commands = load_and_stop
-running.run(load_config(overrides=[f"log.dirs={sys.argv[1]}", "listeners=PLAINTEXT://127.0.0.1:0"]))
+settings = [f"log.dirs={sys.argv[1]}", "listeners=PLAINTEXT://127.0.0.1:0"]
+running.run(load_config(overrides=settings), lambda _: None)
 """
 
 

@@ -13,7 +13,8 @@ import pytest
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import Listener, load_config
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess
-from seqgate.gateway.running import check_data_directory, check_listener, command_name, print_guide
+from seqgate.gateway.running import Ready, check_data_directory, check_listener
+from seqgate.gateway.serving import announce, command_name
 from seqgate.log import DirectoryLocked, Storage
 
 
@@ -66,9 +67,13 @@ def test_the_guide_names_the_command_as_it_was_started(
 async def test_the_guide_says_where_the_console_is(capsys: pytest.CaptureFixture[str]) -> None:
     chosen = ConsoleProcess("127.0.0.1:9092", "http://127.0.0.1:9644", "history", "127.0.0.1:31099")
     await chosen.choose_address()
-    print_guide("127.0.0.1:9092", chosen)
+    bound = ["127.0.0.1:9092"]
+    announce(Ready(bound, bound, "data", console=chosen), guide=True)
     assert "http://127.0.0.1:31099\n" in capsys.readouterr().out  # no word of another port
-    chosen.has_moved = True
-    print_guide("127.0.0.1:9092", chosen)
+    chosen.taken = LISTEN
+    announce(Ready(bound, bound, "data", console=chosen), guide=True)
     assert f"http://127.0.0.1:31099 ({LISTEN} is taken)\n" in capsys.readouterr().out
     await chosen.stop()
+    own = ConsoleProcess("127.0.0.1:9092", "http://127.0.0.1:9644", "history", "127.0.0.1:0")
+    announce(Ready(bound, bound, "data", console=own), guide=True)
+    assert "console" not in capsys.readouterr().out  # the console itself says its port

@@ -101,16 +101,15 @@ def test_a_port_on_more_addresses_than_before_is_free_once_the_gateway_gives_it_
 
 MODULES = """
 import os, sys
-from seqgate.gateway import running, serving
+from seqgate.gateway import serving
 
 def show():
     print("loaded:", *(name for name in sys.modules if name.startswith("seqgate.")), flush=True)
 
-announce = running.announce
-def announce_and_stop(*_):
+def announce_and_stop(*_, **options):
     show()
     os.kill(os.getpid(), SIGNAL)
-running.announce = announce_and_stop
+serving.announce = announce_and_stop
 code = serving.run_with(serving.Options(data_dir=sys.argv[1], settings=sys.argv[2:], listen=[]))
 if IS_CHECK:
     show()

@@ -21,7 +21,14 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed
 from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
-from seqgate.gateway.running import announce, check_listener, console_of, prepare_process, warn_of_readers
+from seqgate.gateway.running import (
+    Announce,
+    check_listener,
+    console_of,
+    prepare_process,
+    ready_gateway,
+    warn_of_readers,
+)
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.testing.broker_thread import BrokerThread, NotNow
 from seqgate.gateway.testing.control.orders import Orders
@@ -32,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def serve_under_test(
-    config: Config, address: str, *, guide: bool = False, console: bool = False, exit_with: int | None = None
+    config: Config, address: str, announce: Announce, *, console: bool = False, exit_with: int | None = None
 ) -> None:
     """Run a broker and its test control at HOST:PORT until SIGINT, SIGTERM or the end of `exit_with`.
 
@@ -50,13 +57,13 @@ def serve_under_test(
         raise StartFailed(f"can't make a temporary data directory: {in_words(error)}") from error
     try:
         broker = BrokerThread(config, lambda: data.path)
-        asyncio.run(_serve(broker, address, guide=guide, console=console, exit_with=exit_with))
+        asyncio.run(_serve(broker, address, announce, console=console, exit_with=exit_with))
     finally:
         data.remove_temporary()
 
 
 async def _serve(
-    broker: BrokerThread, address: str, *, guide: bool, console: bool, exit_with: int | None
+    broker: BrokerThread, address: str, announce: Announce, *, console: bool, exit_with: int | None
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -69,7 +76,7 @@ async def _serve(
             gc.freeze()
             gc.enable()
             beside = await console_of(gateway) if console else None
-            announce(gateway, guide, beside)
+            announce(ready_gateway(gateway, beside))
             if beside is not None:
                 await beside.start()
             await stopping.wait()
