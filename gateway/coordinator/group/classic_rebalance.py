@@ -1,4 +1,4 @@
-"""The join and sync phases of a classic group; `classic_members` has heartbeats, leaving and timeouts.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the members of a classic group, and their timeouts.
 
     join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──►
     Stable
@@ -10,7 +10,7 @@ KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,10 +27,12 @@ from seqgate.gateway.coordinator.group.classic_group import (
 )
 from seqgate.gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from seqgate.gateway.coordinator.group.events import (
+    SESSION_TIMED_OUT,
     Effects,
     Emptied,
     JoinReply,
     MemberJoined,
+    MemberLeft,
     MemberRemoved,
     MemberReplaced,
     RebalanceBegan,
@@ -227,7 +229,7 @@ def _replace_static(
         reason = f"static member {instance_id} was replaced{client_says(request.reason)}"
         prepare_rebalance(group, limits, effects, reason)
     else:
-        complete_when_all_joined(group, effects)
+        _complete_when_all_joined(group, effects)
 
 
 # --- rebalancing
@@ -237,10 +239,10 @@ def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Ef
     if group.can_rebalance:
         prepare_rebalance(group, limits, effects, reason)
     else:
-        complete_when_all_joined(group, effects)
+        _complete_when_all_joined(group, effects)
 
 
-def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
+def _complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
     """End the join phase when all members have joined; an empty group waits the full initial delay."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
@@ -301,7 +303,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
     group.sync_deadline_ms = now_ms + group.rebalance_timeout_ms
 
 
-def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+def _join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
     """End the join phase without the missing members; an empty group may wait again for more members."""
     group.join_deadline_ms = NEVER
     if group.state is not GroupState.PREPARING_REBALANCE:
@@ -372,3 +374,117 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effe
     for member in group.members.values():
         if group.answer_sync(member, group.assignment_reply(member), effects):
             member.restart_session(effects.now_ms)
+
+
+# --- heartbeats and leaving
+
+
+def heartbeat(group: ClassicGroup, committer: Committer, now_ms: int) -> ErrorCode:
+    """Handle a Heartbeat: restart the member's session. Raises GroupError."""
+    if group.state is GroupState.DEAD:
+        raise GroupError(ErrorCode.coordinator_not_available)
+    member = group.check_member(committer.member_id, committer.group_instance_id)
+    if committer.generation_id != group.generation_id:
+        raise GroupError(ErrorCode.illegal_generation)
+    member.restart_session(now_ms)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def leave(
+    group: ClassicGroup,
+    leaving: Sequence[tuple[str, str | None]],
+    limits: GroupLimits,
+    effects: Effects,
+    reason: str | None = None,
+) -> list[ErrorCode]:
+    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id
+    empty. `reason` is the client's own text.
+    """
+    errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
+    if any(error is ErrorCode.none for error in errors):
+        left = next(one for one, error in zip(leaving, errors, strict=True) if error is ErrorCode.none)
+        _go_on(group, limits, effects, f"member {left[0] or left[1]} left{client_says(reason)}")
+    return errors
+
+
+def _leave_one(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
+) -> ErrorCode:
+    if not member_id:
+        if group_instance_id is None or group_instance_id not in group.static_members:
+            return ErrorCode.unknown_member_id
+        member_id = group.static_members[group_instance_id]
+    elif member_id in group.pending_members:
+        group.remove(member_id)
+        return ErrorCode.none
+    try:
+        member = group.check_member(member_id, group_instance_id)
+    except GroupError as error:
+        return error.error_code
+    _remove(group, member, effects)
+    effects.events.append(MemberLeft(group.group_id, who(member)))
+    return ErrorCode.none
+
+
+def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
+    group.answer_join(member, JoinReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_member_id), effects)
+    group.remove(member.member_id)
+
+
+def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: str) -> None:
+    """Rebalance after a member was removed, or complete the rebalance that waited only for this member."""
+    if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+        prepare_rebalance(group, limits, effects, reason)
+    else:
+        _complete_when_all_joined(group, effects)
+
+
+# --- timeouts
+
+
+def next_deadline_ms(group: ClassicGroup) -> int:
+    """Return the earliest time at which a session or a phase times out, so that `expire` must run."""
+    deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
+    deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
+    return min(deadlines)
+
+
+def _can_expire(member: Member) -> bool:
+    """Return whether the member's session may time out.
+
+    A member that waits for an answer sends no heartbeats, so its session does not time out. A new member that
+    waits does time out: its client may be gone.
+    """
+    return member.is_new or (member.awaiting_join is None and member.awaiting_sync is None)
+
+
+def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Remove members whose session timed out, and end join and sync phases that have timed out."""
+    now_ms = effects.now_ms
+    for member_id, deadline_ms in list(group.pending_members.items()):
+        if deadline_ms <= now_ms:
+            group.remove(member_id)
+            _complete_when_all_joined(group, effects)
+    for member in list(group.members.values()):
+        if member.session_deadline_ms <= now_ms and _can_expire(member):
+            _remove(group, member, effects)
+            effects.events.append(MemberRemoved(group.group_id, who(member), SESSION_TIMED_OUT))
+            _go_on(group, limits, effects, f"the session of member {member.member_id} timed out")
+    if group.sync_deadline_ms <= now_ms:
+        group.sync_deadline_ms = NEVER
+        _give_up_those_not_synced(group, limits, effects)
+    if group.join_deadline_ms <= now_ms:
+        _join_time_is_up(group, limits, effects)
+
+
+def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+        return
+    for member_id in list(group.pending_sync):
+        member = group.members[member_id]
+        group.remove(member_id)
+        effects.events.append(MemberRemoved(group.group_id, who(member), "it did not send SyncGroup in time"))
+    prepare_rebalance(group, limits, effects, "members did not send SyncGroup in time")

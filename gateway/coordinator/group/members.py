@@ -119,10 +119,10 @@ class Members:
         group = self._find(member.group_id)
         try:
             if consumer_group is not None:
-                return classic_members.heartbeat_classic_members(consumer_group, member, now_ms)
+                return classic_members.heartbeat(consumer_group, member, now_ms)
             if isinstance(group, ErrorCode):
                 return group
-            return classic_members.heartbeat_classic_sessions(group, member, now_ms)
+            return rebalance.heartbeat(group, member, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -140,7 +140,7 @@ class Members:
         consumer_group = stored.consumers.groups.get(group_id)
         if consumer_group is not None:
             before, members = Before(consumer_group, ""), list(consumer_group.members.values())
-            errors, records = classic_members.leave_classic_members(consumer_group, leaving)
+            errors, records = classic_members.leave(consumer_group, leaving)
             effects.records += records
             effects.events += before.leave_events(members, reason)
             if records:
@@ -149,7 +149,7 @@ class Members:
         group = stored.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
-        return classic_members.leave_classic_sessions(group, leaving, stored.limits, effects, reason)
+        return rebalance.leave(group, leaving, stored.limits, effects, reason)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
         """Return the classic group, or the error that answers a request for it."""
@@ -327,7 +327,7 @@ class Members:
             return
         group = stored.groups.get(group_id)
         if group is not None:
-            classic_members.expire(group, stored.limits, effects)
+            rebalance.expire(group, stored.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """Return the time at which `expire` should be called for a group; None for a group that is gone."""
@@ -336,7 +336,7 @@ class Members:
         if kind is not None:
             return kind.next_deadline_ms(group_id)
         group = stored.groups.get(group_id)
-        return None if group is None else classic_members.next_deadline_ms(group)
+        return None if group is None else rebalance.next_deadline_ms(group)
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:
