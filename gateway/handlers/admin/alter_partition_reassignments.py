@@ -1,4 +1,5 @@
-"""AlterPartitionReassignments (key 45, versions 0-1): move partitions to other gateways.
+"""AlterPartitionReassignments (key 45, versions 0-1): move partitions to other gateways. Rights: `ALTER` on
+the cluster.
 
     replicas                            answer
     live gateways, the leader too       accepted, and complete at once
@@ -11,12 +12,12 @@ All gateways share the records, so only the leadership of a partition moves. A g
 for a partition.
 Source: Kafka's ReplicationControlManager.alterPartitionReassignments.
 
-ListPartitionReassignments (key 46, version 0): list the reassignments in progress.
+ListPartitionReassignments (key 46, version 0): list the reassignments in progress. Rights: `DESCRIBE` on the
+cluster.
 
-One is in progress until the leader of the partition has handed over to one of the new replicas. The client
-needs DESCRIBE on the cluster; a refusal repeats the partitions of the request. Source: Kafka's
-ReplicationControlManager.listPartitionReassignments, which lists no partition that is unknown or not being
-moved.
+One is in progress until the leader of the partition has handed over to one of the new replicas. A refusal
+repeats the partitions of the request. Source: Kafka's ReplicationControlManager.listPartitionReassignments,
+which lists no partition that is unknown or not being moved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """ApiVersions (key 18, versions 0–5): list the APIs that this node serves; the first request of every client.
+Rights: none.
 
 A client software name or version that Kafka refuses gets INVALID_REQUEST (KIP-511). From v5 on a client may
 name the cluster and the node that it means to reach (KIP-1242). Where another gateway or worker answers, as

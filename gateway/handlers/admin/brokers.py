@@ -1,5 +1,5 @@
 """BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain
-a gateway.
+a gateway. Rights: `CLUSTER_ACTION` on the cluster.
 
     an offset that this gateway lacks        the gateway reads the metadata, and answers when it has it
     200 ms later, or without such an offset  the answer says whether it has it
@@ -15,16 +15,17 @@ of a gateway's session shows that the gateway lives, so that `want_fence` is ref
 `seqgate cluster drain` asks for another gateway than itself, with the epoch −1: any. ApiVersions names the
 API only where there are several gateways. Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
 
-UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster.
+UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster. Rights: `ALTER` on the
+cluster.
 
 Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
-INVALID_REQUEST. The client needs ALTER on the cluster. Source: Kafka's
-ClusterControlManager.unregisterBroker.
+INVALID_REQUEST. Source: Kafka's ClusterControlManager.unregisterBroker.
 
-UnregisterController (key 94, version 0): remove a controller that has ended from the quorum.
+UnregisterController (key 94, version 0): remove a controller that has ended from the quorum. Rights: `ALTER`
+on the cluster.
 
-Gateways have no controllers, so each one gets CONTROLLER_ID_NOT_REGISTERED. The client needs ALTER on the
-cluster. Source: Kafka's ClusterControlManager.unregisterController.
+Gateways have no controllers, so each one gets CONTROLLER_ID_NOT_REGISTERED. Source: Kafka's
+ClusterControlManager.unregisterController.
 """
 
 from __future__ import annotations

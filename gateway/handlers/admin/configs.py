@@ -1,12 +1,15 @@
 """DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
-broker and its loggers.
+broker and its loggers. Rights: `DESCRIBE_CONFIGS` on the topic (its configurations); `DESCRIBE_CONFIGS` on
+the group (its configurations); `DESCRIBE_CONFIGS` on the cluster (configurations of brokers and their
+loggers).
 
 As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is
 checked before the resource. Kafka lists the resources that it refuses for their rights last; Seqgate keeps
 the order of the request. Source: Kafka's ConfigHelper.
 
-AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and
-brokers.
+AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and brokers.
+Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on the group (its configurations);
+`ALTER_CONFIGS` on the cluster (configurations of brokers, their loggers and client metrics).
 
 A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
@@ -14,16 +17,17 @@ names a resource twice; Seqgate answers INVALID_REQUEST. Source: Kafka's ConfigA
 ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
 
 IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
-configurations.
+configurations. Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on the group (its
+configurations); `ALTER_CONFIGS` on the cluster (configurations of brokers, their loggers and client metrics).
 
 Source: KIP-339, Kafka's ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
 
-ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
+ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142). Rights:
+`DESCRIBE_CONFIGS` on the cluster.
 
 Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker
 and its loggers are always listed; a group and a subscription are listed only when configurations are set on
-them. The client needs DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's
-KafkaApis.handleListConfigResources.
+them. The right is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
 
 Checks the right to describe or alter the configurations of a resource.
 

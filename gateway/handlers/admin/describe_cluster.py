@@ -1,5 +1,5 @@
 """DescribeCluster (key 60, versions 0-2): list the brokers. From v2 on a client may ask for fenced brokers,
-too.
+too. Rights: `DESCRIBE` on the cluster (else the list of authorized operations is empty).
 
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
 right. Without DESCRIBE on the cluster, the answer lists no authorized operations. In v0 `seqgate` commands

@@ -1,4 +1,5 @@
-"""DescribeQuorum (key 55, versions 0-2): describe the gateways as the voters of the metadata log.
+"""DescribeQuorum (key 55, versions 0-2): describe the gateways as the voters of the metadata log. Rights:
+`DESCRIBE` on the cluster.
 
     request                                 answer
     partition 0 of `__cluster_metadata`     the leader is the gateway that admin requests are sent to, the

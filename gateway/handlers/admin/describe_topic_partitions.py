@@ -1,4 +1,5 @@
 """DescribeTopicPartitions (key 75, version 0): describe topics by name, in pages of at most 2,000 partitions.
+Rights: `DESCRIBE` on the topic.
 
 A page ends with a cursor: the topic and partition with which the next page begins. This API creates no
 topics. Topics that the client may not describe are missing among all topics; in every page of a request that

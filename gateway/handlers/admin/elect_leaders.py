@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43, versions 0-2): elect the leader of partitions.
+"""ElectLeaders (key 43, versions 0-2): elect the leader of partitions. Rights: `ALTER` on the cluster.
 
     partition                           answer
     led by the elected gateway          ELECTION_NOT_NEEDED, for preferred and for unclean elections

@@ -1,12 +1,11 @@
-"""The path of the data directory, as clients see it.
+"""DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
+Rights: `DESCRIBE` on the cluster.
 
-DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
+The answer leaves out partitions that another gateway leads: that gateway has their files. Source: Kafka's
+ReplicaManager.describeLogDirs.
 
-The answer leaves out partitions that another gateway leads: that gateway has their files. The client needs
-DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
-
-AlterReplicaLogDirs (key 34, versions 1-2): move partitions to another data directory; this node has only
-one.
+AlterReplicaLogDirs (key 34, versions 1-2): move partitions to another data directory; this node has only one.
+Rights: `ALTER` on the cluster.
 
     directory, partition                answer
     the one of `log.dirs`, known        accepted: the partition is there already

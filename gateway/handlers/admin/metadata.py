@@ -1,5 +1,6 @@
 """Metadata (key 3, versions 0-13): describe the brokers, and topics with their partitions, leaders and leader
-epochs.
+epochs. Rights: `DESCRIBE` on the topic; `CREATE` on the cluster (to create unknown topics); `CREATE` on the
+topic (or this, to create it); `DESCRIBE` on the cluster (else the list of authorized operations is empty).
 
     request                      answer
     topics null (v0: empty)      all topics

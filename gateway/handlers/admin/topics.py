@@ -1,25 +1,27 @@
-"""CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations.
+"""CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations. Rights:
+`CREATE` on the cluster; `CREATE` on the topic (or this); `DESCRIBE_CONFIGS` on the topic (else the answer has
+no configuration).
 
 Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist.
 From v5 on it has the effective configuration, from v7 on the topic id.
 
-The client needs CREATE on the cluster or on the topic. This is checked before anything but repeated names, so
-a refusal does not tell whether the topic exists; refused topics are listed last. From v5 on a topic is
-created for a client without DESCRIBE_CONFIGS on it, too, but its configuration and numbers stay out of the
-answer. Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.createTopic.
+The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists;
+refused topics are listed last. From v5 on a topic is created for a client without DESCRIBE_CONFIGS on it,
+too, but its configuration and numbers stay out of the answer. Source: Kafka's ControllerApis.createTopics,
+ReplicationControlManager.createTopic.
 
-CreatePartitions (key 37, versions 0-3): add partitions to existing topics.
+CreatePartitions (key 37, versions 0-3): add partitions to existing topics. Rights: `ALTER` on the topic.
 
-The client needs ALTER on the topic. This is checked before anything but repeated names, so a refusal does not
-tell whether the topic exists. Source: Kafka's ControllerApis.createPartitions,
-ReplicationControlManager.createPartitions.
+The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists.
+Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 
-DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id.
+DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id. Rights: `DELETE` on the
+cluster; `DELETE` on the topic (or this, and DESCRIBE where the topic is named); `DESCRIBE` on the topic (to
+learn whether the name exists, or the name of an id).
 
-The client needs DELETE on the topic or on the cluster. TOPIC_AUTHORIZATION_FAILED has the name of a topic
-deleted by id only if the client may describe the topic, and does not tell whether a topic exists that the
-client may not describe. The results come in the order of the request; Kafka shuffles them. Source: Kafka's
-ControllerApis.deleteTopics.
+TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only if the client may describe the topic,
+and does not tell whether a topic exists that the client may not describe. The results come in the order of
+the request; Kafka shuffles them. Source: Kafka's ControllerApis.deleteTopics.
 
 The pure rules of all three, in the order of Kafka's checks, are in `metadata/topics.py`.
 """

@@ -1,5 +1,5 @@
 """UpdateFeatures (key 57, versions 0-2): set the levels of features. A level can't change: each feature has
-the level of this release.
+the level of this release. Rights: `ALTER` on the cluster.
 
     level                               answer
     the present one                     accepted

@@ -1,23 +1,28 @@
 """JoinGroup (key 11, versions 0–9): become a member, or join again; answered at the end of the rebalance.
+Rights: `READ` on the group.
 
 From v4 on a new member first gets an id, with which it must join again (KIP-394), unless it is static (v5,
-KIP-345).
-Source: Kafka's GroupCoordinatorService.joinGroup, GroupMetadataManager.classicGroupJoin.
+KIP-345). `coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupCoordinatorService.joinGroup,
+GroupMetadataManager.classicGroupJoin.
 
-SyncGroup (key 14, versions 0–5): the leader sends the assignment, and every member gets its part.
+SyncGroup (key 14, versions 0–5): the leader sends the assignment, and every member gets its part. Rights:
+`READ` on the group.
 
-Source: Kafka's GroupMetadataManager.classicGroupSync.
+`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupSync.
 
-Heartbeat (key 12, versions 0–4): keep a member's session alive; the answer announces a rebalance.
+Heartbeat (key 12, versions 0–4): keep a member's session alive; the answer announces a rebalance. Rights:
+`READ` on the group.
 
-Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
+`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
 
 LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once, static ones by their instance
-id.
+id. Rights: `READ` on the group.
 
-Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
+`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupLeave,
+LeaveGroupResponse, KIP-345.
 
-DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups.
+DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups. Rights:
+`DESCRIBE` on the group.
 
 A group that does not exist is reported as Dead, from v6 on with GROUP_ID_NOT_FOUND.
 Source: Kafka's GroupMetadataManager.describeGroups.

@@ -1,13 +1,15 @@
 """ConsumerGroupDescribe (key 69, versions 0–1): describe consumer groups, their members and assignments.
+Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic (each topic that a member has or shall have).
 
 Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
 
-ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848).
+ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848). Rights:
+`READ` on the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
-In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A client needs
-READ on the group, and DESCRIBE on every topic that it names; a regular expression matches only topics that it
-may describe.
-Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A regular
+expression matches only topics that the client may describe. `coordinator/group/consumer_heartbeat.py`
+decides. Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat,
+GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """FindCoordinator (key 10, versions 0–6): return the node that coordinates a group or transactional id.
+Rights: `DESCRIBE` on the group; `DESCRIBE` on the transactional id; `CLUSTER_ACTION` on the cluster
+(partitions of share groups).
 
     key_type 0   a group
     key_type 1   a transactional id
     key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-A client needs DESCRIBE on the group or transactional id, and CLUSTER_ACTION on the cluster for key type 2.
 From v4 on a request names several keys. The first request of a key type creates the coordinator's internal
 topic. Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """

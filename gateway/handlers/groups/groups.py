@@ -1,8 +1,10 @@
 """ListGroups (key 16, versions 0–5): list this node's groups, filtered by state (v4) and by type (v5).
+Rights: `DESCRIBE` on the cluster (shows all groups); `DESCRIBE` on the group (shows the group).
 
 Source: Kafka's GroupMetadataManager.listGroups, KIP-518, KIP-848.
 
-DeleteGroups (key 42, versions 0–3): delete empty groups with all their offsets.
+DeleteGroups (key 42, versions 0–3): delete empty groups with all their offsets. Rights: `DELETE` on the
+group.
 
 From v3 on a result has an error message, which is null as in Kafka: only a failing plugin sets it there.
 Source: Kafka's GroupCoordinatorService.deleteGroups.

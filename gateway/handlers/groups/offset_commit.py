@@ -1,8 +1,9 @@
 """OffsetCommit (key 8, versions 2–10): commit the offsets of a group, or of a consumer outside any group.
+Rights: `READ` on the group; `READ` on the topic.
 
 The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by
-id. A client needs READ on the group and on each topic.
-Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
+id. `coordinator/group/offsets.py` decides. Source: Kafka's KafkaApis.handleOffsetCommitRequest,
+OffsetMetadataManager.commitOffset.
 
 The fast path for repeats: OffsetCommits that equal an earlier one except for correlation id, offsets and
 leader epochs.

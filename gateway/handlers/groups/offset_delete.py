@@ -1,7 +1,7 @@
 """OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe
-to.
+to. Rights: `DELETE` on the group; `READ` on the topic.
 
-Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
+`coordinator/group/offsets.py` decides. Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 """
 
 from __future__ import annotations

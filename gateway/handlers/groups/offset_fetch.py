@@ -1,13 +1,13 @@
 """OffsetFetch (key 9, versions 1–10): return the committed offsets of groups; from v8 on of several groups at
-once.
+once. Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic.
 
 A partition without a committed offset gets −1. A request without topics (null, from v2 on) gets all committed
 offsets. The answer waits until all that it tells is durable (`GroupCoordinator.read_durable`): a crash could
 otherwise take an offset back that a consumer has begun from. With `require_stable` it has no offset that an
 open transaction may change (KIP-447). From v10 on topics are named by id. For a group id that stands for a
-producer name the answer has the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE
-on the group and on each topic; a request for all offsets gets those of topics that the client may describe.
-Source: Kafka's KafkaApis.handleOffsetFetchRequest, OffsetMetadataManager.fetchOffsets.
+producer name the answer has the name's persisted sequence ids (see `name_offsets`). A request for all offsets
+gets those of topics that the client may describe. Source: Kafka's KafkaApis.handleOffsetFetchRequest,
+OffsetMetadataManager.fetchOffsets.
 
 Answers OffsetFetch for a producer name: the name's last sequence ids in the partitions of topics that
 deduplicate.

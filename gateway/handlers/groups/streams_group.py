@@ -1,26 +1,23 @@
 """StreamsGroupDescribe (key 89, versions 0–1): describe streams groups, their topology, members and tasks
 (KIP-1071), with version 1 also the description of the topology (KIP-1331) and the assignor (KIP-1357).
+Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic (each topic of the topology).
 
 The topology has the partitions of its internal topics once all topics exist; before, it is as the application
 described it.
 Source: Kafka's GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
 
 StreamsGroupHeartbeat (key 88, versions 0–1): join, stay in and leave the group of a Kafka Streams application
-(KIP-1071).
+(KIP-1071). Rights: `READ` on the group; `DESCRIBE` on the topic (each topic of the topology); `CREATE` on the
+cluster (to create internal topics); `CREATE` on the topic (or this, to create it).
 
-The coordinator assigns the application's tasks, and creates its repartition and changelog topics in the
-background.
-Source: Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
+The coordinator assigns the application's tasks. Its repartition and changelog topics are created in the
+background; the answer does not wait. `coordinator/streams/heartbeat.py` decides. Source: Kafka's
+KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
 
 StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description of a group's topology, which
-a heartbeat asked a member for (KIP-1331).
+a heartbeat asked a member for (KIP-1331). Rights: `READ` on the group.
 
 Source: Kafka's GroupCoordinatorService.streamsGroupTopologyDescriptionUpdate.
-
-Creates the internal topics of a streams group in the background, as Kafka does: the answer to a heartbeat
-does not wait.
-
-Source: Kafka's `KafkaApis.handleStreamsGroupHeartbeat`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
+"""DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward. Rights: `DELETE` on
+the topic.
 
 Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a
 partition twice, its last offset counts, as in Kafka. The request's timeout is ignored: in Kafka it concerns

@@ -1,13 +1,13 @@
 """Fetch (key 1, versions 4–18): return records from an offset on, at once or when enough bytes have arrived.
+Rights: `READ` on the topic; `CLUSTER_ACTION` on the cluster (instead, with a replica id).
 
 Readers of committed records (isolation_level 1) get the records below the last stable offset, and the list of
 aborted transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12)
 and topic ids (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
 
 A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the
-other partitions are still waited for. A fetch with a replica id needs CLUSTER_ACTION on the cluster instead.
-The answer names the partitions that were read first, then those of unknown topic ids, then all others that
-are unknown or denied.
+other partitions are still waited for. The answer names the partitions that were read first, then those of
+unknown topic ids, then all others that are unknown or denied.
 
 From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392,
 `replica.selector.class`). An isolation level that the protocol does not define gets UNKNOWN_SERVER_ERROR for

@@ -1,4 +1,5 @@
-"""ListOffsets (key 2, versions 1–11): look up the offset at a timestamp, or a special position.
+"""ListOffsets (key 2, versions 1–11): look up the offset at a timestamp, or a special position. Rights:
+`DESCRIBE` on the topic.
 
     timestamp  answer
     −1         the high watermark (read_committed: the last stable offset)

@@ -1,9 +1,9 @@
-"""OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends.
+"""OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends. Rights:
+`DESCRIBE` on the topic; `CLUSTER_ACTION` on the cluster (or this, for all topics).
 
-Consumers use it to find out whether the records that they read were truncated. The client needs DESCRIBE on
-the topic, or CLUSTER_ACTION on the cluster. Topics without either come last, with TOPIC_AUTHORIZATION_FAILED
-whether they exist or not. Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch,
-UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
+Consumers use it to find out whether the records that they read were truncated. Topics without a right come
+last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not. Source: Kafka's
+ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Produce (key 0, versions 3–13): append batches, answer when their records are persisted and visible.
+Rights: `WRITE` on the topic; `WRITE` on the transactional id (batches in a transaction).
 
 The first stage appends every partition's batch in the order of arrival. The second stage waits until the high
 watermark has passed the records: until their flush, which requests share, or not at all where
@@ -6,10 +7,9 @@ watermark has passed the records: until their flush, which requests share, or no
 transaction's state must be durable, too. acks=1 means the same as acks=all, because a partition has one
 replica; acks=0 has no answer.
 
-The client needs WRITE on each topic, and on the transactional id of a batch in a transaction; both are
-checked before anything else, also before a request is held. Kafka checks the right before it looks for the
-partition, so the answer for a topic without WRITE is the same whether or not the topic exists. A topic id
-that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
+Both rights are checked before anything else, also before a request is held. Kafka checks the right before it
+looks for the partition, so the answer for a topic without WRITE is the same whether or not the topic exists.
+A topic id that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
 
 Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a
 frame that can't be read, or a transactional batch without a transactional id that the client may write with,

@@ -1,4 +1,5 @@
 """CreateAcls (key 30, versions 1-3): create access control entries, which count before the answer leaves.
+Rights: `ALTER` on the cluster.
 
     entry                                           answer
     exists already                                  success
@@ -8,23 +9,23 @@
     code beyond an enumeration                      INVALID_REQUEST
     code 0                                          the connection is closed
 
-Needs ALTER on the cluster. Without an authorizer the answer is SECURITY_DISABLED. The host is any text.
-Source: Kafka's AclApis.handleCreateAcls, AclControlManager.createAcls.
+Without an authorizer the answer is SECURITY_DISABLED. The host is any text. Source: Kafka's
+AclApis.handleCreateAcls, AclControlManager.createAcls.
 
 DeleteAcls (key 31, versions 1-3): delete the access control entries that filters find; they no longer count
-when the answer leaves.
+when the answer leaves. Rights: `ALTER` on the cluster.
 
 Each filter is answered with all entries that it finds, also those that another filter of the request finds.
-Needs ALTER on the cluster. Without an authorizer the answer is SECURITY_DISABLED. Source: Kafka's
-AclApis.handleDeleteAcls, AclControlManager.deleteAcls.
+Without an authorizer the answer is SECURITY_DISABLED. Source: Kafka's AclApis.handleDeleteAcls,
+AclControlManager.deleteAcls.
 
 DescribeAcls (key 29, versions 1-3): list the access control entries that a filter finds, by resource pattern.
+Rights: `DESCRIBE` on the cluster.
 
-Needs DESCRIBE on the cluster. Without an authorizer the answer is SECURITY_DISABLED. A filter with a code
-beyond an enumeration finds nothing. Source: Kafka's AclApis.handleDescribeAcls.
+Without an authorizer the answer is SECURITY_DISABLED. A filter with a code beyond an enumeration finds
+nothing. Source: Kafka's AclApis.handleDescribeAcls.
 
-Reads entries and filters of requests about access control lists. Source: Kafka's CreateAclsRequest,
-RequestUtils.
+Codes of the three. Source: Kafka's CreateAclsRequest, RequestUtils.
 
 code                            entry               filter
 0 (UNKNOWN)                     the connection is closed

@@ -1,9 +1,11 @@
-"""AlterClientQuotas (key 49, versions 0-1): set and remove quotas of users, client ids and addresses.
+"""AlterClientQuotas (key 49, versions 0-1): set and remove quotas of users, client ids and addresses. Rights:
+`ALTER_CONFIGS` on the cluster.
 
 A change counts at once, on open connections, too. Source: Kafka's ControllerApis.handleAlterClientQuotas,
 ClientQuotaControlManager.
 
-DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses.
+DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses. Rights:
+`DESCRIBE_CONFIGS` on the cluster.
 
 Entities and keys are listed in the order of Kafka's hash tables, which follows from the names and their
 number.

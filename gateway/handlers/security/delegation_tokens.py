@@ -1,17 +1,18 @@
-"""CreateDelegationToken (key 38, versions 1-3): make a token with which others log in as its owner.
+"""CreateDelegationToken (key 38, versions 1-3): make a token with which others log in as its owner. Rights:
+`CREATE_TOKENS` on the user (for another owner).
 
 Source: Kafka's ControllerApis.handleCreateDelegationTokenRequest, DelegationTokenControlManager.
 
-RenewDelegationToken (key 39, versions 1-2): let a token expire later.
+RenewDelegationToken (key 39, versions 1-2): let a token expire later. Rights: none.
 
 Source: Kafka's ControllerApis.handleRenewDelegationTokenRequest, DelegationTokenControlManager.
 
-ExpireDelegationToken (key 40, versions 1-2): let a token expire earlier, or at once.
+ExpireDelegationToken (key 40, versions 1-2): let a token expire earlier, or at once. Rights: none.
 
 Source: Kafka's ControllerApis.handleExpireDelegationTokenRequest, DelegationTokenControlManager.
 
 DescribeDelegationToken (key 41, versions 1-3): list tokens with their passwords, to those who own or renew
-them.
+them. Rights: `DESCRIBE_TOKENS` on the user (tokens of another owner); `DESCRIBE` on the token (or this).
 
 Source: Kafka's KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filterToken.
 """

@@ -1,11 +1,11 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request
-(KIP-932).
+(KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
 The member holds the records of the answer until it acknowledges them or their lock times out. When no record
 can be acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are skipped until
-they are due; a waiting request then tries again. A client needs READ on the group and on each topic of its
-session; a request asks for these rights once, when it begins. Source: Kafka's
-KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+they are due; a waiting request then tries again. A request asks for its rights once, when it begins.
+`coordinator/share/share_partition.py` decides. Source: Kafka's KafkaApis.handleShareFetchRequest,
+DelayedShareFetch.
 
 Reads the batches that a share group may acquire: whole batches, optionally without those of aborted
 transactions.

@@ -1,16 +1,15 @@
-"""ShareGroupDescribe (key 77, version 1): describe share groups, their members and assignments.
+"""ShareGroupDescribe (key 77, version 1): describe share groups, their members and assignments. Rights:
+`DESCRIBE` on the group; `DESCRIBE` on the topic (each topic that a member has or shall have).
 
-A client needs DESCRIBE on each topic of which a member is assigned a partition. Otherwise the group gets
-TOPIC_AUTHORIZATION_FAILED and is described without its members. Topics to which members only subscribe do
-not count.
+Without DESCRIBE on a topic of which a member is assigned a partition the group gets
+TOPIC_AUTHORIZATION_FAILED and is described without its members. Topics to which members only subscribe do not
+count. Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
 
-Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
+ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932). Rights: `READ` on
+the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
-ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932).
-
-A client needs READ on the group, and DESCRIBE on every topic that it names.
-
-Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
+`coordinator/group/share_heartbeat.py` decides. Source: Kafka's KafkaApis.handleShareGroupHeartbeat,
+GroupMetadataManager.shareGroupHeartbeat.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
 """The start offsets of share groups; only those of a group without members can be changed.
 
-AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members.
+AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members. Rights:
+`READ` on the group; `READ` on the topic.
 
-A group that does not exist is created. A client needs READ on the group and on each topic. Source: Kafka's
-GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+A group that does not exist is created. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets,
+KIP-932.
 
 DeleteShareGroupOffsets (key 92, version 0): delete the offsets of topics in a share group without members.
+Rights: `DELETE` on the group; `READ` on the topic.
 
-A client needs DELETE on the group and READ on each topic. Source: Kafka's
-GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
+Source: Kafka's GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
 
 DescribeShareGroupOffsets (key 90, versions 0–1): describe the start offsets and the lag of share groups.
+Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic.
 
-A client needs DESCRIBE on the group and on each topic; a request for all topics gets those that the client
-may describe. The start offsets are those of the share coordinators, and the ends those of the leaders,
-whichever gateways these are.
-Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
+A request for all topics gets those that the client may describe. The start offsets are those of the share
+coordinators, and the ends those of the leaders, whichever gateways these are. Source: Kafka's
+GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
 """
 
 from __future__ import annotations

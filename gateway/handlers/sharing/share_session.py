@@ -6,16 +6,13 @@ answer.
     n > 0                 is the next one of the session
     −1                    ends the session, and releases the acquired records
 
-Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932.
-
-Tells members of share groups that asked the wrong gateway who leads a partition, and at which address.
-
-Source: Kafka's KafkaApis.processShareFetchResponse, processShareAcknowledgeResponse.
+Source: Kafka's SharePartitionManager.newContext, ShareSession, KIP-932,
+KafkaApis.processShareFetchResponse, processShareAcknowledgeResponse.
 
 ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one
-(KIP-932).
+(KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
-A client needs READ on the group and on each topic. Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
+`coordinator/share/share_partition.py` decides. Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """GetTelemetrySubscriptions (key 71, version 0): tell a client which metrics to push, how often, and how
-(KIP-714).
+(KIP-714). Rights: none.
 
 A client without an id gets one. The client is asked for the metrics of all subscriptions that match it, at
 the shortest of their intervals; without any it is asked for none, and asks again after five minutes. A client
@@ -8,7 +8,7 @@ changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTE
 offers the API only where a plugin receives metrics; Seqgate where `seqgate[otlp]` is installed. Source:
 Kafka's ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
-PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714).
+PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714). Rights: none.
 
 The metrics are an OTLP MetricsData message. The gateway keeps the newest value of each series in memory for
 the metrics endpoint, and adds up the deltas of counters. Errors, in the order of the checks:

@@ -1,16 +1,19 @@
 """AddPartitionsToTxn (key 24, versions 0–5): announce partitions to which a transaction is about to write.
+Rights: `WRITE` on the transactional id (up to v3); `WRITE` on the topic; `CLUSTER_ACTION` on the cluster
+(from v4 on).
 
     v0–v3   one transaction, sent by a client
     v4, v5  several, sent by Kafka's brokers; `verify_only` asks whether partitions take part and adds none
 
 All partitions of a transaction are added, or none: when one does not exist or the client may not write to it,
-the others are not attempted. A client needs WRITE on the transactional id and on each topic, a broker
-CLUSTER_ACTION on the cluster. Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
+the others are not attempted. `coordinator/transaction/rules.py` decides. Source: Kafka's
+KafkaApis.handleAddPartitionsToTxnRequest.
 
-AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group.
+AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group. Rights:
+`WRITE` on the transactional id; `READ` on the group.
 
 The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on.
-Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
+`coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""DescribeProducers (key 61, version 0): list the producers that partitions track.
+"""DescribeProducers (key 61, version 0): list the producers that partitions track. Rights: `READ` on the
+topic; `DESCRIBE` on the cluster (tells the clients of producers).
 
 Who may DESCRIBE the cluster is told the client of each producer, too, in a tagged field of Seqgate.
 

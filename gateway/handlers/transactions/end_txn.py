@@ -1,11 +1,8 @@
-"""EndTxn (key 26, versions 0–5): commit or abort; answered when every partition has its marker.
+"""EndTxn (key 26, versions 0–5): commit or abort; answered when every partition has its marker. Rights:
+`WRITE` on the transactional id.
 
 From v5 on each end raises the epoch, and the answer has the new one (KIP-890).
-Source: Kafka's KafkaApis.handleEndTxnRequest.
-
-Maps refusals of the transaction coordinator to the error codes that clients of each version understand.
-
-Source: Kafka's KafkaApis.
+`coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleEndTxnRequest.
 """
 
 from __future__ import annotations

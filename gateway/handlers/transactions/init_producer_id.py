@@ -1,10 +1,11 @@
-"""InitProducerId (key 22, versions 0–5): get a producer id and epoch.
+"""InitProducerId (key 22, versions 0–5): get a producer id and epoch. Rights: `WRITE` on the transactional id
+(with a transactional id); `IDEMPOTENT_WRITE` on the cluster (without); `WRITE` on the topic (or this, on any
+topic).
 
 Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own
 producer with a newer epoch, which fences the former producer; an open transaction is aborted first. From v3
-on a producer may name its former id and epoch (KIP-360). A client needs WRITE on the transactional id;
-without one IDEMPOTENT_WRITE on the cluster, or WRITE on any topic. Source: Kafka's
-KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+on a producer may name its former id and epoch (KIP-360). `coordinator/transaction/rules.py` decides. Source:
+Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """DescribeTransactions (key 65, version 0): describe the producer and the transaction of each transactional
-id.
+id. Rights: `DESCRIBE` on the transactional id; `DESCRIBE` on the topic (else the answer leaves out its
+partitions); `DESCRIBE` on the cluster (tells the clients of producers).
 
 Who may DESCRIBE the cluster is told the client of each producer, too, in a tagged field of Seqgate.
 Source: Kafka's TransactionCoordinator.handleDescribeTransactions.
 
-ListTransactions (key 66, versions 0–2): list this node's transactional ids.
+ListTransactions (key 66, versions 0–2): list this node's transactional ids. Rights: `DESCRIBE` on the
+transactional id (shows its transaction).
 
 Filters: state and producer id, from v1 on duration, from v2 on a pattern of the whole id.
 Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.

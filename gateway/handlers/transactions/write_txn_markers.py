@@ -1,8 +1,8 @@
 """WriteTxnMarkers (key 27, versions 1–2): end a transaction in the named partitions, bypassing the
-coordinator.
+coordinator. Rights: `CLUSTER_ACTION` on the cluster; `ALTER` on the cluster (or this).
 
-`kafka-transactions abort` sends this for a hanging transaction. A client needs ALTER or CLUSTER_ACTION on the
-cluster. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+`kafka-transactions abort` sends this for a hanging transaction. Source: Kafka's
+KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The table of needed rights has a row for each API, and a request asks for the rights of its row and no
-others.
+"""A request asks for the rights that the head of its handler names, and for no others.
 
 `SAMPLES` has the requests; a group of handlers whose name is in `SAMPLED` has one for each of its APIs.
 """
@@ -7,6 +6,7 @@ others.
 from __future__ import annotations
 
 import inspect
+import re
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from docs.pages import NEEDED_RIGHTS
+from docs.pages import description_of
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.security.acls.access import Operation, ResourceType
@@ -26,6 +26,14 @@ from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
 Asked = tuple[Operation, ResourceType]
+_KINDS: Final = {
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "cluster": ResourceType.CLUSTER,
+    "transactional id": ResourceType.TRANSACTIONAL_ID,
+    "user": ResourceType.USER,
+    "token": ResourceType.DELEGATION_TOKEN,
+}
 _TRANSACTIONAL: Final = Batch(records(1), attributes=0x10, base_timestamp=NOW_MS).of(7, 0, 0).encode()
 _PARTITION: Final = {"partition": 0, "current_leader_epoch": -1, "log_start_offset": -1}
 _FETCH: Final = {
@@ -338,13 +346,11 @@ def _filled_in(value: Any, topic_id: uuid.UUID) -> Any:
     return str(topic_id) if value == _T_ID else value
 
 
-def rights_of(api: str) -> set[Asked]:
-    return {(right.operation, right.resource_type) for right in NEEDED_RIGHTS[api]}
-
-
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-def test_every_api_has_a_row(api: Api[Any]) -> None:
-    assert api.name in NEEDED_RIGHTS
+def rights_of(name: str) -> set[Asked]:
+    """Return the rights that the docstring of the API's module names."""
+    api = next(each for each in APIS if each.name == name)
+    found = re.findall(r"`([A-Z_]+)` on the ([a-z ]+)(?: \(|; |$)", description_of(api).rights)
+    return {(Operation[right], _KINDS[kind]) for right, kind in found}
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
@@ -352,12 +358,12 @@ def test_every_api_of_the_sampled_groups_has_a_sample(api: Api[Any]) -> None:
     module = inspect.getmodule(api.begin or api.handle)
     assert module is not None
     group = module.__name__.split(".")[3]
-    assert api.name in SAMPLES or group not in SAMPLED or not NEEDED_RIGHTS[api.name]
+    assert api.name in SAMPLES or group not in SAMPLED or not rights_of(api.name)
 
 
 @pytest.mark.parametrize("api", SAMPLES)
-async def test_a_request_asks_for_the_rights_of_its_row(node: Node, api: str) -> None:
-    """The samples are sent with all rights, and again without each right of the row."""
+async def test_a_request_asks_for_the_rights_that_its_handler_names(node: Node, api: str) -> None:
+    """The samples are sent with all rights, and again without each of these rights."""
     asked: set[Asked] = set()
     for denied in [(), *[(right,) for right in sorted(rights_of(api))]]:
         for name, version, fields in SAMPLES[api]:
