@@ -45,13 +45,7 @@ from seqgate.gateway.handlers.security import (
     sasl,
     user_scram_credentials,
 )
-from seqgate.gateway.handlers.sharing import (
-    share_fetch,
-    share_group,
-    share_group_offsets,
-    share_group_state,
-    share_session,
-)
+from seqgate.gateway.handlers.sharing import share_fetch, share_group, share_group_offsets, share_group_state
 from seqgate.gateway.handlers.telemetry import client_telemetry
 from seqgate.gateway.handlers.transactions import (
     add_to_txn,
@@ -127,8 +121,8 @@ _SERVED: tuple[Api[Any], ...] = (
     describe_topic_partitions.API,
     share_group.SHARE_GROUP_HEARTBEAT_API,
     share_group.SHARE_GROUP_DESCRIBE_API,
-    share_fetch.API,
-    share_session.API,
+    share_fetch.SHARE_FETCH_API,
+    share_fetch.SHARE_ACKNOWLEDGE_API,
     share_group_state.INITIALIZE_SHARE_GROUP_STATE_API,
     share_group_state.READ_SHARE_GROUP_STATE_API,
     share_group_state.WRITE_SHARE_GROUP_STATE_API,

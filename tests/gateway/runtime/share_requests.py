@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
-from seqgate.gateway.handlers.sharing import share_fetch, share_group, share_session
+from seqgate.gateway.handlers.sharing import share_fetch, share_group
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.protocol.messages import build
 from seqgate.log.format.records import NewRecord, build_batch
@@ -65,7 +65,7 @@ async def fetch(
         asked |= {"member_id": member_id, "share_session_epoch": session_epoch, "topics": (topic,)}
         return {**asked, "forgotten_topics_data": (), **fields}
 
-    return await node.ask(share_fetch.API, 2, make)
+    return await node.ask(share_fetch.SHARE_FETCH_API, 2, make)
 
 
 async def acknowledge(
@@ -92,7 +92,7 @@ async def acknowledge(
         }
         return {**asked, "topics": (topic,)}
 
-    return await node.ask(share_session.API, 2, make)
+    return await node.ask(share_fetch.SHARE_ACKNOWLEDGE_API, 2, make)
 
 
 def acquired(response: Any) -> list[tuple[int, int]]:

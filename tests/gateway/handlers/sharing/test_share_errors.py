@@ -52,7 +52,7 @@ async def test_acknowledgements_without_a_session(node: Node, session_epoch: int
 async def test_a_missing_partition_is_reported_even_if_the_answer_is_full_of_records(node: Node) -> None:
     topic_id = await begin(node)
 
-    module = load_payload_module(share_fetch.API.key, 2, EntityType.request)
+    module = load_payload_module(share_fetch.SHARE_FETCH_API.key, 2, EntityType.request)
     rows = tuple(
         build(module.FetchPartition, partition_index=index, acknowledgement_batches=()) for index in (0, 9)
     )

@@ -88,7 +88,7 @@ async def test_reading_continues_behind_batches_that_were_all_aborted(
     end(partition, 7, commit=False)  # offset 10
     send(partition)  # offsets 11 and 12
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
-    context = node.context(share_fetch.API, 1)
+    context = node.context(share_fetch.SHARE_FETCH_API, 1)
     found = SharePartition(0)
     batches = await share_fetch.read(context, "g", partition.log, found, 1)  # fetch one batch at a time
     assert batches is not None
@@ -104,7 +104,7 @@ async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition:
         send(partition, 7, 2 * number)  # offsets 2 to 7
     end(partition, 7, commit=False)  # offset 8
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
-    context = node.context(share_fetch.API, 1)
+    context = node.context(share_fetch.SHARE_FETCH_API, 1)
     found = SharePartition(0)
     found.acquire("m", [(0, 1)], 100, ShareLimits(), NOW_MS)
     reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
@@ -124,7 +124,7 @@ async def test_a_record_acquired_during_a_disk_read_is_not_handed_out_twice(tmp_
         for _ in range(3):
             send(partition)  # offsets 0 and 1, 2 and 3, 4 and 5
         disk.freeze(str(tmp_path / "t-0" / f"{0:020}.log"))
-        context = node.context(share_fetch.API, 1)
+        context = node.context(share_fetch.SHARE_FETCH_API, 1)
         found = SharePartition(0)
         reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
         async with asyncio.timeout(60):
