@@ -15,9 +15,10 @@ Source: Kafka's ReplicationControlManager.alterPartitionReassignments.
 ListPartitionReassignments (key 46, version 0): list the reassignments in progress. Rights: `DESCRIBE` on the
 cluster.
 
-One is in progress until the leader of the partition has handed over to one of the new replicas. A refusal
-repeats the partitions of the request. Source: Kafka's ReplicationControlManager.listPartitionReassignments,
-which lists no partition that is unknown or not being moved.
+One is in progress, with adding or removing replicas, until the leader has handed the partition over to one of
+the new replicas. A refusal repeats the partitions of the request. Source: Kafka's
+ReplicationControlManager.listPartitionReassignments, which lists no partition that is unknown or not being
+moved.
 """
 
 from __future__ import annotations
