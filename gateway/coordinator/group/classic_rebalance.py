@@ -62,7 +62,9 @@ class GroupLimits(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """A JoinGroup request. A member without an id gets `fresh_member_id`."""
+    """A JoinGroup request. A member without an id gets `fresh_member_id`. From v4 on it must join again with
+    that id (`requires_known_member_id`), unless it is static; from v9 on it `can_skip_assignment`.
+    """
 
     member_id: str
     group_instance_id: str | None

@@ -98,6 +98,8 @@ _NOBODY: Final = Producer()
 
 
 class EndRequest(NamedTuple):
+    """An EndTxn; from v5 on the client has version 2."""
+
     producer: Producer
     commit: bool
     client_version: int

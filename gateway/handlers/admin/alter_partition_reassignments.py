@@ -9,8 +9,8 @@ the cluster.
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
 All gateways share the records, so only the leadership of a partition moves. A gateway alone is the only place
-for a partition.
-Source: Kafka's ReplicationControlManager.alterPartitionReassignments.
+for a partition. `metadata/leadership.py` decides. Source: Kafka's
+ReplicationControlManager.alterPartitionReassignments.
 
 ListPartitionReassignments (key 46, version 0): list the reassignments in progress. Rights: `DESCRIBE` on the
 cluster.

@@ -2,14 +2,14 @@
 `ALTER` on the cluster.
 
 A change counts for the next login, because a login looks up the credential when it begins; open connections
-keep theirs. Source: Kafka's ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
+keep theirs. `metadata/users.py` decides. Source: Kafka's ControllerApis.handleAlterUserScramCredentials,
+ScramControlManager.
 
 DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their mechanisms and iterations.
 Rights: `DESCRIBE` on the cluster.
 
 A client without DESCRIBE on the cluster gets a row with CLUSTER_AUTHORIZATION_FAILED for each user that the
-request names. As in Kafka, these rows do not say which user they stand for.
-
+request names. As in Kafka, these rows do not say which user they stand for. `metadata/users.py` decides.
 Source: Kafka's KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
 """
 

@@ -2,41 +2,44 @@
 begin it anew. Rights: `CLUSTER_ACTION` on the cluster.
 
 Group coordinators and share-partition leaders of other gateways send it. A start offset of -1 leaves it to
-the partition's leader where the group begins. Source: KIP-932, Kafka's ShareCoordinatorShard.initializeState.
+the partition's leader where the group begins. `coordinator/share/records.py` decides. Source: KIP-932,
+Kafka's ShareCoordinatorShard.initializeState.
 
 ReadShareGroupState (key 84, version 0): return the delivery state of partitions to their leader. Rights:
 `CLUSTER_ACTION` on the cluster.
 
 A leader in a new leader epoch takes the partition over: the changes of the leader before are refused from
-then on, and what its members had acquired is available. Source: KIP-932, Kafka's
-ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
+then on, and what its members had acquired is available. `coordinator/share/records.py` decides. Source:
+KIP-932, Kafka's ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
 
 ReadShareGroupStateSummary (key 87, versions 0-1): return the start offsets of partitions in a share group.
 Rights: `CLUSTER_ACTION` on the cluster.
 
 The group coordinator sends it to describe the group. A state that has not begun has the start offset -1. From
-v1 on the answer counts the deliveries that are completed from the start offset on. Source: KIP-932, KIP-1226,
-Kafka's ShareCoordinatorShard.readStateSummary.
+v1 on the answer counts the deliveries that are completed from the start offset on.
+`coordinator/share/records.py` decides. Source: KIP-932, KIP-1226, Kafka's
+ShareCoordinatorShard.readStateSummary.
 
 WriteShareGroupState (key 85, versions 0-1): store changes of the delivery state of partitions, sent by their
 leader. Rights: `CLUSTER_ACTION` on the cluster.
 
 A leader of an earlier leader epoch gets FENCED_LEADER_EPOCH; changes of a state that has begun anew get
 FENCED_STATE_EPOCH. The number of completed deliveries (v1) is not stored, because it follows from the state.
-Batches that no state can have get INVALID_REQUEST; Kafka stores them. Source: KIP-932, Kafka's
-ShareCoordinatorShard.writeState.
+Batches that no state can have get INVALID_REQUEST; Kafka stores them. `coordinator/share/records.py` decides.
+Source: KIP-932, Kafka's ShareCoordinatorShard.writeState.
 
 DeleteShareGroupState (key 86, version 0): delete the delivery state of partitions in a share group. Rights:
 `CLUSTER_ACTION` on the cluster.
 
 The group coordinator sends it when the group, or its offsets in a topic, are deleted. A state that does not
-exist is deleted already. Source: KIP-932, Kafka's ShareCoordinatorShard.deleteState.
+exist is deleted already. `coordinator/share/records.py` decides. Source: KIP-932, Kafka's
+ShareCoordinatorShard.deleteState.
 
 The shared part of the five APIs between gateways about the delivery state of share groups (KIP-932).
 
 Each request names partitions of one group. A request without a group or partitions gets an empty answer, as
 in Kafka; a partition that is named twice is answered once, and partitions are answered in their order.
-`coordinator/share/records.py` decides. Source: Kafka's ShareCoordinatorService, KafkaApis.
+Source: Kafka's ShareCoordinatorService, KafkaApis.
 """
 
 from __future__ import annotations
