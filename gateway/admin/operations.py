@@ -32,13 +32,8 @@ from seqgate.gateway.admin.backup.command import (
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
 from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest, delete_groups_live
-from seqgate.gateway.admin.groups.describing import (
-    DescribeGroupRequest,
-    ListGroupsRequest,
-    describe_group,
-    list_groups_of,
-)
-from seqgate.gateway.admin.groups.live import LiveGroups
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, LiveDescriptions, describe_group
+from seqgate.gateway.admin.groups.listing import ListGroupsRequest, LiveList, list_groups_of
 from seqgate.gateway.admin.groups.reset import LiveReset, ResetOffsetsRequest, reset_offsets
 from seqgate.gateway.admin.logs import LogLinesRequest, log_lines
 from seqgate.gateway.admin.names import NamesRequest
@@ -128,8 +123,8 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
     ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
     *pids.operations(),
-    ControlOperation(ListGroupsRequest, from_source(LiveGroups, list_groups_of), is_partial=True),
-    ControlOperation(DescribeGroupRequest, from_source(LiveGroups, describe_group)),
+    ControlOperation(ListGroupsRequest, from_source(LiveList, list_groups_of), is_partial=True),
+    ControlOperation(DescribeGroupRequest, from_source(LiveDescriptions, describe_group)),
     ControlOperation(
         ResetOffsetsRequest, from_source(LiveReset, reset_offsets), changes=lambda request: request.execute
     ),

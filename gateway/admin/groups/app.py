@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from seqgate.gateway.admin.commands import Commands
 from seqgate.gateway.admin.groups.deletion import delete
-from seqgate.gateway.admin.groups.describing import describe, list_groups
+from seqgate.gateway.admin.groups.describing import describe
+from seqgate.gateway.admin.groups.listing import list_groups
 from seqgate.gateway.admin.groups.reset import reset
 
 app = Commands("""Look at and administer consumer groups, share groups and streams groups.

@@ -7,20 +7,13 @@ gateway's on the control socket. Functions that answer raise ControlError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Output, argument, asks
 from seqgate.gateway.admin.completion import group_names
-from seqgate.gateway.admin.groups.describing import (
-    SHARE,
-    FoundGroup,
-    GroupSource,
-    Yes,
-    cluster_groups,
-    in_use,
-)
+from seqgate.gateway.admin.groups.sources import SHARE, ClusterGroups, FoundGroup, LiveGroups, Yes, in_use
 from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import Block, Column, count, shown, table
@@ -102,18 +95,9 @@ def _deletions_text(done: GroupDeletions) -> Iterator[Block]:
 # The answer, from what any source knows of groups.
 
 
-class DeletionSource(Protocol):
-    """Deletes groups of a gateway or a cluster. Raises ControlError."""
-
-    @property
-    def groups(self) -> GroupSource:
-        """The groups, and what they have read."""
-
-    async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
-        """Delete groups without members; return why each was not deleted, None where it was."""
-
-
-async def delete_groups(source: DeletionSource, request: DeleteGroupsRequest) -> GroupDeletions:
+async def delete_groups(
+    source: ClusterDeletion | LiveDeletion, request: DeleteGroupsRequest
+) -> GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted."""
     names = list(dict.fromkeys(request.groups))
     known = await source.groups.find(names)
@@ -126,7 +110,9 @@ async def delete_groups(source: DeletionSource, request: DeleteGroupsRequest) ->
     return GroupDeletions(list(entries.values()))
 
 
-async def _planned(source: DeletionSource, name: str, found: FoundGroup | None) -> GroupDeletion:
+async def _planned(
+    source: ClusterDeletion | LiveDeletion, name: str, found: FoundGroup | None
+) -> GroupDeletion:
     if found is None:
         return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
     read = await source.groups.progress(name, found.type)
@@ -138,10 +124,10 @@ async def _planned(source: DeletionSource, name: str, found: FoundGroup | None) 
 
 
 class ClusterDeletion:
-    """The groups of a cluster: a `DeletionSource` whose coroutines wait for nothing but the network."""
+    """The groups of a cluster. The coroutines wait for nothing but the network."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.groups = cluster_groups(cluster)
+        self.groups = ClusterGroups(cluster)
         self._cluster = cluster
 
     async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
@@ -170,11 +156,9 @@ async def delete_groups_live(gateway: LiveGateway, request: DeleteGroupsRequest)
 
 
 class LiveDeletion:
-    """The groups that this gateway coordinates: a `DeletionSource`."""
+    """The groups that this gateway coordinates."""
 
     def __init__(self, gateway: LiveGateway) -> None:
-        from seqgate.gateway.admin.groups.live import LiveGroups  # noqa: PLC0415 - slow to import
-
         self.groups = LiveGroups(gateway)
         self._coordinators = gateway.services.coordinators
 

@@ -1,25 +1,39 @@
-"""`seqgate groups list` and `describe`: groups, their members, and how far they have read.
+"""`seqgate groups describe`: a group, its members, and how far it has read.
 
-The requests and rows, the commands, and the answers, each once for every source: a `GroupSource` says what it
-knows of groups. remote.py has the one of any cluster, over the Kafka protocol; live.py has the one of a
-running gateway. Functions that answer raise ControlError.
+The request and rows, the command, and the answers: any cluster's over the Kafka protocol, and a running
+gateway's on the control socket. Functions that answer raise ControlError.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.commands import Output, argument, asks, flag, option
-from seqgate.gateway.admin.completion import group_names
+from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.groups.sources import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    ClusterGroups,
+    Group,
+    LiveGroups,
+    ShareDelivery,
+    asked_of,
+    group_state,
+    group_type,
+    lag_of,
+    listed,
+    share_lag,
+)
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, page
+from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, nearest_hint, page
 from seqgate.gateway.admin.tables import (
     NONE,
-    UNKNOWN,
     Block,
     Column,
     PartitionNumber,
@@ -34,16 +48,20 @@ from seqgate.gateway.admin.tables import (
 from seqgate.gateway.admin.transactions.pending import PendingOffset, pending_of_group
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.groups.remote import ClusterGroups
+    from uuid import UUID
+
+    from kio.schema.streams_group_describe.v0 import response as described
+
     from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
+    from seqgate.gateway.coordinator.group.stored_groups import Group as StoredGroup
     from seqgate.gateway.coordinator.places import TopicPartition
+    from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+    from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
+    from seqgate.gateway.runtime.partitions.registry import Partitions
+    from seqgate.gateway.runtime.services import Services
 
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
-SHARE: Final = "share"
-STREAMS: Final = "streams"
-
-# The requests about groups, and what `seqgate groups … --json` prints.
+# The request for a group, and what `seqgate groups describe --json` prints.
 # Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 
@@ -54,49 +72,6 @@ LONGEST_METADATA: Final = 60
 def _metadata(text: str) -> str:
     """Return a commit's metadata without the zero byte that confluent-kafka for Python puts at its end."""
     return shown(text.rstrip("\0"), LONGEST_METADATA)
-
-
-class GroupRow(msgspec.Struct, frozen=True):
-    """A group of type `classic`, `consumer` (KIP-848), `share` (KIP-932) or `streams` (KIP-1071).
-
-    `protocol_name` is the protocol that the members agreed on, None before they agree. `total_lag` counts the
-    records between the committed offsets and the high watermarks; of a share group it counts the records that
-    are not done, and `committed_partitions` counts the partitions that the group ever read.
-    """
-
-    group: Annotated[str, Column("group")]
-    state: Annotated[str, Column("state")]
-    type: Annotated[str, Column("type")]
-    protocol_type: str
-    protocol_name: str | None
-    members: Annotated[int | None, Column("members", count, UNKNOWN)]
-    committed_partitions: Annotated[int | None, Column("partitions", count, UNKNOWN)]
-    total_lag: Annotated[int | None, Column("lag", count, UNKNOWN)]
-
-    @property
-    def protocol(self) -> Annotated[str, Column("protocol", str)]:
-        """The type and the name of the protocol, as text."""
-        return protocol_text(self.protocol_type, self.protocol_name)
-
-
-class GroupPage(msgspec.Struct, frozen=True):
-    """Some of the groups; `complete`: no group comes after the last row. `offline_partitions` are the
-    partitions of `__consumer_offsets` that are out of service; their groups are missing.
-    """
-
-    groups: list[GroupRow]
-    complete: bool
-    offline_partitions: list[int]
-
-
-class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
-    """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
-
-    is_spread = True
-    rows = "groups"
-    key = "group"
-    states: list[str] = msgspec.field(default_factory=list)
-    after: str | None = None
 
 
 def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
@@ -189,27 +164,6 @@ class GroupMember(msgspec.Struct, frozen=True):
         return self.member_id + (" (leader)" if self.is_leader else "")
 
 
-class ShareDelivery(msgspec.Struct, frozen=True):
-    """The progress of a share group in a partition (KIP-932). A record is done when it was accepted, rejected
-    or archived.
-
-    `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever
-    delivered. The counts are of records between the two: `acquired` records wait for an acknowledgement,
-    `waiting` ones for the end of their retry delay, `dying` ones for their dead letter; `holes` are stretches
-    of done records, with `done_records` in them. `max_delivery_count` is the highest delivery count of a
-    record. Over the Kafka protocol only `start_offset` is known.
-    """
-
-    start_offset: Annotated[int, Column("start", number)]
-    end_offset: Annotated[int | None, Column("given\nout to", number)]
-    acquired: Annotated[int | None, Column("acquired", count)]
-    waiting: Annotated[int | None, Column("waiting", count)]
-    dying: Annotated[int | None, Column("dying", count)]
-    holes: Annotated[int | None, Column("holes", count)]
-    done_records: int | None
-    max_delivery_count: Annotated[int | None, Column("most\ndeliveries", count)]
-
-
 class GroupPartition(msgspec.Struct, frozen=True):
     """A partition in which a group has a committed offset, an assignment (to the member `member_id`), or
     pending offsets.
@@ -258,8 +212,8 @@ class GroupDescription(msgspec.Struct, frozen=True):
     protocol_type: str
     protocol_name: str | None
     members: list[GroupMember]
-    partitions: list[GroupPartition]
-    complete: bool
+    partitions: list[GroupPartition] = []
+    complete: bool = True
     streams: StreamsState | None = None
     topology: list[TopologyNode] = []
 
@@ -273,41 +227,7 @@ class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"
     after: tuple[str, int] | None = None
 
 
-# The commands.
-
-Group = Annotated[str, argument("GROUP", "The group.id of the consumers.", autocompletion=group_names)]
-Yes = Annotated[bool, flag("--yes --execute", "Do not ask; --execute is the old spelling.")]
-
-
-@asks(gateway_or_cluster)
-def list_groups(
-    opened: Opened[Asker],
-    states: list[str] | None = option(
-        "--state", "STATE", "Only groups in this state; may be repeated.", show_default="all"
-    ),
-) -> Output:
-    """List the consumer groups, share groups and streams groups.
-
-    \b
-    Columns:
-      protocol     how the members share partitions; `-` where no member ever joined
-      partitions   with a committed offset; of a share group, the partitions that it ever read
-      lag          records after the committed offsets; of a share group, records that are not done
-
-    \b
-    States:
-      Empty                 it has no members; its offsets can be reset, and it can be deleted
-      PreparingRebalance    waits for its members to join again
-      CompletingRebalance   waits for the leader to share out the partitions
-      Assigning             the gateway is about to share them out (group.protocol=consumer, streams)
-      Reconciling           members still revoke or wait for partitions (group.protocol=consumer, streams)
-      NotReady              topics are missing or have a wrong number of partitions (group.protocol=streams)
-      Stable                its members read
-    """  # noqa: D301 - \b keeps the lines of the list apart
-    with opened as client:
-        page = client.ask(ListGroupsRequest(states or []))
-    document = {"groups": page.groups, "offline_partitions": page.offline_partitions}
-    return Output(document, _listing_text(page))
+# The command.
 
 
 @asks(gateway_or_cluster)
@@ -362,14 +282,6 @@ def describe(opened: Opened[Asker], group: Group) -> Output:
 
 
 # The text for people. Names that clients choose are escaped for the terminal.
-
-
-def _listing_text(page: GroupPage) -> Iterator[Block]:
-    yield table(GroupRow, page.groups, "group state type protocol members committed_partitions total_lag")
-    yield f"{counted(len(page.groups), 'group')}."
-    if page.offline_partitions:
-        missing = ranges(page.offline_partitions)
-        yield f"Groups are missing: {missing} of __consumer_offsets is offline (seqgate status)."
 
 
 def description_text(description: GroupDescription) -> Iterator[Block]:
@@ -463,101 +375,12 @@ def _share_partitions_text(partitions: Sequence[GroupPartition]) -> Iterator[Blo
     )
 
 
-# The answers, from what any source knows of groups.
+# The answer, from what any source knows of groups.
 
 
-class Committed(NamedTuple):
-    """A committed offset; `timestamp_ms` is None where the source does not report the time of the commit."""
-
-    offset: int
-    metadata: str | None
-    timestamp_ms: int | None = None
-
-
-class FoundGroup(NamedTuple):
-    """A group by its type and state; `members` counts its members, None where the source does not."""
-
-    type: str
-    state: str
-    is_empty: bool
-    members: int | None = None
-
-
-class GroupProgress(NamedTuple):
-    """The progress of a group by partition: offsets that it committed and that open transactions hold, or
-    what was delivered to a share group. `lags` are the lags of a share group where the source reports no done
-    records; None: compute them.
-    """
-
-    committed: Mapping[TopicPartition, Committed] = {}
-    pending: Mapping[TopicPartition, list[PendingOffset]] = {}
-    delivered: Mapping[TopicPartition, ShareDelivery] = {}
-    lags: Mapping[TopicPartition, int | None] | None = None
-
-
-class GroupSource(Protocol):
-    """Reads and changes the groups of a running gateway or of a cluster. Each method raises ControlError."""
-
-    @property
-    def states(self) -> Collection[str]:
-        """The states that groups may be in."""
-
-    @property
-    def now_ms(self) -> int:
-        """The time by which ages are told."""
-
-    @property
-    def offline_partitions(self) -> list[int]:
-        """The partitions of `__consumer_offsets` that are known to be out of service."""
-
-    def rows(self, states: Collection[str]) -> Iterable[GroupRow]:
-        """Return the groups in these states, in any state without one, in no order and without their lags."""
-
-    async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
-        """Return how many partitions each group has read, and its lag in all of them."""
-
-    async def describe(self, group: str) -> GroupDescription:
-        """Return a group with its members and without partitions."""
-
-    async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
-        """Return those of the groups that exist."""
-
-    async def progress(self, group: str, kind: str) -> GroupProgress:
-        """Return the progress of a group of a type in its partitions."""
-
-    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the log start offsets that are known."""
-
-    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the high watermarks that are known."""
-
-    def skipped(self, group: str, place: TopicPartition) -> int:
-        """Return how many records the group was moved over unread."""
-
-
-async def list_groups_of(source: GroupSource, request: ListGroupsRequest) -> GroupPage:
-    """Return one page of the groups that the request asks for, by their ids."""
-    names = {state.lower(): state for state in source.states}
-    for state in request.states:
-        if state.lower() not in names:
-            raise ControlError(
-                f"{state} is not a state of a group; the states are {', '.join(source.states)}"
-            )
-    found = source.rows({names[state.lower()] for state in request.states})
-    rows, complete = page(found, request.after, request.limit, key=lambda row: row.group)
-    totals = await source.totals(rows)
-    told = [
-        msgspec.structs.replace(
-            row, committed_partitions=totals[row.group][0], total_lag=totals[row.group][1]
-        )
-        if row.group in totals
-        else row
-        for row in rows
-    ]
-    return GroupPage(told, complete, source.offline_partitions)
-
-
-async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> GroupDescription:
+async def describe_group(
+    source: ClusterDescriptions | LiveDescriptions, request: DescribeGroupRequest
+) -> GroupDescription:
     """Return a group with one page of its partitions; the first page has its members."""
     group = await source.describe(request.group)
     read = await source.progress(request.group, group.type)
@@ -576,7 +399,7 @@ async def describe_group(source: GroupSource, request: DescribeGroupRequest) -> 
                 committed_offset=None if committed is None else committed.offset,
                 log_start_offset=starts.get(place),
                 high_watermark=end,
-                lag=_lag(committed, end) if delivered is None else _share_lag(read, place, end),
+                lag=lag_of(committed, end) if delivered is None else share_lag(read, place, end),
                 metadata=None if committed is None else committed.metadata,
                 commit_timestamp=time_ms,
                 age_ms=None if time_ms is None else max(0, now_ms - time_ms),
@@ -623,52 +446,393 @@ def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
     }
 
 
-def known_lags(read: GroupProgress, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the lag in each partition whose high watermark is known."""
-    lags = {place: _lag(committed, ends.get(place)) for place, committed in read.committed.items()}
-    lags |= {place: _share_lag(read, place, ends.get(place)) for place in read.delivered}
-    return {place: lag for place, lag in lags.items() if lag is not None}
+# Over the Kafka protocol: any cluster's answer. kafka-python describes no consumer, share and streams groups.
 
 
-def _lag(committed: Committed | None, high_watermark: int | None) -> int | None:
-    """Return how many records a group has not read; 0 when its offset is beyond the high watermark."""
-    if committed is None or high_watermark is None:
-        return None
-    return max(0, high_watermark - committed.offset)
+class ClusterDescriptions(ClusterGroups):
+    """The groups of a cluster. The coroutines wait for nothing but the network."""
 
+    now_ms: Final = 0
+    """No age is known."""
 
-def _share_lag(read: GroupProgress, place: TopicPartition, high_watermark: int | None) -> int | None:
-    """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
-    if read.lags is not None:
-        return read.lags[place]
-    if high_watermark is None:
-        return None
-    delivered = read.delivered[place]
-    return max(0, high_watermark - delivered.start_offset - (delivered.done_records or 0))
+    async def describe(self, group: str) -> GroupDescription:
+        groups = listed(self._cluster)
+        row = groups.get(group)
+        if row is None:
+            raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
+        kind = group_type(row)
+        told = members_of(self._cluster, group, kind)
+        return GroupDescription(
+            group,
+            group_state(row),
+            kind,
+            told.group_epoch,
+            row["protocol_type"],
+            told.assignor,
+            told.members,
+            streams=told.streams,
+            topology=list(told.topology),
+        )
 
-
-def in_use(name: str, found: FoundGroup) -> str | None:
-    """Return the sentence that refuses to change a group with members; None for a group without."""
-    if found.is_empty:
-        return None
-    members = "" if found.members is None else f"{found.members:,} members, "
-    if found.members == 1:
-        members = "1 member, "
-    return (
-        f"group {name} is in use: {members}state {found.state}; "
-        "stop its consumers, or wait until their sessions end"
-    )
-
-
-def cluster_groups(cluster: Cluster) -> ClusterGroups:
-    """Return the groups of a cluster, over the Kafka protocol."""
-    from seqgate.gateway.admin.groups.remote import ClusterGroups  # noqa: PLC0415 - slow to import
-
-    return ClusterGroups(cluster)
+    def skipped(self, group: str, place: TopicPartition) -> int:  # noqa: ARG002 - the port has them
+        """Return 0: the Kafka protocol does not report it."""
+        return 0
 
 
 OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    ListGroupsRequest: from_source(cluster_groups, list_groups_of),
-    DescribeGroupRequest: from_source(cluster_groups, describe_group),
+    DescribeGroupRequest: from_source(ClusterDescriptions, describe_group)
 }
-"""The answers of a cluster to the requests of commands."""
+"""The answers to the requests of commands."""
+
+
+class GroupMembers(NamedTuple):
+    """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
+
+    members: list[GroupMember]
+    group_epoch: int | None
+    assignor: str | None
+    streams: StreamsState | None = None
+    topology: Sequence[TopologyNode] = ()
+
+
+_DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
+    CLASSIC: (15, 5),
+    CONSUMER: (69, 1),
+    SHARE: (77, 1),
+    STREAMS: (89, 0),
+}
+"""The API and the version that describe groups of a type."""
+
+
+def describing(
+    kind: str, groups: Iterable[str], version: int | None = None, **fields: Any
+) -> tuple[Any, type[Any]]:
+    """Return the question that describes groups of a type, and the type of its answer."""
+    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
+
+    key, usual = _DESCRIBE[kind]
+    asked = key, usual if version is None else version
+    fields["groups" if kind == CLASSIC else "group_ids"] = tuple(groups)
+    return request_type(*asked)(include_authorized_operations=False, **fields), response_type(*asked)
+
+
+def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
+    """Return the members of a group of a type. Raises ControlError."""
+    if kind not in {CONSUMER, SHARE, STREAMS}:
+        return _classic_members(cluster, group)
+    asked = describing(kind, [group])
+    if kind == STREAMS:
+        return streams_members(asked_of(cluster, group, *(_with_topology(cluster, group) or asked)))
+    found = asked_of(cluster, group, *asked)
+    members = [
+        _member(
+            member,
+            member,
+            {
+                str(row.topic_name): sorted(int(index) for index in row.partitions)
+                for row in member.assignment.topic_partitions
+            },
+            instance_id=getattr(member, "instance_id", None),
+        )
+        for member in found.members
+    ]
+    return GroupMembers(members, found.group_epoch, found.assignor_name or None)
+
+
+_FIRST_WITH_TOPOLOGY: Final = 1
+"""The first version of StreamsGroupDescribe that has the description of the topology."""
+
+
+def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
+    """Return the question for a streams group with its topology; None where brokers are older than that."""
+    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
+
+    known = {int(row.api_key): int(row.max_version) for row in api_versions(cluster.reached).api_keys}
+    if known.get(_DESCRIBE[STREAMS][0], 0) < _FIRST_WITH_TOPOLOGY:
+        return None
+    return describing(STREAMS, [group], _FIRST_WITH_TOPOLOGY, include_topology_description=True)
+
+
+def _member(
+    member: Any,
+    client: Any,
+    assignment: dict[str, list[int]] | None,
+    *,
+    instance_id: str | None = None,
+    session_timeout_ms: int | None = None,
+    rebalance_timeout_ms: int | None = None,
+    is_leader: bool = False,
+    streams: StreamsMemberRow | None = None,
+) -> GroupMember:
+    """Return a member of a group of any type; `client` has its client id and host."""
+    return GroupMember(
+        member.member_id,
+        instance_id,
+        client.client_id,
+        client.client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        is_leader,
+        assignment,
+        streams,
+    )
+
+
+class _Classic(NamedTuple):
+    """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
+
+    members: list[GroupMember]
+    protocol: str
+    error: str | None
+
+
+def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
+    found = classic_groups(cluster, [group])[group]
+    if found.error is not None:
+        raise ControlError(found.error)
+    return GroupMembers(found.members, None, found.protocol or None)
+
+
+def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
+    """Return the classic groups, by group id."""
+    from seqgate.gateway.admin.remote.cluster import GROUP, refusal_of_text  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
+
+    told = cluster.ask_coordinators(
+        GROUP, groups, lambda some: describing(CLASSIC, some)[0], response_type(*_DESCRIBE[CLASSIC])
+    )
+    rows = [group for answer in told or () for group in answer.groups]
+    if told is not None and not any(group.error_code for group in rows):
+        return {
+            str(group.group_id): _classic(group.members, group.protocol_data, _assigned) for group in rows
+        }
+    return {
+        name: _classic(
+            [SimpleNamespace(**member) for member in row["members"]],
+            row["protocol_data"],
+            _decoded,
+            None if row["error"] is None else refusal_of_text(row["error"]) or row["error"],
+        )
+        for name, row in cluster.admin.describe_groups(groups).items()
+    }
+
+
+def _classic(
+    members: Iterable[Any],
+    protocol: str,
+    decoded: Callable[[Any], dict[str, list[int]] | None],
+    error: str | None = None,
+) -> _Classic:
+    found = [
+        _member(each, each, decoded(each.member_assignment), instance_id=each.group_instance_id)
+        for each in members
+    ]
+    return _Classic(found, protocol, error)
+
+
+def _assigned(assignment: bytes) -> dict[str, list[int]] | None:
+    from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions  # noqa: PLC0415
+
+    return assigned_partitions(assignment) if assignment else {}
+
+
+def _decoded(assignment: Any) -> dict[str, list[int]] | None:
+    """Return partitions by topic; None where kafka-python could not decode the assignment."""
+    if not assignment:
+        return {}
+    if not isinstance(assignment, Mapping):
+        return None
+    return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
+
+
+def streams_members(group: described.DescribedGroup) -> GroupMembers:
+    """Return the members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe."""
+    sources = _sources(group.topology)
+    members = []
+    for member in group.members:
+        tasks = _tasks(member.assignment)
+        assignment = {
+            topic: partitions
+            for subtopology_id, partitions in tasks.active.items()
+            for topic in sources.get(subtopology_id, ())
+        }
+        streams = StreamsMemberRow(
+            process_id=member.process_id,
+            member_epoch=int(member.member_epoch),
+            topology_epoch=int(member.topology_epoch),
+            tasks=tasks,
+            target=_tasks(member.target_assignment),
+        )
+        members.append(_member(member, member, assignment, instance_id=member.instance_id, streams=streams))
+    epoch = None if group.topology is None else int(group.topology.epoch)
+    return GroupMembers(
+        members,
+        int(group.group_epoch),
+        None,
+        StreamsState(int(group.assignment_epoch), epoch),
+        topology_nodes(getattr(group, "topology_description", None)),
+    )
+
+
+def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
+    rows = () if topology is None else topology.subtopologies or ()
+    return {
+        row.subtopology_id: sorted(
+            {*map(str, row.source_topics), *(str(topic.name) for topic in row.repartition_source_topics)}
+        )
+        for row in rows
+    }
+
+
+def _tasks(assignment: described.Assignment) -> StreamsTasks:
+    return StreamsTasks(
+        *(
+            {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
+            for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
+        )
+    )
+
+
+# In the gateway: its answer on the control socket.
+
+
+class LiveDescriptions(LiveGroups):
+    """The groups that this gateway coordinates."""
+
+    @property
+    def now_ms(self) -> int:
+        return self.services.node.clock.now_ms()
+
+    async def describe(self, group: str) -> GroupDescription:
+        """Return a group once its state is durable."""
+        from seqgate.gateway.coordinator.streams.group import StreamsGroup  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.coordinator.streams.topology_description import current_description  # noqa: PLC0415
+
+        found = await self.stored(group)
+        if found is None:
+            raise ControlError(f"there is no group {group}")
+        streams, topology = None, None
+        if isinstance(found, StreamsGroup):
+            epoch = None if found.topology is None else found.topology.epoch
+            streams = StreamsState(found.assignment_epoch, epoch)
+            topology = current_description(found)
+        return GroupDescription(
+            found.group_id,
+            found.state_text,
+            found.type,
+            found.generation,
+            *found.protocol,
+            live_members(found, self.services),
+            streams=streams,
+            topology=topology_nodes(topology),
+        )
+
+    def skipped(self, group: str, place: TopicPartition) -> int:
+        """Return how many records message TTL or a backlog quota moved the group over."""
+        return self.services.upkeep.backlog.skipped.of(group, place).total
+
+
+def live_members(group: StoredGroup, services: Services) -> list[GroupMember]:
+    """Return the members of a group with their assignments."""
+    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.coordinator.group.share_group import ShareGroup  # noqa: PLC0415
+    from seqgate.gateway.coordinator.streams.group import StreamsGroup  # noqa: PLC0415
+
+    if isinstance(group, ClassicGroup):
+        return [_live_classic(group, member) for member in group.members.values()]
+    partitions = services.partitions.registry
+    timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
+    if isinstance(group, ShareGroup):
+        return [
+            _member(
+                member,
+                member.value,
+                _assignment(member.current.assigned, partitions),
+                session_timeout_ms=timeout_ms,
+            )
+            for member in group.members.values()
+        ]
+    if isinstance(group, StreamsGroup):
+        return [
+            _member(
+                member,
+                member.value,
+                _read_by(group, member, partitions),
+                instance_id=member.value.instance_id,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+                streams=_live_streams(group, member),
+            )
+            for member in group.members.values()
+        ]
+    return [
+        _member(
+            member,
+            member,
+            _assignment(member.assigned, partitions),
+            instance_id=member.instance_id,
+            session_timeout_ms=timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+        )
+        for member in group.members.values()
+    ]
+
+
+def _live_classic(group: ClassicGroup, member: Member) -> GroupMember:
+    from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions  # noqa: PLC0415 - slow to import
+
+    assignment: dict[str, list[int]] | None = None
+    if not member.assignment:
+        assignment = {}
+    elif group.protocol_type == CONSUMER_PROTOCOL:
+        assignment = assigned_partitions(member.assignment)
+    return _member(
+        member,
+        member,
+        assignment,
+        instance_id=member.group_instance_id,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=member.member_id == group.leader,
+    )
+
+
+def _assignment(assigned: Iterable[tuple[UUID, int]], partitions: Partitions) -> dict[str, list[int]]:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    topics = partitions.by_id
+    return {
+        topics[topic_id].name: sorted(indexes)
+        for topic_id, indexes in by_topic(assigned).items()
+        if topic_id in topics
+    }
+
+
+def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    tasks = by_topic(member.current.assigned.active)
+    found: dict[str, list[int]] = {}
+    for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
+        served = partitions.by_name.get(topic)
+        if served is not None and subtopology_id in tasks:
+            found[topic] = [index for index in tasks[subtopology_id] if index < served.count]
+    return found
+
+
+def _live_streams(group: StreamsGroup, member: StreamsMember) -> StreamsMemberRow:
+    from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT  # noqa: PLC0415 - slow
+
+    return StreamsMemberRow(
+        process_id=member.value.process_id,
+        member_epoch=member.current.member_epoch,
+        topology_epoch=member.value.topology_epoch,
+        tasks=_live_tasks(member.current.assigned.tasks),
+        target=_live_tasks(group.targets.get(member.member_id, NO_ASSIGNMENT)),
+    )
+
+
+def _live_tasks(tasks: TaskAssignment) -> StreamsTasks:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    return StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))

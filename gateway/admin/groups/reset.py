@@ -19,20 +19,20 @@ gateway's on the control socket. Functions that answer raise ControlError.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.groups.describing import (
+from seqgate.gateway.admin.groups.sources import (
     CLASSIC,
     SHARE,
+    ClusterGroups,
     Committed,
     Group,
-    GroupSource,
+    LiveGroups,
     Yes,
-    cluster_groups,
     in_use,
 )
 from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
@@ -250,29 +250,7 @@ class PartitionOffsets(NamedTuple):
     at_timestamp: int | None = None
 
 
-class ResetSource(Protocol):
-    """Finds and commits offsets of a gateway or a cluster. Each method raises ControlError."""
-
-    @property
-    def groups(self) -> GroupSource:
-        """The groups, and what they have committed."""
-
-    def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that exist."""
-
-    def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """Return the number of partitions of topics that must exist."""
-
-    async def offsets(
-        self, places: Sequence[TopicPartition], timestamp_ms: int | None
-    ) -> Mapping[TopicPartition, PartitionOffsets]:
-        """Return the offsets of partitions, without a committed one; all must be in service."""
-
-    async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
-        """Commit all new offsets, or none."""
-
-
-async def reset_offsets(source: ResetSource, request: ResetOffsetsRequest) -> OffsetReset:
+async def reset_offsets(source: ClusterReset | LiveReset, request: ResetOffsetsRequest) -> OffsetReset:
     """Find the new offsets of the group, and commit all of them at once if `execute` is set."""
     group = request.group
     found = (await source.groups.find([group])).get(group)
@@ -301,7 +279,9 @@ async def reset_offsets(source: ResetSource, request: ResetOffsetsRequest) -> Of
 
 
 def _places_to_reset(
-    source: ResetSource, request: ResetOffsetsRequest, committed: Mapping[TopicPartition, Committed]
+    source: ClusterReset | LiveReset,
+    request: ResetOffsetsRequest,
+    committed: Mapping[TopicPartition, Committed],
 ) -> list[TopicPartition]:
     if request.topics is None:
         if not committed:
@@ -401,10 +381,10 @@ _NO_OFFSET: Final = -1
 
 
 class ClusterReset:
-    """The offsets of a cluster: a `ResetSource` whose coroutines wait for nothing but the network."""
+    """The offsets of a cluster. The coroutines wait for nothing but the network."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.groups = cluster_groups(cluster)
+        self.groups = ClusterGroups(cluster)
         self._cluster = cluster
 
     def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -470,11 +450,9 @@ _NOT_COMMITTED: Final = {
 
 
 class LiveReset:
-    """The offsets of the groups that this gateway coordinates: a `ResetSource`."""
+    """The offsets of the groups that this gateway coordinates."""
 
     def __init__(self, gateway: LiveGateway) -> None:
-        from seqgate.gateway.admin.groups.live import LiveGroups  # noqa: PLC0415 - slow to import
-
         self.groups = LiveGroups(gateway)
         self._services = gateway.services
         self._partitions = gateway.services.partitions.registry
@@ -536,7 +514,7 @@ class LiveReset:
                 group,
                 change.topic,
                 change.partition,
-                stored.CommittedOffset(change.new_offset, -1, "", self.groups.now_ms),
+                stored.CommittedOffset(change.new_offset, -1, "", self._services.node.clock.now_ms()),
             )
             for change in changes
         ]

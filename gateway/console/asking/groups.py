@@ -16,29 +16,26 @@ from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
 from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v9.response import MetadataResponse
-from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
-from seqgate.gateway.admin.groups.describing import (
+from seqgate.gateway.admin.groups.describing import describing
+from seqgate.gateway.admin.groups.sources import (
     CLASSIC,
     CONSUMER,
+    NO_OFFSET,
     SHARE,
     STREAMS,
     Committed,
     GroupProgress,
-    known_lags,
-)
-from seqgate.gateway.admin.groups.remote import (
-    NO_OFFSET,
     committed_offsets,
-    describing,
     group_state,
     group_type,
+    known_lags,
     listed,
-    offsets_question,
+    offsets,
     share_offsets,
     share_progress,
 )
@@ -54,10 +51,6 @@ TIMEOUT_S: Final = 10.0
 _GROUP: Final = i8(0)
 
 Address = tuple[str, int]
-
-
-def _offsets(groups: Sequence[str]) -> tuple[Any, Any]:
-    return offsets_question(groups), OffsetFetchResponse
 
 
 def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -93,7 +86,7 @@ def progress_of(
                 if not row.error_code and row.committed_offset != NO_OFFSET
             }
         )
-        for found in _answers(cluster, groups, _offsets)
+        for found in _answers(cluster, groups, offsets)
     }
     shared = _answers(cluster, share_groups, share_offsets)
     return read | {str(found.group_id): share_progress(found) for found in shared}

@@ -14,8 +14,7 @@ from typing import Any, Final
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from seqgate.gateway.admin.groups.describing import SHARE, known_lags
-from seqgate.gateway.admin.groups.remote import EMPTY_STATES
+from seqgate.gateway.admin.groups.sources import EMPTY_STATES, SHARE, known_lags
 from seqgate.gateway.admin.producers import ListProducersRequest, list_producers_remote
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata

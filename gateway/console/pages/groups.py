@@ -10,20 +10,25 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
 from seqgate.gateway.admin.groups.describing import (
-    SHARE,
-    STREAMS,
     DescribeGroupRequest,
     GroupMember,
     GroupPartition,
     assigned,
 )
-from seqgate.gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, group_state, listed
 from seqgate.gateway.admin.groups.reset import (
     OffsetChange,
     OffsetReset,
     ResetOffsetsRequest,
     ResetTarget,
     TopicSelection,
+)
+from seqgate.gateway.admin.groups.sources import (
+    EMPTY_STATES,
+    SHARE,
+    STREAMS,
+    committed_offsets,
+    group_state,
+    listed,
 )
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient

@@ -15,7 +15,7 @@ import pytest
 from seqgate.gateway.admin import client
 from seqgate.gateway.admin.backup.command import StageBackupRequest
 from seqgate.gateway.admin.client import RESTART_S, AskedWorkers, Client, ask, joined, places, summed
-from seqgate.gateway.admin.groups.describing import GroupPage, ListGroupsRequest
+from seqgate.gateway.admin.groups.listing import GroupPage, ListGroupsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.pids import ListBlocksRequest
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerCounters, ProducerPage, ProducerRow

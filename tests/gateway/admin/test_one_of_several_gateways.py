@@ -11,7 +11,8 @@ import pytest
 
 from seqgate.gateway.admin.backlog import BacklogRequest
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, ListGroupsRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
+from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import note_on

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, ListGroupsRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
+from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest, TopicSelection
 from seqgate.gateway.admin.request import ControlError
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, records

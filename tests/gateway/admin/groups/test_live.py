@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
-from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, GroupRow, ListGroupsRequest
+from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
+from seqgate.gateway.admin.groups.listing import GroupRow, ListGroupsRequest
 from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest, TopicSelection
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord

@@ -16,8 +16,8 @@ from seqgate.gateway.admin.groups.describing import (
     StreamsTasks,
     TopologyNode,
     description_text,
+    streams_members,
 )
-from seqgate.gateway.admin.groups.remote import streams_members
 from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity
 

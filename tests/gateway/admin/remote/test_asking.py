@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from seqgate.gateway.admin import configs, producers
-from seqgate.gateway.admin.groups import remote as groups
-from seqgate.gateway.admin.groups.describing import Committed
+from seqgate.gateway.admin.groups import describing, sources
+from seqgate.gateway.admin.groups.sources import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
@@ -74,9 +74,9 @@ def asked(cluster: Cluster) -> list[Any]:
         configs.described(cluster, "broker", ["1"]),
         configs.described(cluster, "group", ["g"]),
         configs.described(cluster, "topic", ["missing"]),
-        groups.listed(cluster).keys(),
-        groups.committed_offsets(cluster, ["readers", "nobody"]),
-        groups.members_of(cluster, "readers", "classic"),
+        sources.listed(cluster).keys(),
+        sources.committed_offsets(cluster, ["readers", "nobody"]),
+        describing.members_of(cluster, "readers", "classic"),
         producers.list_producers_remote(cluster, ListProducersRequest()),
         [
             told(row)
