@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TypeVar
 
-from seqgate.gateway.admin.cluster.command import ClusterState, Imported, Verification
-from seqgate.gateway.admin.cluster.importing import import_directory
-from seqgate.gateway.admin.cluster.state import cluster_state
-from seqgate.gateway.admin.cluster.verification import Progress, verify
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.cluster.metadata.change import CorruptChange
 from seqgate.gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
@@ -24,24 +19,6 @@ from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.log import IncompatibleFormat, LogError
 
 A = TypeVar("A")
-
-
-def read_state(config: Config) -> ClusterState:
-    """Return what the bucket holds. Raises ControlError."""
-    return in_bucket(config, cluster_state)
-
-
-def check(config: Config, progress: Progress) -> Verification:
-    """Read and check all of the bucket. Raises ControlError."""
-    return in_bucket(config, lambda objects, address: verify(objects, address, progress))
-
-
-def copy_into(config: Config, data_dir: Path, now_ms: int, progress: Progress) -> Imported:
-    """Copy the data directory into the bucket, and check the copy. Raises ControlError."""
-    return in_bucket(
-        config,
-        lambda objects, address: import_directory(objects, address, data_dir, config, now_ms, progress),
-    )
 
 
 def in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:

@@ -1,4 +1,8 @@
-"""`seqgate cluster`: the gateways of a cluster, and its bucket, which needs no running gateway."""
+"""`seqgate cluster`: the gateways of a cluster, and its bucket, which needs no running gateway.
+
+`gateways.py` has the commands that ask gateways. Of those that read the bucket, `state.py`, `verification.py`
+and `importing.py` have what they do and print.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import msgspec
-
 from seqgate.gateway.admin import gateways
 from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
-from seqgate.gateway.admin.gateways import Gateways
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -25,7 +26,7 @@ from seqgate.gateway.admin.options import (
     needs_bootstrap,
     nobody,
 )
-from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown, table
+from seqgate.gateway.admin.tables import count, counted
 
 if TYPE_CHECKING:
     from seqgate.gateway.config import Config
@@ -96,64 +97,11 @@ def status(
         return Output(found, gateways.listing(found))
     needs_bootstrap(command_config)
     with bucket_settings(address, settings, config_file) as config:
-        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster.state import cluster_state, state_text  # noqa: PLC0415
 
-        answer = bucket.read_state(config)
-    gateways_there = [] if answer.gateways is None else ["", *gateways.listing(answer.gateways)]
-    return Output(answer, [Table((Column("cluster"), Column("")), _rows(answer)), *gateways_there])
-
-
-def _rows(answer: ClusterState) -> list[tuple[str, str]]:
-    last = answer.last
-    if last.ended is not None:
-        end = f"ended: {shown(last.ended)}"
-    elif last.last_object_ms is not None:
-        end = f"runs, or has crashed; its last object is of {moment(last.last_object_ms)}"
-    else:
-        end = "has written nothing yet"
-    return [
-        ("address", answer.address),
-        ("cluster id", answer.cluster_id),
-        ("sessions", count(answer.sessions)),
-        (
-            "last session",
-            (
-                f"{last.session} of node {last.node_id} on {shown(last.host)}, since "
-                f"{moment(last.registered_ms)}"
-            ),
-        ),
-        ("", end),
-        *(
-            (
-                "ended session" if not number else "",
-                (
-                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, "
-                    f"{moment(ended.ended_ms)}: {shown(ended.reason)}"
-                ),
-            )
-            for number, ended in enumerate(answer.ended)
-        ),
-        (
-            "history",
-            (
-                f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, "
-                f"{count(answer.parts.size_bytes)} bytes"
-            ),
-        ),
-        (
-            "write-ahead logs",
-            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes"
-            + ("" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"),
-        ),
-        (
-            "metadata",
-            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a "
-            f"start reads {counted(answer.changes_behind, 'object')}"
-            + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
-        ),
-        ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
-        ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
-    ]
+        answer = in_bucket(config, cluster_state)
+    return Output(answer, state_text(answer))
 
 
 @app.command("verify")
@@ -168,24 +116,12 @@ def verify(opened: Opened[Config]) -> Output:
     Exits with 1 when something is damaged or missing.
     """
     with opened as config:
-        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster import verification  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415
 
-        found = bucket.check(config, ProgressLine("checked").show)
-    return Output(found, _verification_text(found), code=1 if found.damaged else 0)
-
-
-def _verification_text(found: Verification) -> Iterator[Block]:
-    if found.damaged:
-        yield table(DamagedObject, found.damaged)
-    outcome = f"{counted(len(found.damaged), 'object')} damaged or missing" if found.damaged else "all sound"
-    yield (
-        f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "
-        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes: "
-        f"{outcome}."
-    )
-    if found.unnamed:
-        unnamed = counted(found.unnamed, "object")
-        yield f"{unnamed} that no manifest names; a running gateway deletes them later."
+        show = ProgressLine("checked").show
+        found = in_bucket(config, lambda objects, address: verification.verify(objects, address, show))
+    return Output(found, verification.text(found), code=1 if found.damaged else 0)
 
 
 @app.command("import")
@@ -207,16 +143,17 @@ def import_directory(
     until it is finished, no gateway starts from the bucket.
     """
     with opened as config:
-        from seqgate.gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster import importing  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415
 
-        done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, ProgressLine("sent").show)
-    copied = (
-        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
-        f"bytes of records are in {done.address}, and were read back. The requests cost "
-        f"${done.us_dollars:,.4f} by Amazon's list for S3."
-    )
-    following = f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY"
-    return Output(done, [copied, following])
+        now_ms, show = time.time_ns() // 1_000_000, ProgressLine("sent").show
+        done = in_bucket(
+            config,
+            lambda objects, address: importing.import_directory(
+                objects, address, data_dir, config, now_ms, show
+            ),
+        )
+    return Output(done, importing.text(done))
 
 
 class ProgressLine:
@@ -232,107 +169,3 @@ class ProgressLine:
         if sys.stderr.isatty() and now_s - self._shown_s >= PROGRESS_EVERY_S:
             self._shown_s = now_s
             print(f"{self._verb}: {counted(objects, 'object')}, {count(size_bytes)} bytes", file=sys.stderr)
-
-
-# The JSON output of `seqgate cluster`: what a bucket holds, and what of it is damaged.
-
-
-class LastSession(msgspec.Struct, frozen=True):
-    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and
-    after a crash.
-
-    `last_object_ms` is the time of its newest object, or that of its boundary when uploads have deleted all
-    objects; None for a session that has written nothing.
-    """
-
-    session: int
-    node_id: int
-    host: str
-    release: str
-    registered_ms: int
-    last_object_ms: int | None
-    ended: str | None
-
-
-class EndedSessionRow(msgspec.Struct, frozen=True):
-    """A session that has ended: `reason` is in its seal, which `by` wrote at `ended_ms`."""
-
-    session: int
-    node_id: int
-    host: str
-    by: int
-    reason: str
-    ended_ms: int
-
-
-class Held(msgspec.Struct, frozen=True):
-    """Objects of one kind."""
-
-    objects: int
-    size_bytes: int
-
-
-class ClusterState(msgspec.Struct, frozen=True):
-    """The content of a bucket.
-
-    `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the
-    newest manifest; None without one. `metadata` is all of `meta/`; `snapshots` are the numbers of the
-    snapshots there, and `changes_behind` is how many objects a start reads besides the newest sound one.
-    `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
-    """
-
-    address: str
-    cluster_id: str
-    sessions: int
-    last: LastSession
-    partitions: int
-    parts: Held
-    wal: Held
-    oldest_wal_ms: int | None
-    last_upload_ms: int | None
-    us_dollars_per_month: float
-    metadata: Held = Held(0, 0)
-    snapshots: list[int] = []
-    changes_behind: int = 0
-    ended: list[EndedSessionRow] = []
-    """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
-    gateways: Gateways | None = None
-    """The gateways by the metadata; a crashed one is live until another takes over. None without any."""
-
-
-class DamagedObject(msgspec.Struct, frozen=True):
-    """An object that is missing or damaged."""
-
-    key: Annotated[str, Column("object")]
-    reason: str
-
-    @property
-    def damage(self) -> Annotated[str, Column("damage")]:
-        """The reason without the object key at its front, which has a column of its own."""
-        return self.reason.removeprefix(self.key).lstrip(": ")
-
-
-class Verification(msgspec.Struct, frozen=True):
-    """The numbers of objects that were read, and the damaged ones. `unnamed` counts objects that no
-    manifest names: a crash left them, or a running gateway is about to delete them.
-    """
-
-    address: str
-    partitions: int
-    parts: int
-    wal_objects: int
-    size_bytes: int
-    unnamed: int
-    damaged: list[DamagedObject]
-
-
-class Imported(msgspec.Struct, frozen=True):
-    """A data directory that is in a bucket now. `us_dollars` is the requests' price by Amazon's list."""
-
-    address: str
-    data_dir: str
-    cluster_id: str
-    partitions: int
-    parts: int
-    size_bytes: int
-    us_dollars: float

@@ -1,4 +1,5 @@
-"""Copies the data directory of a stopped gateway into an empty bucket, and checks the copy byte by byte.
+"""`seqgate cluster import`: copies the data directory of a stopped gateway into an empty bucket, and checks
+the copy byte by byte.
 
 The import is a session of its own, which uploads each partition as a running gateway does and is then sealed.
 The metadata comes last. An import that ended early is resumed by the next one: parts that a manifest names
@@ -16,9 +17,11 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.admin.cluster.command import Imported
+import msgspec
+
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
+from seqgate.gateway.admin.tables import count, counted
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log
 from seqgate.gateway.cluster.objects.objects import CountedObjects, ObjectStore
@@ -59,6 +62,29 @@ PUTS_IN_FLIGHT: Final = 1
 
 Progress = Callable[[int, int], None]
 #: Takes the numbers of objects and bytes that were sent.
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A data directory that is in a bucket now. `us_dollars` is the requests' price by Amazon's list."""
+
+    address: str
+    data_dir: str
+    cluster_id: str
+    partitions: int
+    parts: int
+    size_bytes: int
+    us_dollars: float
+
+
+def text(done: Imported) -> list[str]:
+    """Return what was copied, and how to start a gateway from it."""
+    copied = (
+        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
+        f"bytes of records are in {done.address}, and were read back. The requests cost "
+        f"${done.us_dollars:,.4f} by Amazon's list for S3."
+    )
+    following = f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY"
+    return [copied, following]
 
 
 async def import_directory(

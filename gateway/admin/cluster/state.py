@@ -1,13 +1,15 @@
-"""The content of a bucket, from listings and a few reads."""
+"""`seqgate cluster status`: the content of a bucket, from listings and a few reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from seqgate.gateway.admin.cluster.command import ClusterState, EndedSessionRow, Held, LastSession
-from seqgate.gateway.admin.gateways import gateways_of
+import msgspec
+
+from seqgate.gateway.admin.gateways import Gateways, gateways_of, listing
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PREFIX, partition_of
@@ -29,6 +31,136 @@ ENDED_SHOWN: Final = 5
 """The most ended sessions in an answer; each costs one listing."""
 MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
+
+
+# What `seqgate cluster status --json` prints, and the table for people.
+
+
+class LastSession(msgspec.Struct, frozen=True):
+    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and
+    after a crash.
+
+    `last_object_ms` is the time of its newest object, or that of its boundary when uploads have deleted all
+    objects; None for a session that has written nothing.
+    """
+
+    session: int
+    node_id: int
+    host: str
+    release: str
+    registered_ms: int
+    last_object_ms: int | None
+    ended: str | None
+
+
+class EndedSessionRow(msgspec.Struct, frozen=True):
+    """A session that has ended: `reason` is in its seal, which `by` wrote at `ended_ms`."""
+
+    session: int
+    node_id: int
+    host: str
+    by: int
+    reason: str
+    ended_ms: int
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Objects of one kind."""
+
+    objects: int
+    size_bytes: int
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """The content of a bucket.
+
+    `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the
+    newest manifest; None without one. `metadata` is all of `meta/`; `snapshots` are the numbers of the
+    snapshots there, and `changes_behind` is how many objects a start reads besides the newest sound one.
+    `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
+    """
+
+    address: str
+    cluster_id: str
+    sessions: int
+    last: LastSession
+    partitions: int
+    parts: Held
+    wal: Held
+    oldest_wal_ms: int | None
+    last_upload_ms: int | None
+    us_dollars_per_month: float
+    metadata: Held = Held(0, 0)
+    snapshots: list[int] = []
+    changes_behind: int = 0
+    ended: list[EndedSessionRow] = []
+    """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
+    gateways: Gateways | None = None
+    """The gateways by the metadata; a crashed one is live until another takes over. None without any."""
+
+
+def state_text(answer: ClusterState) -> Iterator[Block]:
+    """Yield what a bucket holds, and its gateways."""
+    yield Table((Column("cluster"), Column("")), _rows(answer))
+    if answer.gateways is not None:
+        yield ""
+        yield from listing(answer.gateways)
+
+
+def _rows(answer: ClusterState) -> list[tuple[str, str]]:
+    last = answer.last
+    if last.ended is not None:
+        end = f"ended: {shown(last.ended)}"
+    elif last.last_object_ms is not None:
+        end = f"runs, or has crashed; its last object is of {moment(last.last_object_ms)}"
+    else:
+        end = "has written nothing yet"
+    return [
+        ("address", answer.address),
+        ("cluster id", answer.cluster_id),
+        ("sessions", count(answer.sessions)),
+        (
+            "last session",
+            (
+                f"{last.session} of node {last.node_id} on {shown(last.host)}, since "
+                f"{moment(last.registered_ms)}"
+            ),
+        ),
+        ("", end),
+        *(
+            (
+                "ended session" if not number else "",
+                (
+                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, "
+                    f"{moment(ended.ended_ms)}: {shown(ended.reason)}"
+                ),
+            )
+            for number, ended in enumerate(answer.ended)
+        ),
+        (
+            "history",
+            (
+                f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, "
+                f"{count(answer.parts.size_bytes)} bytes"
+            ),
+        ),
+        (
+            "write-ahead logs",
+            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes"
+            + ("" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"),
+        ),
+        (
+            "metadata",
+            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a "
+            f"start reads {counted(answer.changes_behind, 'object')}"
+            + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
+        ),
+        ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
+        ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
+    ]
+
+
+# The answer.
 
 
 def check_is_cluster(found: SharedLogContent, address: str) -> None:

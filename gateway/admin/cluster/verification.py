@@ -1,5 +1,5 @@
-"""Reads everything that a start from the bucket would read, and checks it: manifests, parts, side files,
-write-ahead logs.
+"""`seqgate cluster verify`: reads everything that a start from the bucket would read, and checks it:
+manifests, parts, side files, write-ahead logs.
 
 A gateway may run meanwhile. It replaces manifests and deletes what they no longer name, so an object that is
 missing is damage only if the manifest, or the boundary of the log, is still the one that was read.
@@ -8,13 +8,15 @@ missing is damage only if the manifest, or the boundary of the log, is still the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Annotated, Final
 from uuid import UUID
 
-from seqgate.gateway.admin.cluster.command import DamagedObject, Verification
+import msgspec
+
 from seqgate.gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
+from seqgate.gateway.admin.tables import Block, Column, count, counted, table
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import (
     is_copied,
@@ -75,6 +77,47 @@ TRIES: Final = 5
 
 Progress = Callable[[int, int], None]
 #: Takes the numbers of objects and bytes that were read.
+
+
+class DamagedObject(msgspec.Struct, frozen=True):
+    """An object that is missing or damaged."""
+
+    key: Annotated[str, Column("object")]
+    reason: str
+
+    @property
+    def damage(self) -> Annotated[str, Column("damage")]:
+        """The reason without the object key at its front, which has a column of its own."""
+        return self.reason.removeprefix(self.key).lstrip(": ")
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """The numbers of objects that were read, and the damaged ones. `unnamed` counts objects that no
+    manifest names: a crash left them, or a running gateway is about to delete them.
+    """
+
+    address: str
+    partitions: int
+    parts: int
+    wal_objects: int
+    size_bytes: int
+    unnamed: int
+    damaged: list[DamagedObject]
+
+
+def text(found: Verification) -> Iterator[Block]:
+    """Yield what the check has found."""
+    if found.damaged:
+        yield table(DamagedObject, found.damaged)
+    outcome = f"{counted(len(found.damaged), 'object')} damaged or missing" if found.damaged else "all sound"
+    yield (
+        f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "
+        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes: "
+        f"{outcome}."
+    )
+    if found.unnamed:
+        unnamed = counted(found.unnamed, "object")
+        yield f"{unnamed} that no manifest names; a running gateway deletes them later."
 
 
 async def verify(

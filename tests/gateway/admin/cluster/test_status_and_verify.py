@@ -13,7 +13,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.cluster.command import ClusterState, Verification
+from seqgate.gateway.admin.cluster.state import ClusterState
+from seqgate.gateway.admin.cluster.verification import Verification
 from seqgate.gateway.admin.cluster.verification import verify as verified
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
