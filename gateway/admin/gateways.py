@@ -1,7 +1,7 @@
 """The gateways of a cluster: who leads how much, moves of partitions, and drained gateways.
 
-The commands `seqgate cluster gateways`, `move` and `drain`, and their two answers: any gateway's over the
-Kafka protocol, and that of a running gateway on the control socket.
+The commands `seqgate cluster gateways`, `move`, `drain` and `undrain`, and their two answers: any gateway's
+over the Kafka protocol, and that of a running gateway on the control socket.
 """
 
 from __future__ import annotations
@@ -96,11 +96,25 @@ class Drained(msgspec.Struct, frozen=True):
 
 class DrainRequest(Request[Drained], tag="cluster.drain"):
     """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts
-    again. Answers when it leads nothing any more, or with what is left after `timeout_ms`.
+    again, or the order is taken back. Answers when it leads nothing any more, or with what is left after
+    `timeout_ms`.
     """
 
     node_id: int
     timeout_ms: int = 30_000
+
+
+class Undrained(msgspec.Struct, frozen=True):
+    """A gateway that gets partitions again, and how many it leads now."""
+
+    node_id: int
+    leaders: int
+
+
+class UndrainRequest(Request[Undrained], tag="cluster.undrain"):
+    """Take back the drain of a live gateway. It keeps what it still leads, and gets partitions again."""
+
+    node_id: int
 
 
 class OtherAnswer(msgspec.Struct, frozen=True):
@@ -201,7 +215,7 @@ def drain(
 
     Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any
     gateway of the cluster. A drained gateway goes on to serve clients, so that it can be stopped without a
-    pause for anyone; when it starts again, it takes part as before.
+    pause for anyone; when it starts again, or after `seqgate cluster undrain`, it takes part as before.
 
     Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over. With
     --json the command never asks: without --yes it only reports how many partitions the gateway leads.
@@ -218,7 +232,8 @@ def drain(
 
         def plan(planned: Drained) -> list[Block]:
             would = (
-                f"would hand over {counted(planned.leaders, 'partition')}, and lead none until its restart"
+                f"would hand over {counted(planned.leaders, 'partition')}, and lead none until its restart "
+                "or an undrain"
             )
             return [f"Node {node_id} {would}."]
 
@@ -230,6 +245,20 @@ def drain(
     return Output(answer, [text], code=1 if answer.leaders else 0)
 
 
+@asks(gateway_or_cluster)
+def undrain(opened: Opened[Asker], node_id: NodeId) -> Output:
+    """Take back the drain of a gateway that still runs: it keeps what it leads, and gets partitions again.
+
+    Asks as `seqgate cluster drain` does. A gateway that is not drained stays as it is. What the gateway has
+    handed over comes back as after a start, when the gateways spread their partitions
+    (seqgate.cluster.balance.enable), or with `seqgate cluster move`.
+    """
+    with opened as client:
+        answer = client.ask(UndrainRequest(node_id))
+    text = f"Node {answer.node_id} takes part again, and leads {counted(answer.leaders, 'partition')}."
+    return Output(answer, [text])
+
+
 # Over the Kafka protocol: any gateway's answer. Every function raises ControlError.
 
 _BROKERS: Final = 1
@@ -239,6 +268,8 @@ _ASK_AGAIN_S: Final = 0.2
 _NOT_DRAINED: Final = {
     "broker_id_not_registered": "no live gateway has the node id {node_id}",
     "invalid_request": "no other live gateway can take the partitions of node {node_id}",
+    "stale_broker_epoch": "the gateway at {address} is of an earlier release, which takes no drain back: ask "
+    "a newer one, or restart node {node_id}",
 }
 
 
@@ -313,6 +344,23 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
 
 def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
+    node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
+    ask = _heartbeats(cluster, node_id, is_drained=True)
+    while not ask().should_shut_down:
+        if time.monotonic() >= deadline_s:
+            return Drained(node_id, _led(cluster, node_id))
+        time.sleep(_ASK_AGAIN_S)
+    return Drained(node_id, 0)
+
+
+def undrain_remote(cluster: Cluster, request: UndrainRequest) -> Undrained:
+    """Take back the drain of a gateway, by BrokerHeartbeat."""
+    _heartbeats(cluster, request.node_id, is_drained=False)()
+    return Undrained(request.node_id, _led(cluster, request.node_id))
+
+
+def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable[[], Any]:
+    """Return what asks for a gateway's drain, or takes the drain back, and returns the answer."""
     from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow
     from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
     from kio.schema.errors import ErrorCode  # noqa: PLC0415
@@ -321,13 +369,12 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
 
     from seqgate.gateway.admin.remote import cluster as brokers  # noqa: PLC0415
 
-    node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
     asked = BrokerHeartbeatRequest(
         broker_id=BrokerId(node_id),
         broker_epoch=i64(-1),  # any: only the gateway itself must name the epoch of its session
         current_metadata_offset=i64(-1),  # none: the gateway that answers need not catch up
         want_fence=False,
-        want_shut_down=True,
+        want_shut_down=is_drained,
     )
     if asked.__api_key__ not in {row.api_key for row in brokers.api_versions(cluster.reached).api_keys}:
         # A broker that does not know the request closes the connection.
@@ -335,25 +382,28 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
             f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
             "alone, an older release, or no Seqgate"
         )
-    while True:
+
+    def ask() -> BrokerHeartbeatResponse:
         answer = brokers.ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
         if answer.error_code:
+            what = "be drained" if is_drained else "take part again"
             raise ControlError(
                 _NOT_DRAINED.get(
-                    ErrorCode(answer.error_code).name, f"node {node_id} can't be drained: {{reason}}"
-                ).format(node_id=node_id, reason=brokers.refusal(answer.error_code))
+                    ErrorCode(answer.error_code).name, f"node {node_id} can't {what}: {{reason}}"
+                ).format(
+                    node_id=node_id, reason=brokers.refusal(answer.error_code), address=cluster.reached.shown
+                )
             )
-        if answer.should_shut_down or time.monotonic() >= deadline_s:
-            break
-        time.sleep(_ASK_AGAIN_S)
-    if answer.should_shut_down:
-        return Drained(node_id, 0)
-    rows = [
-        row
-        for topic in brokers.metadata(cluster.reached, brokers.TIMEOUT_S).topics
-        for row in topic.partitions
-    ]
-    return Drained(node_id, sum(row.leader_id == node_id for row in rows))
+        return answer
+
+    return ask
+
+
+def _led(cluster: Cluster, node_id: int) -> int:
+    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, metadata  # noqa: PLC0415 - slow to import
+
+    topics = metadata(cluster.reached, TIMEOUT_S).topics
+    return sum(row.leader_id == node_id for topic in topics for row in topic.partitions)
 
 
 def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:
@@ -400,6 +450,7 @@ OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = 
     GatewaysRequest: gateways_remote,
     MoveRequest: move_remote,
     DrainRequest: drain_remote,
+    UndrainRequest: undrain_remote,
 }
 """The answers to the requests of commands."""
 
@@ -453,6 +504,16 @@ async def drain_live(gateway: LiveGateway, request: DrainRequest) -> Drained:
         lambda image: not led_by(image, request.node_id), request.timeout_ms / 1000
     )
     return Drained(request.node_id, led_by(gateway.services.topics.metadata_log.image, request.node_id))
+
+
+async def undrain_live(gateway: LiveGateway, request: UndrainRequest) -> Undrained:
+    """Take back the drain of a gateway. Raises ControlError."""
+    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.membership import undrain_broker  # noqa: PLC0415
+
+    _check_cluster(gateway)
+    await _carry_out(gateway, partial(undrain_broker, node_id=request.node_id))
+    return Undrained(request.node_id, led_by(gateway.services.topics.metadata_log.image, request.node_id))
 
 
 async def ask_others(gateway: LiveGateway, request: OthersRequest) -> OtherAnswers:

@@ -30,7 +30,13 @@ from seqgate.gateway.admin.backup.command import (
     StagedBackup,
 )
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
-from seqgate.gateway.admin.gateways import DrainRequest, GatewaysRequest, MoveRequest, OthersRequest
+from seqgate.gateway.admin.gateways import (
+    DrainRequest,
+    GatewaysRequest,
+    MoveRequest,
+    OthersRequest,
+    UndrainRequest,
+)
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest, delete_groups_live
 from seqgate.gateway.admin.groups.describing import DescribeGroupRequest, LiveDescriptions, describe_group
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest, LiveList, list_groups_of
@@ -110,6 +116,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(GatewaysRequest, gateways.gateways_live),
     ControlOperation(MoveRequest, gateways.move_live, changes=True),
     ControlOperation(DrainRequest, gateways.drain_live, changes=True),
+    ControlOperation(UndrainRequest, gateways.undrain_live, changes=True),
     ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=STAGE_TIMEOUT_S),
     ControlOperation(CutRequest, backup.cut, changes=True),
     ControlOperation(HoldRequest, backup.hold, changes=True),

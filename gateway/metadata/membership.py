@@ -155,9 +155,7 @@ def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None
     """Order a live broker to hand over all it leads; new partitions avoid it until it registers again."""
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:
-        return Decision(
-            (), ApiError(ErrorCode.broker_id_not_registered, f"no live gateway has the node id {node_id}")
-        )
+        return Decision((), _not_live(node_id))
     if not set(live) - {node_id} - set(image.brokers.draining()):
         text = f"no other live gateway can take the partitions of node {node_id}"
         return Decision((), ApiError(ErrorCode.invalid_request, text))
@@ -166,6 +164,21 @@ def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None
         return Decision((), None)
     change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)
     return Decision((change,), None)
+
+
+def undrain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Take back the drain of a live broker: it keeps what it still leads, and gets partitions again."""
+    broker = image.brokers.by_id.get(node_id)
+    if broker is None or broker.fenced:
+        return Decision((), _not_live(node_id))
+    if not broker.in_controlled_shutdown:
+        return Decision((), None)
+    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=-1)
+    return Decision((change,), None)
+
+
+def _not_live(node_id: int) -> ApiError:
+    return ApiError(ErrorCode.broker_id_not_registered, f"no live gateway has the node id {node_id}")
 
 
 def unregister_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:

@@ -67,6 +67,7 @@ def bucket_settings(
 app.command("gateways")(gateways.list_gateways)
 app.command("move")(gateways.move)
 app.command("drain")(gateways.drain)
+app.command("undrain")(gateways.undrain)
 
 
 @app.command("status")

@@ -14,9 +14,11 @@ from seqgate.gateway.admin.gateways import (
     Gateways,
     GatewaysRequest,
     MoveRequest,
+    UndrainRequest,
     drain_remote,
     gateways_remote,
     move_remote,
+    undrain_remote,
 )
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
@@ -84,7 +86,7 @@ def _facts(visit: Visit) -> ClusterFacts:
     return ClusterFacts(status, *visit.told(GatewaysRequest()))
 
 
-# Makes another gateway the leader of a partition, and drains gateways.
+# Makes another gateway the leader of a partition, drains gateways, and takes drains back.
 
 LONGEST_MS: Final = 15_000
 """Time for which the console waits for a move or a drain, which goes on without the console."""
@@ -128,9 +130,7 @@ def move(visit: Visit) -> PageAnswer:
 
 def drain(visit: Visit) -> PageAnswer:
     """Let a gateway hand over all partitions after a confirmation. Raises ControlError."""
-    node_id = visit.number("node", -1, 0, _LARGEST)
-    if node_id < 0:
-        raise ControlError("the form names no node; open the page of the cluster again")
+    node_id = _drained_node(visit)
     with visit.cluster() as cluster:
         led = sum(leader.node_id == node_id for leader in leaders_of(cluster).values())
         if not visit.is_confirmed:
@@ -141,10 +141,10 @@ def drain(visit: Visit) -> PageAnswer:
                 sentences=(
                     (
                         f"Node {node_id} hands over what it leads ({counted(led, 'partition')}), and gets no "
-                        "new partitions until it starts again."
+                        "new partitions until it starts again or is undrained."
                     ),
                     "It goes on to serve clients, so that you can stop it without a pause for anyone.",
-                    "Only a restart of the node takes this back.",
+                    "Undrain takes this back, and so does a restart of the node.",
                 ),
                 changes=[(f"partitions that node {node_id} leads", f"{led:,}", "0")],
             )
@@ -153,6 +153,23 @@ def drain(visit: Visit) -> PageAnswer:
         f"still leads {counted(left, 'partition')}, and hands them over" if left else "leads nothing any more"
     )
     return Redirect("/cluster", notice=f"Node {node_id} {sentence}.")
+
+
+def undrain(visit: Visit) -> PageAnswer:
+    """Take back the drain of a gateway. Raises ControlError."""
+    node_id = _drained_node(visit)
+    with visit.cluster() as cluster:
+        led = undrain_remote(cluster, UndrainRequest(node_id)).leaders
+    return Redirect(
+        "/cluster", notice=f"Node {node_id} takes part again, and leads {counted(led, 'partition')}."
+    )
+
+
+def _drained_node(visit: Visit) -> int:
+    node_id = visit.number("node", -1, 0, _LARGEST)
+    if node_id < 0:
+        raise ControlError("the form names no node; open the page of the cluster again")
+    return node_id
 
 
 # The settings of a broker, or of all brokers: search, and change of those that need no restart.
@@ -260,4 +277,5 @@ PAGE: Final = Page(
     Post("/cluster/settings", change),
     Post("/cluster/move", move),
     Post("/cluster/drain", drain),
+    Post("/cluster/undrain", undrain),
 )

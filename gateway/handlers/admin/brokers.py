@@ -1,19 +1,21 @@
-"""BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain
-a gateway. Rights: `CLUSTER_ACTION` on the cluster.
+"""BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, drain a
+gateway, or take a drain back. Rights: `CLUSTER_ACTION` on the cluster.
 
     an offset that this gateway lacks        the gateway reads the metadata, and answers when it has it
     200 ms later, or without such an offset  the answer says whether it has it
     `want_shut_down`                         the broker hands over what it leads; `should_shut_down`:
                                              it leads nothing any more
     `want_shut_down`, and no successor       INVALID_REQUEST
+    the epoch −1 without `want_shut_down`    a drain of the broker is taken back
     an unknown broker, another epoch         BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
     without CLUSTER_ACTION on the cluster    CLUSTER_AUTHORIZATION_FAILED, and nothing is read
     at a gateway that serves alone           the connection is closed, as for an unknown API
 
 In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log
 of a gateway's session shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST.
-`seqgate cluster drain` asks for another gateway than itself, with the epoch −1: any. ApiVersions names the
-API only where there are several gateways. Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
+`seqgate cluster drain` and `undrain` ask for another gateway than themselves, with the epoch −1: any.
+ApiVersions names the API only where there are several gateways. Source: Kafka's
+ControllerApis.handleBrokerHeartBeatRequest.
 
 UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster. Rights: `ALTER` on the
 cluster.
@@ -42,7 +44,7 @@ from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
-from seqgate.gateway.metadata.membership import drain_broker, unregister_broker
+from seqgate.gateway.metadata.membership import drain_broker, undrain_broker, unregister_broker
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
@@ -50,7 +52,7 @@ from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
 from seqgate.gateway.security.acls.access import Operation
 
 _ANY_EPOCH: Final = -1
-"""The default of the field."""
+"""The default of the field, in the requests of commands; gateways send the epoch of their session."""
 
 
 async def handle_broker_heartbeat(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -73,8 +75,8 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
         metadata_log.catch_up_soon()
         await context.services.waiters.until(has_it, WAIT_S)
     error = _error_of(metadata_log.image, request)
-    if not error and request.want_shut_down:
-        error = await _drain(context, request.broker_id)
+    if not error and (request.want_shut_down or request.broker_epoch == _ANY_EPOCH):
+        error = await _set_draining(context, request.broker_id, is_draining=request.want_shut_down)
     if error:
         return _answer(module, error)
     image = metadata_log.image
@@ -92,19 +94,22 @@ def _error_of(image: MetadataImage, request: Any) -> ErrorCode:
     broker = image.brokers.by_id.get(request.broker_id)
     if broker is None:
         return ErrorCode.broker_id_not_registered
-    is_any = request.want_shut_down and request.broker_epoch == _ANY_EPOCH
-    is_current = is_any or request.broker_epoch == broker.broker_epoch
+    is_current = request.broker_epoch in {_ANY_EPOCH, broker.broker_epoch}
     return ErrorCode.none if is_current else ErrorCode.stale_broker_epoch
 
 
-async def _drain(context: RequestContext[TopicServices], broker_id: int) -> ErrorCode:
-    """Order a gateway to hand over what it leads, unless that was ordered before."""
-    if broker_id in context.services.metadata_log.image.brokers.draining():
+async def _set_draining(
+    context: RequestContext[TopicServices], broker_id: int, *, is_draining: bool
+) -> ErrorCode:
+    """Order a gateway to hand over what it leads, or take that order back, unless that was done before."""
+    decide = drain_broker if is_draining else undrain_broker
+    brokers = context.services.metadata_log.image.brokers
+    if (broker_id in brokers.draining()) == is_draining and not brokers.by_id[broker_id].fenced:
         return ErrorCode.none
-    refused = await change_metadata(context, lambda image: drain_broker(image, broker_id))
+    refused = await change_metadata(context, lambda image: decide(image, broker_id))
     if refused is not None:
         return refused.error_code
-    log_change(context, "drained gateway", [broker_id])
+    log_change(context, "drained gateway" if is_draining else "took back the drain of gateway", [broker_id])
     return ErrorCode.none
 
 

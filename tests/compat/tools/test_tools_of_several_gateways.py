@@ -104,8 +104,10 @@ def test_seqgate_lists_the_gateways_and_moves_a_partition(cluster: GatewayCluste
 
 
 @pytest.mark.parametrize("way", ["--bootstrap", "--data-dir"])
-def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster, way: str) -> None:
-    """The second order finds the gateway drained; the two ways answer the same."""
+def test_a_drained_gateway_leads_nothing_until_the_drain_is_taken_back(
+    cluster: GatewayCluster, way: str
+) -> None:
+    """The two ways answer the same."""
     data_dir = str(cluster.gateways[0].data_dir)
     asked = (way, cluster.bootstrap if way == "--bootstrap" else data_dir)
     planned = json.loads(seqgate("drain", "2", "--json", *asked))
@@ -119,6 +121,16 @@ def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster, way: str) -> N
     assert refused.exit_code == 1
     assert "no other live gateway can take the partitions of node 1" in refused.output
     unknown = CliRunner().invoke(app, ["cluster", "drain", "7", "--yes", *asked])
+    assert "no live gateway has the node id 7" in unknown.output
+    assert seqgate("undrain", "2", *asked) == "Node 2 takes part again, and leads 0 partitions.\n"
+    rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
+    assert [row["state"] for row in rows] == ["live", "live"]
+    made = f"after-the-drain{way}"
+    cluster.create(made, PARTITIONS)
+    await_true(lambda: set(cluster.leaders(made)) == {1, 2}, "node 2 gets new partitions")
+    again = json.loads(seqgate("undrain", "2", "--json", *asked))
+    assert again == {"node_id": 2, "leaders": cluster.leaders(made)[2]}
+    unknown = CliRunner().invoke(app, ["cluster", "undrain", "7", *asked])
     assert "no live gateway has the node id 7" in unknown.output
 
 

@@ -79,7 +79,7 @@ def test_a_refused_setting_is_told(console: ConsoleClient, fields: dict[str, str
 
 def test_a_wrong_token_changes_no_setting(console: ConsoleClient) -> None:
     fields = {"node": "1", "name": "log.retention.ms", "value": "7", "confirmed": "yes"}
-    for path in ("/cluster/settings", "/cluster/move", "/cluster/drain"):
+    for path in ("/cluster/settings", "/cluster/move", "/cluster/drain", "/cluster/undrain"):
         console.send(path, fields, token="0" * 64, status=403)
     assert "set for this broker" not in text_of(console.page("/cluster/settings?filter=log.retention.ms"))
 
@@ -196,6 +196,10 @@ def test_a_gateway_is_drained_and_a_failover_is_seen(cluster: tuple[GatewayClust
     done = text_of(console.confirmed("/cluster/drain", {"node": str(first)}))
     assert f"Node {first} leads nothing any more." in done
     assert "draining" in done
+    assert f"Undrain node {first}" in done
+    back = text_of(console.send("/cluster/undrain", {"node": str(first)}))
+    assert f"Node {first} takes part again, and leads 0 partitions." in back
+    assert "draining" not in back
     gateways.gateways[1].kill()
 
     def has_failed_over() -> bool:

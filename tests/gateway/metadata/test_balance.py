@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import PartitionMove, move, order_move, planned_moves
-from seqgate.gateway.metadata.membership import drain_broker, end_session, register_broker
-from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
+from seqgate.gateway.metadata.membership import drain_broker, end_session, register_broker, undrain_broker
+from tests.gateway.metadata.clusters import broker, carry_out, cluster, leaders
 from tests.support.steps import steps_of
 
 
@@ -72,7 +72,7 @@ def test_a_gateway_that_comes_back_gets_back_what_it_led() -> None:
     assert sum(leaders(image)[place] == 2 for place in before) >= sum(led == 2 for led in before.values()) - 1
 
 
-def test_a_drained_gateway_hands_everything_over() -> None:
+def test_a_drained_gateway_hands_everything_over_and_gets_its_share_back() -> None:
     image = cluster([1, 2, 3], [6, 5], 2)
     carry_out(image, drain_broker(image, 2))
     while planned := plan(image, is_balanced=False):
@@ -80,7 +80,11 @@ def test_a_drained_gateway_hands_everything_over() -> None:
         make(image, planned[0])
     assert 2 not in leaders(image).values()
     assert plan(image) == [] or all(made.to != 2 for made in plan(image))
-    add_topic(image, 9, 1)
+    carry_out(image, undrain_broker(image, 2))
+    assert plan(image, is_balanced=False) == []
+    while planned := plan(image):
+        make(image, planned[0])
+    assert spread(image) <= 1
 
 
 def test_an_ordered_move_is_planned_first_and_without_balancing() -> None:

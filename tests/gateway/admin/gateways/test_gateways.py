@@ -14,6 +14,8 @@ from seqgate.gateway.admin.gateways import (
     GatewaysRequest,
     MovedPartition,
     MoveRequest,
+    Undrained,
+    UndrainRequest,
 )
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import answer
@@ -45,12 +47,15 @@ async def test_a_move_waits_until_the_new_leader_leads(tmp_path: Path) -> None:
         assert image.topics_by_id[TOPIC_ID].partitions[0].next_leader == -1
 
 
-async def test_a_drain_says_what_is_left(tmp_path: Path) -> None:
+async def test_a_drain_says_what_is_left_and_is_taken_back(tmp_path: Path) -> None:
     async with node_of_two(tmp_path) as node:
         assert await answer(node, DrainRequest(THIS, timeout_ms=1)) == Drained(THIS, 1)
         assert (await answer(node, GatewaysRequest())).gateways[0].state == "draining"
         await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
         assert await answer(node, DrainRequest(THIS)) == Drained(THIS, 0)
+        for _ in range(2):
+            assert await answer(node, UndrainRequest(THIS)) == Undrained(THIS, 0)
+            assert (await answer(node, GatewaysRequest())).gateways[0].state == "live"
 
 
 @pytest.mark.parametrize(
@@ -60,10 +65,11 @@ async def test_a_drain_says_what_is_left(tmp_path: Path) -> None:
         (MoveRequest("t", 0, 7), "Broker 7 is not live"),
         (MoveRequest("t", 0, OTHER, timeout_ms=1), "t-0 has not moved in 0 s"),
         (DrainRequest(7), "no live gateway has the node id 7"),
+        (UndrainRequest(7), "no live gateway has the node id 7"),
     ],
 )
 async def test_what_can_not_be_done_is_refused(
-    tmp_path: Path, request_: MoveRequest | DrainRequest, reason: str
+    tmp_path: Path, request_: MoveRequest | DrainRequest | UndrainRequest, reason: str
 ) -> None:
     async with node_of_two(tmp_path) as node:
         with pytest.raises(ControlError, match=reason):

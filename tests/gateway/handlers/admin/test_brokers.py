@@ -131,6 +131,7 @@ async def test_an_offset_that_does_not_come_is_not_waited_for(
         ({"want_fence": True}, ErrorCode.invalid_request),
         ({"want_shut_down": True, "broker_id": 7}, ErrorCode.broker_id_not_registered),
         ({"want_shut_down": True, "broker_epoch": 0}, ErrorCode.stale_broker_epoch),
+        ({"broker_id": 7, "broker_epoch": -1}, ErrorCode.broker_id_not_registered),
     ],
 )
 async def test_what_is_refused(cluster: Cluster, fields: dict[str, object], error: ErrorCode) -> None:
@@ -153,7 +154,14 @@ async def test_a_gateway_is_drained_until_it_leads_nothing(cluster: Cluster) -> 
     assert (answer["error_code"], answer["should_shut_down"]) == (0, True)
     refused = await cluster.hear(**{**drain, "broker_id": THIS})
     assert refused["error_code"] == ErrorCode.invalid_request  # nobody could lead its partitions
-    assert image.brokers.draining() == [OTHER]
+    await cluster.hear(broker_id=OTHER)
+    assert image.brokers.draining() == [OTHER], "a heartbeat of the gateway itself takes no drain back"
+    undrain = {"broker_id": OTHER, "broker_epoch": -1}
+    for _ in range(2):
+        answer = await cluster.hear(**undrain)
+        assert (answer["error_code"], answer["should_shut_down"]) == (0, False)
+        await cluster.here.services.topics.metadata_log.catch_up()
+        assert image.brokers.draining() == []
 
 
 async def test_a_client_without_the_right_causes_no_look(cluster: Cluster) -> None:
