@@ -97,10 +97,15 @@ def run(
             check_listener(listener)
     if console:
         check_installed()
-    own = OwnProcess(passed, addresses)
+    own = OwnProcess(passed, addresses, real_data_directory(config))
     left = uvloop.run(_serve(config, own, ready, console=console, console_listen=console_listen))
     if left is not None:
         replace_process(left)
+
+
+def real_data_directory(config: Config) -> str:
+    """Return the real path of log.dirs, which a symbolic link may name otherwise later."""
+    return str(Path(config.str("log.dirs")).resolve())
 
 
 def replace_process(left: Passed) -> None:
@@ -113,11 +118,13 @@ def replace_process(left: Passed) -> None:
 
 class OwnProcess(NamedTuple):
     """What a process has from the one before, or a worker from its supervisor, and the addresses of which the
-    next one gets the sockets: with workers those of all. A worker also has its number.
+    next one gets the sockets: with workers those of all. `data_dir` is the real path of the data directory,
+    of all workers. A worker also has its number.
     """
 
     passed: Passed
     addresses: Sequence[str]
+    data_dir: str
     worker: int | None = None
 
     def machine(self) -> Machine:
@@ -127,7 +134,9 @@ class OwnProcess(NamedTuple):
     def restarts(self, begin: Callable[[str], object]) -> Restarts:
         """Return the restarts of this process. The supervisor of a worker executes itself again."""
         pid = os.getpid() if self.worker is None else os.getppid()
-        return Restarts(self.passed, self.addresses, begin, pid=pid, number=self.worker or 1)
+        return Restarts(
+            self.passed, self.addresses, begin, data_dir=self.data_dir, pid=pid, number=self.worker or 1
+        )
 
     def of_worker(self, number: int, config: Config) -> OwnProcess:
         """Return what is a worker's, and close the sockets of the others."""

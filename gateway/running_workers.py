@@ -22,6 +22,7 @@ from seqgate.gateway.running import (
     Ready,
     bind,
     prepare_process,
+    real_data_directory,
     replace_process,
     run_gateway,
     run_worker,
@@ -55,7 +56,7 @@ def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
     if is_bucket:
         for number, own in configs.items():
             own.choose("log.dirs", str(cache_of(root, number)))
-    process = _bind_all(configs, passed)
+    process = _bind_all(configs, passed, real_data_directory(config))
     if is_bucket:
         check_only_caches(root)
         storage = BucketStorage(root, configs, partial(run_gateway, process))
@@ -69,7 +70,7 @@ def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
         )
 
 
-def _bind_all(configs: Mapping[int, Config], passed: Passed) -> OwnProcess:
+def _bind_all(configs: Mapping[int, Config], passed: Passed, data_dir: str) -> OwnProcess:
     """Bind the listeners of all workers here, but for those whose sockets the process before has passed. A
     worker that is started again finds them as they are, and meanwhile connections wait. Raises StartFailed.
     """
@@ -82,7 +83,7 @@ def _bind_all(configs: Mapping[int, Config], passed: Passed) -> OwnProcess:
     for address, listener in listeners.items():
         if address not in passed.sockets:
             passed.sockets[address] = [bound.detach() for bound in bind(listener)]
-    return OwnProcess(passed, list(listeners))
+    return OwnProcess(passed, list(listeners), data_dir)
 
 
 def _run_on_directory(

@@ -18,7 +18,13 @@ from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.config.workers import worker_config, workers_complaint
 from seqgate.gateway.console_process import check_installed
-from seqgate.gateway.running import begin_logging, check_data_directory, check_listener, load_commands
+from seqgate.gateway.running import (
+    begin_logging,
+    check_data_directory,
+    check_listener,
+    load_commands,
+    real_data_directory,
+)
 from seqgate.gateway.running_workers import check_only_caches
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.security.certificates import StoreError
@@ -31,6 +37,12 @@ def check_start(config: Config, passed: Passed, *, console: bool) -> None:
     complaint = workers_complaint(config) or exposure_complaint(config) or missing_package(config)
     if complaint is not None:
         raise StartFailed(complaint)
+    data_dir = real_data_directory(config)
+    if passed.data_dir not in {"", data_dir}:
+        raise StartFailed(
+            f"log.dirs differs from the directory of the running gateway, {data_dir} instead of "
+            f"{passed.data_dir}: stop and start instead"
+        )
     check_data_directory(config)
     begin_logging(config)
     if console:

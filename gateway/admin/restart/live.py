@@ -54,6 +54,8 @@ class Passed(msgspec.Struct, kw_only=True):
     """When the process before stopped to accept connections, by the monotonic clock."""
     console: str | None = None
     """The address of the console beside the gateway."""
+    data_dir: str = ""
+    """To a process that checks: the real path of the data directory that the running gateway serves."""
     sockets: dict[str, list[int]] = {}
     locks: dict[str, int] = {}
 
@@ -194,18 +196,21 @@ class Restarts:
         addresses: Iterable[str],
         begin: Callable[[str], object],
         *,
+        data_dir: str,
         pid: int | None = None,
         number: int = 1,
     ) -> None:
         """`begin` is called with the name of an ordered restart, once the command has its answer. `addresses`
-        are those that the next process gets sockets for, `pid` is the process that executes itself again,
-        `number` that of the worker.
+        are those that the next process gets sockets for, `data_dir` is the real path of the data directory,
+        of all workers, `pid` the process that executes itself again, `number` that of the worker.
         """
         self.passed = passed
         self.pid = os.getpid() if pid is None else pid
         self.waited_ms = 0
         """How long clients have waited for this process; 0 where it begins by itself."""
-        self._addresses = list(addresses)
+        self._checked = Passed(
+            is_check=True, sockets={address: [] for address in addresses}, data_dir=data_dir
+        )
         self._begin = begin
         self._number = number
         self._ordered: str | None = None
@@ -217,7 +222,7 @@ class Restarts:
             raise ControlError("a restart has begun already")
         self._ordered = restart
         try:
-            await Passed(is_check=True, sockets={address: [] for address in self._addresses}).check()
+            await self._checked.check()
         except BaseException:
             self._ordered = None
             raise

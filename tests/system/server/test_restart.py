@@ -166,9 +166,9 @@ def run_restart(data_dir: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def assert_refused(gateway: GatewayProcess, reason: str) -> None:
+def assert_refused(gateway: GatewayProcess, reason: str, data_dir: Path | None = None) -> None:
     """A restart is refused with one sentence, and the gateway serves on."""
-    refused = run_restart(gateway.data_dir)
+    refused = run_restart(data_dir or gateway.data_dir)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"{REFUSED}{reason}\n"
     assert "restarting" not in gateway.stderr_text()
@@ -187,6 +187,23 @@ def test_a_settings_file_that_is_wrong_now_is_refused(tmp_path: Path, count: int
             gateway,
             f"Setting log.retention.ms can't be 'soon' (in {file}); allowed: a whole number, at least -1.",
         )
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_another_data_directory_than_that_of_the_gateway_is_refused(tmp_path: Path, count: int) -> None:
+    """The command would wait at the former directory in vain."""
+    former, other, named = tmp_path / "former", tmp_path / "other", tmp_path / "named"
+    former.mkdir()
+    named.symlink_to(former)
+    with workers(named, count, consecutive_ports(count)) as gateway:
+        named.unlink()
+        named.symlink_to(other)
+        reason = (
+            f"log.dirs differs from the directory of the running gateway, {other} instead of {former}: stop "
+            "and start instead"
+        )
+        assert_refused(gateway, reason, former)
+        assert not other.exists()
 
 
 def test_a_package_that_is_installed_by_half_is_refused(tmp_path: Path) -> None:

@@ -92,7 +92,10 @@ def test_the_control_socket_stays_only_where_the_data_directory_does(
     ours, other = socket.socketpair()
     left = ours.detach()
     restarts = Restarts(
-        Passed(sockets={control_address(tmp_path / "data" / "control.sock"): [left]}), [], lambda _: None
+        Passed(sockets={control_address(tmp_path / "data" / "control.sock"): [left]}),
+        [],
+        lambda _: None,
+        data_dir="",
     )
     with other:
         assert restarts.take(tmp_path / "other" / "control.sock") == []
@@ -118,7 +121,7 @@ async def test_a_restart_begins_once_the_command_has_its_answer_and_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def check(passed: Passed) -> None:
-        assert passed == Passed(is_check=True, sockets={"127.0.0.1:9092": []})
+        assert passed == Passed(is_check=True, sockets={"127.0.0.1:9092": []}, data_dir="/data")
         if refusals:
             raise ControlError(refusals.pop())
 
@@ -126,7 +129,9 @@ async def test_a_restart_begins_once_the_command_has_its_answer_and_only_once(
     refusals = ["it can't start"]
     begun: asyncio.Queue[str] = asyncio.Queue()
     async with open_node(tmp_path / "data") as node:
-        restarts = Restarts(Passed(restart="before"), ["127.0.0.1:9092"], begun.put_nowait, pid=7)
+        restarts = Restarts(
+            Passed(restart="before"), ["127.0.0.1:9092"], begun.put_nowait, data_dir="/data", pid=7
+        )
         control = ControlServer(node.services, tmp_path, restarts=restarts)
         await control.start()
         with pytest.raises(ControlError, match="it can't start"):
