@@ -17,7 +17,16 @@ import msgspec
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option
-from seqgate.gateway.admin.options import ConfigFile, DataDir, DryRun, Opened, Yes, asking, carried_out
+from seqgate.gateway.admin.options import (
+    ConfigFile,
+    DataDir,
+    DryRun,
+    Opened,
+    Timeout,
+    Yes,
+    asking,
+    carried_out,
+)
 from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, PagedRequest, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
 
@@ -189,16 +198,21 @@ _FORGOTTEN: Final = (
 
 
 def store(
-    data_dir: DataDir = None, redis: Redis = None, prefix: Prefix = None, config_file: ConfigFile = None
+    data_dir: DataDir = None,
+    redis: Redis = None,
+    prefix: Prefix = None,
+    config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
 ) -> Opened[Client]:
     """Return a client for Redis if an option names it, otherwise for the gateway on `data_dir`."""
+    limit = [] if timeout_s is None else [f"seqgate.redis.timeout.ms={timeout_s * 1000}"]
     settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
     if prefix is not None:
         settings.append(f"seqgate.redis.prefix={prefix}")
     if not settings:
-        return asking(config_file, data_dir)
+        return asking(config_file, data_dir, limit, timeout_s=timeout_s)
     return asking(
-        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings), asks_gateway=False
+        config_file, data_dir, (f"seqgate.producer.id.store={REDIS}", *settings, *limit), asks_gateway=False
     )
 
 
@@ -207,9 +221,10 @@ def _last_blocks(
     redis: Redis = None,
     prefix: Prefix = None,
     config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
     last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
 ) -> BlockListing:
-    with store(data_dir, redis, prefix, config_file) as client:
+    with store(data_dir, redis, prefix, config_file, timeout_s) as client:
         position = 0
         if last is not None:
             _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))

@@ -73,6 +73,16 @@ def test_each_command_is_taken_as_typer_takes_it(
     assert right[1] == by_typer(given)
 
 
+def test_each_command_that_asks_somebody_has_a_timeout() -> None:
+    asked = {"--bootstrap", "--cluster", "--data-dir", "--redis"}
+    without = []
+    for words, command in commands():
+        names = {name for each in command.parameters for name in option_of(each).names or ()}
+        if names & asked and "--timeout" not in names:
+            without.append(" ".join(words))
+    assert without == ["serve", "console", "repair"], "these serve, or read a directory that nobody serves"
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -22,6 +22,7 @@ from seqgate import __version__
 from seqgate.gateway.admin.backup.command import BucketCut, CreatedBackup, Restored
 from seqgate.gateway.admin.backup.work import IDS_PER_MS, LEAST_GAP, backup_row
 from seqgate.gateway.admin.cluster.bucket import in_bucket
+from seqgate.gateway.admin.cluster.command import Bucket
 from seqgate.gateway.admin.cluster.state import check_is_cluster
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.backup.bucket import BackedUpObjects
@@ -52,7 +53,6 @@ from seqgate.gateway.cluster.wal.backups import PinnedBucket, PinTaken
 from seqgate.gateway.cluster.wal.ended import seal
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import Session, SharedLogContent
-from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.membership import end_session
 from seqgate.gateway.metadata.producer_ids import move_next
@@ -77,7 +77,7 @@ TakeCut = Callable[[], BucketCut]
 
 
 def create(
-    config: Config, cut: TakeCut, target: Path, pace: Pace, *, is_full: bool, keep: int | None
+    source: Bucket, cut: TakeCut, target: Path, pace: Pace, *, is_full: bool, keep: int | None
 ) -> CreatedBackup:
     """Back a bucket up into `target`. Raises ControlError."""
     storage = Storage()
@@ -89,7 +89,7 @@ def create(
     try:
         repository.create()
         try:
-            created = in_bucket(config, work)
+            created = in_bucket(source, work)
         finally:
             repository.close()
     except (BackupError, PinTaken, Moved, OSError) as error:
@@ -284,7 +284,7 @@ def _partitions(known: SharedLogContent) -> Collection[PartitionKey]:
 # Restores a backup into a bucket.
 
 
-def restore(config: Config, backup: Path, pace: Callable[[int], Pace]) -> Restored:
+def restore(target: Bucket, backup: Path, pace: Callable[[int], Pace]) -> Restored:
     """Copy a backup into the bucket of the settings, which must be empty. Raises ControlError."""
     storage = Storage()
     try:
@@ -294,10 +294,10 @@ def restore(config: Config, backup: Path, pace: Callable[[int], Pace]) -> Restor
             restoring = BucketRestore(objects, address, storage, backup, manifest)
             return await restoring.run(pace(manifest.size_bytes))
 
-        next_id = in_bucket(config, work)
+        next_id = in_bucket(target, work)
     except (BackupError, IncompatibleFormat, LogError, OSError) as error:
         raise ControlError(f"the restore failed: {in_words(error)}") from error
-    return Restored(backup_row(str(backup), manifest), None, next_id, config.str("seqgate.cluster"))
+    return Restored(backup_row(str(backup), manifest), None, next_id, target.config.str("seqgate.cluster"))
 
 
 class BucketRestore:

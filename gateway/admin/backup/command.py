@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from seqgate.gateway.admin.client import Client, bootstrap_of
-from seqgate.gateway.admin.cluster.command import Address, Settings, bucket_settings
+from seqgate.gateway.admin.cluster.command import Address, Bucket, BucketTimeout, Settings, bucket_settings
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import (
     CommandConfig,
@@ -29,9 +29,6 @@ from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, table
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.sizes import size_in_words
-
-if TYPE_CHECKING:
-    from seqgate.gateway.config import Config
 
 app = Commands("""Copy a data directory or a bucket while gateways run, verify the copies, and restore them.
 
@@ -51,13 +48,26 @@ Rate = Annotated[
 ]
 
 
+Timeout = Annotated[
+    int | None,
+    option(
+        "--timeout",
+        "SECONDS",
+        "Give up after so many seconds without an answer. [default: from a gateway 600, with --cluster 40; "
+        "for a bucket the command waits until it answers]",
+        min=1,
+    ),
+]
+
+
 class Source(NamedTuple):
-    """What a backup copies: the data directory of a gateway, or the bucket of the settings in `config`."""
+    """What a backup copies: the data directory of a gateway, or a bucket."""
 
     client: Client
-    config: Config | None
+    bucket: Bucket | None
     cut: Callable[[], BucketCut]
     """Asks a gateway of the bucket for a moment of all of them. Raises ControlError."""
+    timeout_s: int | None
 
 
 @contextmanager
@@ -75,30 +85,32 @@ def gateway_or_bucket(
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
 ) -> Iterator[Source]:
     """Yield the source that the options name; an error ends the command with its sentence."""
     overrides = [*(settings or ()), *([] if address is None else [f"seqgate.cluster={address}"])]
     if overrides and data_dir is not None:
         overrides.append(f"log.dirs={data_dir}")
-    with asking(config_file, data_dir, overrides) as client:
+    with asking(config_file, data_dir, overrides, timeout_s=timeout_s) as client:
         config = client.read_config() if overrides or config_file is not None else None
         if config is None or config.optional_str("seqgate.cluster") is None:
             if settings is not None or bootstrap is not None or command_config is not None:
                 raise stop("--set, --bootstrap and --command-config need --cluster", code=2)
-            yield Source(client, None, lambda: client.ask(CutRequest()))
+            yield Source(client, None, lambda: client.ask(CutRequest()), timeout_s)
             return
+        copied = Bucket(config, timeout_s)
         bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
         if bootstrap is None:
             needs_bootstrap(command_config)
-            yield Source(client, config, lambda: client.ask(CutRequest()))
+            yield Source(client, copied, lambda: client.ask(CutRequest()), timeout_s)
             return
         from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
 
         def cut() -> BucketCut:
-            with cluster(bootstrap, command_config) as reached:
+            with cluster(bootstrap, command_config, timeout_s=timeout_s) as reached:
                 return told_by(reached.reached, CutRequest())
 
-        yield Source(client, config, cut)
+        yield Source(client, copied, cut, timeout_s)
 
 
 @app.command("create")
@@ -132,15 +144,23 @@ def create(
     bytes_per_s = parsed(size_bytes, rate, "--rate")
     with opened as source, _progress() as report:
         pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
-        if source.config is not None:
+        if source.bucket is not None:
             from seqgate.gateway.admin.backup import bucket  # noqa: PLC0415 - slow to import
 
-            created = bucket.create(source.config, source.cut, directory, pace, is_full=full, keep=keep)
+            created = bucket.create(source.bucket, source.cut, directory, pace, is_full=full, keep=keep)
         else:
             from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import
 
             data_dir = source.client.data_dir
-            created = work.create(data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
+            created = work.create(
+                data_dir,
+                StageBackupRequest(),
+                directory,
+                pace,
+                is_full=full,
+                keep=keep,
+                timeout_s=source.timeout_s,
+            )
     row = created.backup
     shared = row.size_bytes - row.copied_bytes
     done = (
@@ -200,6 +220,7 @@ def restore(
     address: Address = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
+    timeout_s: BucketTimeout = None,
     rate: Rate = None,
 ) -> Output:
     """Copy a backup into a new data directory, on which a gateway can start; or with --cluster the backup of
@@ -216,13 +237,17 @@ def restore(
     if [target, data_dir, address].count(None) != 2:
         raise stop("name the data directory to make, or a bucket with --cluster, once", code=2)
     if address is not None:
-        with opened, bucket_settings(address, settings, config_file) as config, _progress() as report:
+        with (
+            opened,
+            bucket_settings(address, settings, config_file, timeout_s) as named,
+            _progress() as report,
+        ):
             from seqgate.gateway.admin.backup import bucket, work  # noqa: PLC0415 - slow to import
 
             paces = _paces(bytes_per_s, report, "restored")
-            return _restored(bucket.restore(config, work.found_backup(backup), paces))
-    if settings is not None or config_file is not None:
-        raise stop("--set and --config need --cluster", code=2)
+            return _restored(bucket.restore(named, work.found_backup(backup), paces))
+    if (settings, config_file, timeout_s) != (None, None, None):
+        raise stop("--set, --config and --timeout need --cluster", code=2)
     made = data_dir or target or Path()
     with opened, _progress() as report:
         from seqgate.gateway.admin.backup import work  # noqa: PLC0415 - slow to import

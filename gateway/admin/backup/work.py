@@ -43,9 +43,18 @@ _FAILURES = (BackupError, IncompatibleFormat, LogError, OSError, UnknownRecordEr
 
 
 def create(
-    data_dir: Path, request: StageBackupRequest, target: Path, pace: Pace, *, is_full: bool, keep: int | None
+    data_dir: Path,
+    request: StageBackupRequest,
+    target: Path,
+    pace: Pace,
+    *,
+    is_full: bool,
+    keep: int | None,
+    timeout_s: float | None = None,
 ) -> CreatedBackup:
-    """Back a data directory up into `target`; a running gateway gets the request. Raises ControlError."""
+    """Back a data directory up into `target`; a running gateway gets the request, and has `timeout_s` for its
+    answer, by default STAGE_TIMEOUT_S. Raises ControlError.
+    """
     storage = Storage()
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise ControlError(f"{target} is in the data directory; name a directory on another disk")
@@ -53,7 +62,7 @@ def create(
     try:
         repository.create()
         try:
-            with staged_in(storage, data_dir, request) as staged:
+            with staged_in(storage, data_dir, request, timeout_s or STAGE_TIMEOUT_S) as staged:
                 created = creation.create(
                     storage,
                     str(data_dir),
@@ -166,7 +175,9 @@ STAGE_TIMEOUT_S: Final = 600.0
 
 
 @contextlib.contextmanager
-def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> Iterator[Staged]:
+def staged_in(
+    storage: Storage, data_dir: Path, request: StageBackupRequest, timeout_s: float
+) -> Iterator[Staged]:
     """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
     metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
@@ -183,7 +194,7 @@ def staged_in(storage: Storage, data_dir: Path, request: StageBackupRequest) -> 
     except OSError as error:
         raise ControlError(f"{data_dir} can't be locked: {in_words(error)}") from error
     try:
-        _stage(storage, data_dir, request)
+        _stage(storage, data_dir, request, timeout_s)
         yield read_staged(storage, str(data_dir))
     finally:
         with contextlib.suppress(OSError):
@@ -199,9 +210,9 @@ def _give_to_owner(data_dir: Path, lock: str) -> None:
         os.chown(lock, owner.st_uid, owner.st_gid)
 
 
-def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest) -> None:
+def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest, timeout_s: float) -> None:
     try:
-        ask(data_dir, request, timeout_s=STAGE_TIMEOUT_S)
+        ask(data_dir, request, timeout_s=timeout_s)
     except NotRunning:
         _stage_here(storage, data_dir)
     make_staged_whole(storage, data_dir, lambda: time.time_ns() // 1_000_000)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from seqgate.gateway.admin import gateways
 from seqgate.gateway.admin.client import bootstrap_of
@@ -52,16 +52,36 @@ Settings = Annotated[
     list[str] | None,
     option("--set", "NAME=VALUE", "A setting, such as seqgate.cluster.endpoint; may be repeated."),
 ]
+BucketTimeout = Annotated[
+    int | None,
+    option(
+        "--timeout",
+        "SECONDS",
+        "Give up after so many seconds without an answer. [default: from a gateway 30; for a bucket the "
+        "command waits until it answers]",
+        min=1,
+    ),
+]
+
+
+class Bucket(NamedTuple):
+    """The settings that name a bucket, and after how long without an answer a command gives up."""
+
+    config: Config
+    timeout_s: int | None
 
 
 @contextmanager
 def bucket_settings(
-    address: Address = None, settings: Settings = None, config_file: ConfigFile = None
-) -> Iterator[Config]:
-    """Yield the settings that name the bucket; an error ends the command with its sentence."""
+    address: Address = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    timeout_s: BucketTimeout = None,
+) -> Iterator[Bucket]:
+    """Yield the bucket that the options name; an error ends the command with its sentence."""
     named = () if address is None else (f"seqgate.cluster={address}",)
     with asking(config_file, None, (*(settings or ()), *named), asks_gateway=False) as client:
-        yield client.read_config()
+        yield Bucket(client.read_config(), timeout_s)
 
 
 app.command("gateways")(gateways.list_gateways)
@@ -79,6 +99,7 @@ def status(
     bootstrap: OtherCluster = None,
     command_config: CommandConfig = None,
     config_file: ConfigFile = None,
+    timeout_s: BucketTimeout = None,
 ) -> Output:
     """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last
     session has ended, and its gateways.
@@ -93,21 +114,21 @@ def status(
     if address is None and settings is None:
         bootstrap = bootstrap_of(bootstrap, None, config_file)
     if bootstrap is not None:
-        with cluster(bootstrap, command_config, None, config_file) as reached:
+        with cluster(bootstrap, command_config, None, config_file, timeout_s) as reached:
             found = gateways.gateways_remote(reached, gateways.GatewaysRequest())
         return Output(found, gateways.listing(found))
     needs_bootstrap(command_config)
-    with bucket_settings(address, settings, config_file) as config:
+    with bucket_settings(address, settings, config_file, timeout_s) as bucket:
         from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415 - slow to import
         from seqgate.gateway.admin.cluster.state import cluster_state, state_text  # noqa: PLC0415
 
-        answer = in_bucket(config, cluster_state)
+        answer = in_bucket(bucket, cluster_state)
     return Output(answer, state_text(answer))
 
 
 @app.command("verify")
 @asks(bucket_settings)
-def verify(opened: Opened[Config]) -> Output:
+def verify(opened: Opened[Bucket]) -> Output:
     """Read everything that a start from the bucket would read, and check every checksum.
 
     Checks the metadata and its snapshots, the manifests of all partitions, the parts and side files that they
@@ -116,19 +137,19 @@ def verify(opened: Opened[Config]) -> Output:
 
     Exits with 1 when something is damaged or missing.
     """
-    with opened as config:
+    with opened as bucket:
         from seqgate.gateway.admin.cluster import verification  # noqa: PLC0415 - slow to import
         from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415
 
         show = ProgressLine("checked").show
-        found = in_bucket(config, lambda objects, address: verification.verify(objects, address, show))
+        found = in_bucket(bucket, lambda objects, address: verification.verify(objects, address, show))
     return Output(found, verification.text(found), code=1 if found.damaged else 0)
 
 
 @app.command("import")
 @asks(bucket_settings)
 def import_directory(
-    opened: Opened[Config],
+    opened: Opened[Bucket],
     data_dir: Path = argument(
         "DIRECTORY",
         "The data directory of a stopped gateway that ran without --cluster.",
@@ -143,15 +164,15 @@ def import_directory(
     its new records would not be in the bucket. An import that ended early is resumed by the same command;
     until it is finished, no gateway starts from the bucket.
     """
-    with opened as config:
+    with opened as bucket:
         from seqgate.gateway.admin.cluster import importing  # noqa: PLC0415 - slow to import
         from seqgate.gateway.admin.cluster.bucket import in_bucket  # noqa: PLC0415
 
         now_ms, show = time.time_ns() // 1_000_000, ProgressLine("sent").show
         done = in_bucket(
-            config,
+            bucket,
             lambda objects, address: importing.import_directory(
-                objects, address, data_dir, config, now_ms, show
+                objects, address, data_dir, bucket.config, now_ms, show
             ),
         )
     return Output(done, importing.text(done))

@@ -13,12 +13,15 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from seqgate.gateway.admin.cluster.bucket import ObjectsInTime
 from seqgate.gateway.admin.cluster.state import ClusterState
 from seqgate.gateway.admin.cluster.verification import Verification
 from seqgate.gateway.admin.cluster.verification import verify as verified
+from seqgate.gateway.admin.request import NoAnswer
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.wal.persistence import MOST_S, PersistentReads
 from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key
 from tests.gateway.backends.test_uploads import running
@@ -244,3 +247,25 @@ def test_a_store_that_fails_changes_no_finding(bucket: Path) -> None:
     lost = next(key for key in simulated.keys("parts/") if not key.endswith("manifest"))
     del simulated.objects[lost]
     assert [damaged(seed) for seed in range(3)] == [[lost]] * 3
+
+
+def test_a_command_gives_up_once_the_store_has_not_answered_in_time() -> None:
+    """An answer, also that there is no such object, begins the time anew."""
+    simulated = SimulatedBucket()
+
+    async def read_on(reads: PersistentReads) -> None:
+        while await reads.find("meta/none") is None:
+            await asyncio.sleep(1.0)
+
+    async def lasts_s() -> float:
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        outages = ((10, 38), (100, 128), (200, 9999))
+        simulated.outages = [(begun_s + begin_s, begun_s + end_s) for begin_s, end_s in outages]
+        reads = PersistentReads(ObjectsInTime(SimulatedObjects(simulated), "s3://orders", 60.0), "it waits")
+        with pytest.raises(NoAnswer, match="gave up after 60 s: s3://orders does not answer: get 'meta/none"):
+            await read_on(reads)
+        return loop.time() - begun_s
+
+    for seed in range(5):
+        assert 260 <= in_virtual_time(lasts_s(), seed) <= 260 + 1 + MOST_S
