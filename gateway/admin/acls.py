@@ -435,7 +435,8 @@ def find_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry
     """Return the entries that any of the filters finds, sorted."""
     from kio.schema.describe_acls.v3 import DescribeAclsRequest, DescribeAclsResponse  # noqa: PLC0415 - slow
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     found: set[AclEntry] = set()
     for each in wanted:
@@ -451,7 +452,8 @@ def create_entries(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | 
     from kio.schema.create_acls.v3.request import AclCreation  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     creations = tuple(
         AclCreation(
@@ -474,7 +476,8 @@ def delete_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEnt
     from kio.schema.delete_acls.v3 import DeleteAclsRequest, DeleteAclsResponse  # noqa: PLC0415 - slow
     from kio.schema.delete_acls.v3.request import DeleteAclsFilter  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
     deleted: set[AclEntry] = set()

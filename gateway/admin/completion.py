@@ -52,9 +52,8 @@ def _is_one_word(name: str) -> bool:
 
 
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
-    from seqgate.gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import FIND, BrokerAddress  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
-    from seqgate.gateway.admin.remote.cluster import BrokerAddress  # noqa: PLC0415 - slow to import
 
     security = read_client_security(command_config)
-    return cluster.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)
+    return FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)

@@ -369,7 +369,8 @@ def describe(cluster: Cluster) -> list[ConfigRow]:
     from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415 - as above
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415 - as above
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     asked = request.DescribeConfigsResource(
         resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configuration_keys=None
@@ -387,7 +388,8 @@ def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Seq
     from kio.schema.incremental_alter_configs.v1 import request, response  # noqa: PLC0415 - seldom needed
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415 - as above
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415 - as above
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     wanted = [
         request.AlterableConfig(name=name, config_operation=i8(_SET), value=value)

@@ -279,7 +279,7 @@ def gateways_remote(cluster: Cluster, _: GatewaysRequest) -> Gateways:
     from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
 
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
@@ -315,7 +315,7 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     from kio.schema.types import TopicName  # noqa: PLC0415
     from kio.static.primitive import i8, i32, i32Timedelta  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
 
     place = f"{request.topic}-{request.partition}"
     deadline_s = time.monotonic() + request.timeout_ms / 1000
@@ -367,7 +367,8 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
     from kio.schema.types import BrokerId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote import cluster as brokers  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import api_versions, ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     asked = BrokerHeartbeatRequest(
         broker_id=BrokerId(node_id),
@@ -376,7 +377,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
         want_fence=False,
         want_shut_down=is_drained,
     )
-    if asked.__api_key__ not in {row.api_key for row in brokers.api_versions(cluster.reached).api_keys}:
+    if asked.__api_key__ not in {row.api_key for row in api_versions(cluster.reached).api_keys}:
         # A broker that does not know the request closes the connection.
         raise ControlError(
             f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
@@ -384,15 +385,13 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
         )
 
     def ask() -> BrokerHeartbeatResponse:
-        answer = brokers.ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
+        answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
         if answer.error_code:
             what = "be drained" if is_drained else "take part again"
             raise ControlError(
                 _NOT_DRAINED.get(
                     ErrorCode(answer.error_code).name, f"node {node_id} can't {what}: {{reason}}"
-                ).format(
-                    node_id=node_id, reason=brokers.refusal(answer.error_code), address=cluster.reached.shown
-                )
+                ).format(node_id=node_id, reason=refusal(answer.error_code), address=cluster.reached.shown)
             )
         return answer
 
@@ -400,7 +399,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
 
 
 def _led(cluster: Cluster, node_id: int) -> int:
-    from seqgate.gateway.admin.remote.cluster import TIMEOUT_S, metadata  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415 - slow to import
 
     topics = metadata(cluster.reached, TIMEOUT_S).topics
     return sum(row.leader_id == node_id for topic in topics for row in topic.partitions)
@@ -420,7 +419,7 @@ def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...])
     from kio.schema.types import BrokerId, TopicName  # noqa: PLC0415
     from kio.static.primitive import i32  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
 
     row = asked.ReassignablePartition(
         partition_index=i32(request.partition), replicas=tuple(BrokerId(node) for node in replicas)

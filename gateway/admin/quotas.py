@@ -186,7 +186,8 @@ def find_quotas(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[Quot
     from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     exact, default = i8(0), i8(1)
     request = describing.DescribeClientQuotasRequest(
@@ -222,7 +223,8 @@ def change_quotas(
     from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse  # noqa: PLC0415
     from kio.static.primitive import f64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, refusal  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     request = altering.AlterClientQuotasRequest(
         entries=(

@@ -38,7 +38,8 @@ from seqgate.gateway.sizes import size_in_words
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
-    from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster
+    from seqgate.gateway.admin.remote.broker import BrokerAddress
+    from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.admin.server import Traffic
     from seqgate.gateway.runtime.partitions.registry import Partitions
     from seqgate.gateway.runtime.services import NodeServices, Services
@@ -647,8 +648,8 @@ _NOBODY: Final = -1
 
 def cluster_status(cluster: Cluster) -> ClusterStatus:
     """Return the state of a cluster."""
-    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.cluster import metadata as cluster_metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import metadata as cluster_metadata  # noqa: PLC0415
 
     metadata = cluster_metadata(cluster.reached, _BROKER_TIMEOUT_S)
     versions = api_versions(cluster.reached, _BROKER_TIMEOUT_S)
@@ -693,7 +694,7 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
 
 
 def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
-    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
 
     address = cluster.reached.other(entry.host, int(entry.port))
     error, gateway, log_dirs, apis = None, None, [], {}
@@ -730,7 +731,8 @@ def _log_dirs(address: BrokerAddress) -> list[LogDir]:
     from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow
     from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check, refusal  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check, refusal  # noqa: PLC0415
 
     answer = ask_broker(
         address, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, timeout_s=_BROKER_TIMEOUT_S

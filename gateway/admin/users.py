@@ -279,7 +279,8 @@ def find_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:
         DescribeUserScramCredentialsResponse,
     )
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     answer = ask_broker(
         cluster.reached, DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
@@ -325,7 +326,8 @@ def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | Non
     from kio.schema.alter_user_scram_credentials import v0 as altering  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8, i32  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import ask_broker, check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     number = i8(_hash_of(mechanism))
     if new is None:

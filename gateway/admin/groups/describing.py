@@ -545,7 +545,7 @@ _FIRST_WITH_TOPOLOGY: Final = 1
 
 def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
     """Return the question for a streams group with its topology; None where brokers are older than that."""
-    from seqgate.gateway.admin.remote.cluster import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
 
     known = {int(row.api_key): int(row.max_version) for row in api_versions(cluster.reached).api_keys}
     if known.get(_DESCRIBE[STREAMS][0], 0) < _FIRST_WITH_TOPOLOGY:
@@ -595,7 +595,8 @@ def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
 
 def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
     """Return the classic groups, by group id."""
-    from seqgate.gateway.admin.remote.cluster import GROUP, refusal_of_text  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415
     from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
 
     told = cluster.ask_coordinators(

@@ -160,7 +160,7 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
     """Return the committed offsets of each group, by partition."""
     if not names:
         return {}
-    from seqgate.gateway.admin.remote.cluster import GROUP  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
 
     told = cluster.ask_coordinators(GROUP, names, lambda some: offsets(some)[0], offsets(())[1])
     groups: list[Any] = [group for answer in told or () for group in answer.groups]
@@ -225,7 +225,8 @@ def share_progress(found: Any) -> GroupProgress:
 
 def asked_of(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
     """Return what the coordinator answers about the one group of a request."""
-    from seqgate.gateway.admin.remote.cluster import ask_coordinator, check  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.broker import ask_coordinator  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     found = ask_coordinator(cluster.reached, group, asked, response_type).groups[0]
     check(found, f"group {found.group_id}: ")

@@ -10,38 +10,34 @@ from __future__ import annotations
 import os
 import re
 import socket
-import struct
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
-from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
 from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.remote.broker import (
+    TIMEOUT_S,
+    BrokerAddress,
+    exchange,
+    finding,
+    greet,
+    open_connection,
+)
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.messages import encode_request
-from seqgate.gateway.protocol.schema import entity_reader
 
 if TYPE_CHECKING:
-    import ssl
-
     from kafka import KafkaProducer
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
-    from kio.schema.metadata.v9.response import MetadataResponse
 
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -62,6 +58,8 @@ LATEST: Final = -1
 """The times that ask for the first offset of a partition, and for the end: those of ListOffsets."""
 NO_ID: Final = UUID(int=0)
 """The id of a topic that has none."""
+
+_NOBODY: Final = -1
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -174,7 +172,7 @@ class Cluster:
         """Return the answers of the coordinators of groups or transactional ids (GROUP, TRANSACTION), each to
         the question about the names that it coordinates; None where kafka-python must ask.
         """
-        found = self.ask(self.any_broker, *_finding(key_type, names))
+        found = self.ask(self.any_broker, *finding(key_type, names))
         if found is None or any(row.error_code for row in found.coordinators):
             return None
         coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
@@ -367,17 +365,17 @@ def connected(
     deadline = Deadline(timeout_s)
     share_s = deadline.left_s(CONNECT_TIMEOUT_S * len(addresses)) / len(addresses)
 
-    def greet(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
+    def greet_watched(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
         asked = watch.asks(address.shown)
         answer = None
         try:
-            answer = _greet(address, share_s)
+            answer = greet(address, share_s)
             return answer
         finally:
             watch.answered(asked, well=answer is not None and answer[1] is not None)
 
     reached, versions, connection = first_that_answers(
-        [BrokerAddress(*address, security, timeout_s) for address in addresses], greet
+        [BrokerAddress(*address, security, timeout_s) for address in addresses], greet_watched
     )
     names = tuple(shown_address(*address) for address in addresses)
     if versions is not None:
@@ -611,61 +609,6 @@ def give_up(producer: KafkaProducer) -> None:
     producer.close(timeout=0)
 
 
-_BROKERS_ASKED: Final = 10
-"""Brokers that are asked for their groups; the groups of further ones are left out."""
-
-
-def topics(address: BrokerAddress, timeout_s: float) -> list[str]:
-    """Return the names of all topics."""
-    return [str(topic.name) for topic in metadata(address, timeout_s).topics]
-
-
-def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
-    """Return the node ids of the brokers, and the name that stands for all of them."""
-    from seqgate.gateway.admin.configs import ALL_BROKERS  # noqa: PLC0415 - of a completion alone
-
-    found = metadata(address, timeout_s, with_topics=False).brokers
-    return [ALL_BROKERS, *(str(broker.node_id) for broker in found)]
-
-
-def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
-    """Return the ids of the groups, of all kinds."""
-    from kio.schema.list_groups.v3.request import ListGroupsRequest  # noqa: PLC0415
-    from kio.schema.list_groups.v3.response import ListGroupsResponse  # noqa: PLC0415
-
-    found: list[str] = []
-    for broker in metadata(address, timeout_s, with_topics=False).brokers[:_BROKERS_ASKED]:
-        of_broker = ask_broker(
-            address.other(broker.host, int(broker.port)),
-            ListGroupsRequest(),
-            ListGroupsResponse,
-            timeout_s=timeout_s,
-        )
-        found += (str(group.group_id) for group in of_broker.groups)
-    return found
-
-
-def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
-    """Return the brokers, and all topics with their partitions."""
-    from kio.schema.metadata.v9.request import MetadataRequest  # noqa: PLC0415
-    from kio.schema.metadata.v9.response import MetadataResponse  # noqa: PLC0415
-
-    request = MetadataRequest(
-        topics=None if with_topics else (),
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-    return ask_broker(address, request, MetadataResponse, timeout_s=timeout_s)
-
-
-FIND: Final[Mapping[str, Callable[[BrokerAddress, float], list[str]]]] = {
-    "topic": topics,
-    "group": groups,
-    "broker": brokers,
-}
-
-
 # Runs answers that are written once for a cluster and for a running gateway.
 
 
@@ -677,244 +620,6 @@ def finished(work: Coroutine[Any, Any, R]) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
-
-
-# Sends requests that kafka-python does not know or can't address, with kio's schemas. Raises ControlError.
-
-TIMEOUT_S: Final = 30.0
-GROUP: Final = i8(0)
-TRANSACTION: Final = i8(1)
-"""Key types of FindCoordinator."""
-_NOBODY: Final = -1
-
-
-def api_versions(address: BrokerAddress, timeout_s: float = TIMEOUT_S) -> ApiVersionsResponse:
-    """Return the APIs, versions and features of the broker at an address."""
-    return ask_broker(address, _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
-
-
-def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:
-    """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
-    found = ask_broker(bootstrap, *_finding(GROUP, [group])).coordinators[0]
-    if found.error_code:
-        raise ControlError(
-            f"group {group} has no coordinator: {found.error_message or ErrorCode(found.error_code).name}"
-        )
-    return ask_broker(bootstrap.other(found.host, int(found.port)), request, response_type)
-
-
-def _finding(
-    key_type: i8, names: Iterable[str]
-) -> tuple[FindCoordinatorRequest, type[FindCoordinatorResponse]]:
-    """Return the question for coordinators, and the type of its answer."""
-    from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest  # noqa: PLC0415
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse  # noqa: PLC0415
-
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=tuple(names))
-    return request, FindCoordinatorResponse
-
-
-def ask_broker(
-    address: BrokerAddress, request: Any, response_type: type[R], *, timeout_s: float = TIMEOUT_S
-) -> R:
-    """Return the answer of the broker at an address, within `timeout_s` and the address's own."""
-    timeout_s = min(timeout_s, address.timeout_s or timeout_s)
-    try:
-        with open_connection(address, timeout_s) as connection:
-            return exchange(connection, request, response_type)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise Unreachable(f"the broker at {address.shown} did not answer: {reason}") from error
-
-
-# Opens connections to brokers for requests that kafka-python does not send: TCP, then TLS, then the login.
-
-
-_CLIENT_ID: Final = b"seqgate"
-_API_VERSIONS: Final = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
-_CORRELATION_ID: Final = 1
-_LARGE_ANSWER_BYTES: Final = 1 << 20
-"""kio's reader reads a larger answer: it takes a sixth of the time, and its import as long as 9,000
-partitions.
-"""
-_LENGTH: Final = struct.Struct(">i")
-_MOST_ANSWER_BYTES: Final = 256 << 20
-_MOST_STEPS: Final = 10
-
-
-class BrokerAddress(NamedTuple):
-    """The address of a broker, and how clients connect to it; they give up after `timeout_s`."""
-
-    host: str
-    port: int
-    security: ClientSecurity = OPEN
-    timeout_s: float | None = None
-
-    @property
-    def shown(self) -> str:
-        """`HOST:PORT`, with brackets around an IPv6 address."""
-        return shown_address(self.host, self.port)
-
-    def other(self, host: str, port: int) -> Self:
-        """Return the address of another broker of the same cluster."""
-        return self._replace(host=host, port=port)
-
-
-def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
-    """Return a connection for requests. Raises ControlError for TLS or login, OSError without an answer."""
-    connection = socket.create_connection((address.host, address.port), timeout_s)
-    try:
-        if address.security.context is not None:
-            connection = _secured(connection, address, address.security.context)
-        if address.security.mechanism:
-            with _tls_told(address):
-                _log_in(connection, address)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
-    """Connect once; return the address. Raises ControlError for TLS or login, OSError without an answer."""
-    with open_connection(address, timeout_s) as connection:
-        if address.security.context is not None and not address.security.mechanism:
-            # since TLS 1.3 a listener refuses the certificate of a client after the handshake
-            with _tls_told(address):
-                exchange(connection, _API_VERSIONS, ApiVersionsResponse)
-    return address
-
-
-def _greet(
-    address: BrokerAddress, timeout_s: float
-) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
-    """Connect; return the address, the newest version of each API, or None without an answer, and the
-    connection. Raises ControlError for TLS or login, OSError without a connection, or without an answer over
-    TLS.
-    """
-    connection = open_connection(address, timeout_s)
-    is_certified = address.security.context is not None and not address.security.mechanism
-    try:
-        # since TLS 1.3 a listener refuses the certificate of a client after the handshake
-        with _tls_told(address) if is_certified else nullcontext():
-            answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
-    except Exception as error:
-        if isinstance(error, ControlError) or (is_certified and isinstance(error, OSError)):
-            connection.close()
-            raise
-        return address, None, connection  # kafka-python tries again, and says why nobody answers
-    return address, {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
-
-
-def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSLContext) -> socket.socket:
-    with _tls_told(address):
-        return context.wrap_socket(connection, server_hostname=address.host)
-
-
-@contextmanager
-def _tls_told(address: BrokerAddress) -> Iterator[None]:
-    """Raise ControlError in place of an error of TLS."""
-    import ssl  # noqa: PLC0415 - slow to import
-
-    try:
-        yield
-    except ssl.SSLCertVerificationError as error:
-        raise ControlError(
-            f"the certificate of {address.shown} is not accepted: {error.verify_message}"
-        ) from None
-    except ssl.SSLError as error:
-        reason = (error.reason or str(error)).lower().replace("_", " ")
-        raise ControlError(
-            f"the TLS handshake with {address.shown} failed: {reason}; does security.protocol fit its "
-            "listener?"
-        ) from None
-    except ConnectionError:
-        raise ControlError(
-            f"{address.shown} hung up during the TLS handshake; does security.protocol fit its listener?"
-        ) from None
-
-
-def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
-    """Log in to the broker with SASL. Raises ControlError."""
-    user = address.security.username
-    try:
-        _agree_on_mechanism(connection, address)
-        _authenticate(connection, address)
-    except ConnectionError:
-        raise ControlError(
-            f"{address.shown} hung up during the login of {user}; does security.protocol fit its listener?"
-        ) from None
-    except (ValueError, KeyError, MalformedRequest):
-        raise ControlError(f"{address.shown} answers the login of {user} in a wrong way") from None
-
-
-def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> None:
-    from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest  # noqa: PLC0415
-    from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse  # noqa: PLC0415
-
-    mechanism = address.security.mechanism
-    answer = exchange(connection, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
-    if not answer.error_code:
-        return
-    offered = ", ".join(answer.mechanisms)
-    advice = f", but with {offered}; change sasl.mechanism" if offered else ": change security.protocol"
-    raise ControlError(f"{address.shown} does not let clients log in with {mechanism}{advice}")
-
-
-def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
-    # most commands don't log in, and need no cryptography for their start
-    from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest  # noqa: PLC0415
-    from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse  # noqa: PLC0415
-
-    from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
-    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
-
-    security = address.security
-    login = client_login(security.mechanism, security.username, security.password)
-    message: bytes | None = login.first()
-    for _ in range(_MOST_STEPS):
-        asked = SaslAuthenticateRequest(auth_bytes=message or b"")
-        answer = exchange(connection, asked, SaslAuthenticateResponse)
-        if answer.error_code:
-            reason = answer.error_message or ErrorCode(answer.error_code).name
-            raise ControlError(f"{address.shown} refuses the login of {security.username}: {reason}")
-        try:
-            message = login.step(answer.auth_bytes)
-        except LoginRefused as error:
-            raise ControlError(
-                f"the login of {security.username} at {address.shown} failed: {error}"
-            ) from None
-        if message is None:
-            return
-    raise ControlError(f"{address.shown} does not end the login of {security.username}")
-
-
-def exchange(connection: socket.socket, request: Any, response_type: type[R]) -> R:
-    """Send a request and return its answer, where error codes are plain numbers. Raises OSError, and
-    MalformedRequest for an answer that is not of the Kafka protocol.
-    """
-    connection.sendall(encode_request(request, _CORRELATION_ID, _CLIENT_ID))
-    (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
-    if not 0 <= size <= _MOST_ANSWER_BYTES:
-        raise ConnectionResetError("the broker's answer is not of the Kafka protocol")
-    answer = _read(connection, size)
-    readers: Any = entity_reader
-    if size > _LARGE_ANSWER_BYTES:
-        from kio.serial import entity_reader as readers  # noqa: PLC0415 - slow to import, quick after
-    header: Any = response_type.__header_schema__  # type: ignore[attr-defined]
-    _, start = readers(header)(memoryview(answer), 0)
-    response: R = readers(response_type)(memoryview(answer), start)[0]
-    return response
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        chunk = connection.recv(size - len(received))
-        if not chunk:
-            raise ConnectionResetError("the connection was closed")
-        received += chunk
-    return bytes(received)
 
 
 # Sentences for the errors of the Kafka protocol, as kafka-python reports them.

@@ -11,14 +11,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from seqgate.gateway.admin.client import answer_of, joined_pages
-from seqgate.gateway.admin.remote.cluster import (
-    TIMEOUT_S,
-    BrokerAddress,
-    Cluster,
-    ask_broker,
-    finished,
-    metadata,
-)
+from seqgate.gateway.admin.remote.broker import TIMEOUT_S, BrokerAddress, ask_broker, metadata
+from seqgate.gateway.admin.remote.cluster import Cluster, finished
 from seqgate.gateway.admin.request import RUNNING, ControlAnswer, ControlError, PagedRequest, Request
 
 A = TypeVar("A")

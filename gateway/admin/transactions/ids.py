@@ -555,7 +555,7 @@ def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Described]:
     from kio.schema.errors import ErrorCode  # noqa: PLC0415
     from kio.schema.types import TransactionalId as AskedId  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.cluster import TRANSACTION  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TRANSACTION  # noqa: PLC0415
     from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
 
     def question(some: Sequence[str]) -> request.DescribeTransactionsRequest:

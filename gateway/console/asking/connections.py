@@ -16,19 +16,17 @@ from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
-from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import (
+from seqgate.gateway.admin.remote.broker import (
     BrokerAddress,
-    Cluster,
     api_versions,
     ask_broker,
     check_connection,
-    connected,
     exchange,
-    first_that_answers,
     metadata,
     open_connection,
 )
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.remote.cluster import Cluster, connected, first_that_answers
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.coordinator.places import TopicPartition
 

@@ -39,7 +39,8 @@ from seqgate.gateway.admin.groups.sources import (
     share_offsets,
     share_progress,
 )
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker
+from seqgate.gateway.admin.remote.broker import ask_broker
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.groups import LETTER_TOPIC
 from seqgate.gateway.console.asking.connections import Cache

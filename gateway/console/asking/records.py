@@ -18,7 +18,8 @@ from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, refusal
+from seqgate.gateway.admin.remote.broker import ask_broker
+from seqgate.gateway.admin.remote.cluster import Cluster, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, partition_figures
 from seqgate.log import CorruptRecord, LogError

@@ -16,7 +16,8 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata, no_topic, refusal
+from seqgate.gateway.admin.remote.broker import ask_broker, metadata
+from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.coordinator.places import TopicPartition

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.metrics import MetricsRequest
+from seqgate.gateway.admin.remote.broker import BrokerAddress, exchange, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import BrokerAddress, exchange, first_that_answers, open_connection
+from seqgate.gateway.admin.remote.cluster import first_that_answers
 from seqgate.gateway.admin.remote.operations import question_of, told_in
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.metrics.history import Key

@@ -16,8 +16,9 @@ from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
 from seqgate.gateway.admin.groups.sources import EMPTY_STATES, SHARE, known_lags
 from seqgate.gateway.admin.producers import ListProducersRequest, list_producers_remote
+from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import Cluster, ask_broker, metadata
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, leaders_of
 from seqgate.gateway.console.asking.groups import ends_of, group_lines, progress_of

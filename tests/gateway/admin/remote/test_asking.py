@@ -24,10 +24,12 @@ from seqgate.gateway.admin import configs, producers
 from seqgate.gateway.admin.groups import describing, sources
 from seqgate.gateway.admin.groups.sources import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest
+from seqgate.gateway.admin.remote import broker as broker_module
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, BrokerAddress, Cluster, connected
+from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
 from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import ids as transactions
 from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionRow
@@ -110,7 +112,7 @@ def test_both_give_the_same(broker: Broker) -> None:
 def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         small = asked(cluster)
-        monkeypatch.setattr(cluster_module, "_LARGE_ANSWER_BYTES", 0)
+        monkeypatch.setattr(broker_module, "_LARGE_ANSWER_BYTES", 0)
         assert asked(cluster)[:-3] == small[:-3]
 
 
@@ -149,8 +151,8 @@ def test_an_address_that_does_not_answer_over_tls_is_passed_over(monkeypatch: py
             raise TimeoutError
         return ApiVersionsResponse(error_code=ErrorCode.none, api_keys=(), throttle_time=NO_TIME)
 
-    monkeypatch.setattr(cluster_module, "open_connection", open_connection)
-    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    monkeypatch.setattr(broker_module, "open_connection", open_connection)
+    monkeypatch.setattr(broker_module, "exchange", exchange)
     with connected([silent, other], ClientSecurity(context=ssl.create_default_context())) as cluster:
         assert cluster.reached[:2] == other
         assert opened[0].fileno() == -1, "the silent connection is still open"
@@ -178,4 +180,4 @@ def test_a_broker_that_never_answers_soon_leaves_its_turn_to_kafka_python(
         assert [cluster.ask(address, asked, str) for _ in range(2)] == ["first", "second"]
     finally:
         cluster.close()
-    assert given == [cluster_module.CONNECT_TIMEOUT_S, cluster_module.TIMEOUT_S]
+    assert given == [cluster_module.CONNECT_TIMEOUT_S, broker_module.TIMEOUT_S]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.remote import cluster as remote
-from seqgate.gateway.admin.remote.cluster import BrokerAddress, Cluster
+from seqgate.gateway.admin.remote import broker, operations
+from seqgate.gateway.admin.remote.broker import BrokerAddress
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import ClusterStatus, cluster_status
 
@@ -35,9 +36,11 @@ class FakeCluster:
         if address[1] == SILENT:
             raise ControlError("the broker at h:9 did not answer: connection refused")
         name = type(request).__name__
-        return {"MetadataRequest": self._metadata, "ApiVersionsRequest": self._versions}.get(
-            name, self._log_dirs
-        )()
+        return {
+            "MetadataRequest": self._metadata,
+            "ApiVersionsRequest": self._versions,
+            "DescribeClusterRequest": self._tells_nothing,
+        }.get(name, self._log_dirs)()
 
     def _metadata(self) -> Any:
         partition = SimpleNamespace(
@@ -57,6 +60,9 @@ class FakeCluster:
         feature = SimpleNamespace(name="metadata.version", max_version_level=29)
         return SimpleNamespace(api_keys=(api,), finalized_features=(feature,))
 
+    def _tells_nothing(self) -> Any:
+        return SimpleNamespace(answer=None)
+
     def _log_dirs(self) -> Any:
         rows = (SimpleNamespace(partition_size=5), SimpleNamespace(partition_size=6))
         directory = SimpleNamespace(
@@ -70,10 +76,11 @@ class FakeCluster:
 
 
 def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
-    monkeypatch.setattr(remote, "ask_broker", fake.ask)
+    for module in (broker, operations):
+        monkeypatch.setattr(module, "ask_broker", fake.ask)
     for name, asked in (("metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
         request = _Named(asked)()
-        monkeypatch.setattr(remote, name, lambda address, _, request=request: fake.ask(address, request, Any))
+        monkeypatch.setattr(broker, name, lambda address, _, request=request: fake.ask(address, request, Any))
     return cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
 
 
