@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from seqgate import __version__
 from seqgate.gateway.admin.commands import Command, Commands
 
@@ -58,8 +60,8 @@ def found(name: str) -> Command | Commands:
     return cast("Command | Commands", getattr(import_module(f"seqgate.gateway.{place}"), attribute))
 
 
-def command_line(only: str | None = None) -> typer.Typer:
-    """Return the command line with all commands, or with one of COMMANDS, which imports what it needs."""
+def command_line(words: Sequence[str] | None = None) -> typer.Typer:
+    """Return the command line with all commands, or with what typer needs to take these words."""
     import typer
 
     from seqgate.gateway.admin.help import CONTEXT, add
@@ -87,10 +89,37 @@ def command_line(only: str | None = None) -> typer.Typer:
         """Take the options that stand before a command."""
 
     made.callback()(options)
-    for name in COMMANDS:
-        if only in {None, name}:
-            add(made, name, found(name))
+    for name, command in _needed(words).items():
+        add(made, name, command)
     return made
+
+
+def _needed(words: Sequence[str] | None) -> Mapping[str, Command | Commands]:
+    """Return what the words may mean: the chosen command with its options, or all commands without."""
+    if words and words[0] in COMMANDS:
+        return {words[0]: _needed_of(found(words[0]), words[1:])}
+    every = {name: found(name) for name in COMMANDS}
+    if words is None or not COMMANDS.keys().isdisjoint(words):
+        return every
+    return {
+        name: Commands(command.help) if isinstance(command, Commands) else _without_options(command)
+        for name, command in every.items()
+    }
+
+
+def _needed_of(chosen: Command | Commands, words: Sequence[str]) -> Command | Commands:
+    """Return what the words behind the name of a chosen command or group may mean."""
+    if isinstance(chosen, Command):
+        return chosen
+    if words and words[0] in chosen.commands:
+        return Commands(chosen.help, {words[0]: chosen.commands[words[0]]})
+    if not chosen.commands.keys().isdisjoint(words):
+        return chosen
+    return Commands(chosen.help, {name: _without_options(each) for name, each in chosen.commands.items()})
+
+
+def _without_options(command: Command) -> Command:
+    return msgspec.structs.replace(command, declare=tuple)
 
 
 def __getattr__(name: str) -> Any:
@@ -108,7 +137,7 @@ def main() -> None:
     if right is not None:
         _run(*right)
     else:
-        command_line(words[0] if words and words[0] in COMMANDS else None)(prog_name="seqgate")
+        command_line(None if "_SEQGATE_COMPLETE" in os.environ else words)(prog_name="seqgate")
 
 
 def parse(words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:

@@ -23,6 +23,10 @@ def main() -> None:
     gc.set_threshold(50_000)
     # kio imports Hypothesis where it is installed, for tests of its own types. That takes a third of a start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    if words[:1] != ["serve"]:
+        from seqgate.gateway.admin.remote import kafka_parts  # noqa: PLC0415 - a gateway has no Kafka client
+
+        kafka_parts.install()
     from seqgate.gateway.cli import main as run_command  # noqa: PLC0415 - after the choice of the allocator
 
     run_command()

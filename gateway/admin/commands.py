@@ -14,6 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import cached_property, partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
@@ -90,13 +91,20 @@ class Output(NamedTuple):
     refusals: Sequence[str] = ()
 
 
-class Command(msgspec.Struct, frozen=True):
-    """A command: the name of its function, what it does with the values of its parameters, and its help."""
+class Command(msgspec.Struct, frozen=True, dict=True):
+    """A command: the name of its function, what it does with the values of its parameters, and its help.
+    `declare` returns the parameters; it takes long enough that a command does it for itself alone.
+    """
 
     name: str
     run: Callable[..., None]
-    parameters: Sequence[Parameter]
+    declare: Callable[[], Sequence[Parameter]]
     help: str
+
+    @cached_property
+    def parameters(self) -> Sequence[Parameter]:
+        """The parameters in the order of the help."""
+        return self.declare()
 
     def __call__(self, **given: Any) -> None:
         """Run the command. A command that ends with another code than 0 raises SystemExit."""
@@ -197,7 +205,7 @@ def _converted(kind: Any, text: str, facts: Mapping[str, Any]) -> Any:
 
 def command(function: Callable[..., None]) -> Command:
     """Make a command of a function that prints by itself."""
-    return Command(function.__name__, function, _parameters(function), function.__doc__ or "")
+    return Command(function.__name__, function, partial(_parameters, function), function.__doc__ or "")
 
 
 def asks(
@@ -212,30 +220,66 @@ def asks(
     """
 
     def make(function: Callable[Concatenate[C, P], Output | None]) -> Command:
-        declared, of_reach = _parameters(function, first=1), _parameters(reach)
-        made = {each.name: each.mark.make for each in declared if isinstance(each.mark, OptionsOf)}
-        options_of = {name: _parameters(each) for name, each in made.items()}
-        prints_itself = any(each.name == AS_JSON for each in declared)
-
-        def take(maker: Callable[..., Any], parameters: Iterable[Parameter], given: dict[str, Any]) -> Any:
-            return maker(**{each.name: given.pop(each.name) for each in parameters})
+        parts = _Parts(function, reach, is_first=first)
 
         def run(**given: Any) -> None:
-            opened = take(reach, of_reach, given)
-            as_json: bool = given[AS_JSON] if prints_itself else given.pop(AS_JSON)
-            given |= {name: take(each, options_of[name], given) for name, each in made.items()}
+            opened = _take(reach, parts.of_reach, given)
+            as_json: bool = given[AS_JSON] if parts.prints_itself else given.pop(AS_JSON)
+            given |= {
+                name: _take(maker, parameters, given) for name, (maker, parameters) in parts.made.items()
+            }
             output = typing.cast("Callable[..., Output | None]", function)(opened, **given)
             if output is not None:
                 _end(output, as_json=as_json)
 
-        own = [
-            part for each in declared if each.name != AS_JSON for part in options_of.get(each.name, [each])
-        ]
-        last = [each for each in declared if each.name == AS_JSON] or [_JSON]
-        parameters = [*of_reach, *own, *last] if first else [*own, *of_reach, *last]
-        return Command(function.__name__, run, parameters, function.__doc__ or "")
+        return Command(function.__name__, run, parts.all, function.__doc__ or "")
 
     return make
+
+
+def _take(maker: Callable[..., Any], parameters: Iterable[Parameter], given: dict[str, Any]) -> Any:
+    return maker(**{each.name: given.pop(each.name) for each in parameters})
+
+
+class _Parts:
+    """The parameters of a command, by what they are given to; each is made when it is first needed."""
+
+    def __init__(self, function: Callable[..., Any], reach: Callable[..., Any], *, is_first: bool) -> None:
+        self._function = function
+        self._reach = reach
+        self._is_first = is_first
+
+    @cached_property
+    def _declared(self) -> Sequence[Parameter]:
+        return _parameters(self._function, first=1)
+
+    @cached_property
+    def of_reach(self) -> Sequence[Parameter]:
+        return _parameters(self._reach)
+
+    @cached_property
+    def made(self) -> Mapping[str, tuple[Callable[..., Any], Sequence[Parameter]]]:
+        """What makes a value of other options, and these, by the name of the parameter."""
+        return {
+            each.name: (each.mark.make, _parameters(each.mark.make))
+            for each in self._declared
+            if isinstance(each.mark, OptionsOf)
+        }
+
+    @property
+    def prints_itself(self) -> bool:
+        return any(each.name == AS_JSON for each in self._declared)
+
+    def all(self) -> Sequence[Parameter]:
+        """Return all parameters in the order of the help."""
+        own = [
+            part
+            for each in self._declared
+            if each.name != AS_JSON
+            for part in (self.made[each.name][1] if each.name in self.made else [each])
+        ]
+        last = [each for each in self._declared if each.name == AS_JSON] or [_JSON]
+        return [*self.of_reach, *own, *last] if self._is_first else [*own, *self.of_reach, *last]
 
 
 def _parameters(function: Callable[..., Any], first: int = 0) -> list[Parameter]:

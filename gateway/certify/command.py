@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
@@ -211,6 +210,8 @@ def as_junit(certificate: Certificate, *, may_give_up: bool) -> str:
 
 
 def _case(outcome: RunOutcome, may_give_up: bool) -> str:
+    from xml.sax.saxutils import escape, quoteattr  # noqa: PLC0415 - it brings a client of HTTP
+
     name, seconds = outcome.script.name, outcome.ending.seconds
     head = f'  <testcase classname="seqgate.certify" name="{name}" time="{seconds:.3f}"'
     message = quoteattr(_NOT_IN_XML.sub("?", "; ".join(sentences(outcome)) or outcome.verdict.value))

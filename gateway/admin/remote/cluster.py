@@ -13,12 +13,13 @@ import socket
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
+from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
@@ -35,6 +36,7 @@ from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -628,8 +630,6 @@ def finished(work: Coroutine[Any, Any, R]) -> R:
 _TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
 _SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b|\[Errno (\d{1,3})\]", re.ASCII)
 """The text of kafka-python for a failed system call, `111 ECONNREFUSED`, and Python's, `[Errno 104] …`."""
-_UNKNOWN: Final = "UnrecognizedBrokerError"
-"""The class that kafka-python makes for an error code that it does not know."""
 _LONGEST: Final = 500
 
 
@@ -637,12 +637,23 @@ def refusal(code: int, message: str | None = None) -> str | None:
     """Return a sentence for an error code with the broker's message; None for code 0."""
     if code == 0:
         return None
-    from kafka import errors  # noqa: PLC0415
+    text = (message or _description(code) or "The request failed.").strip().rstrip(".")
+    return f"{text} ({_name(code)})"
 
-    kind = errors.for_code(code)
-    name = f"error {code}" if kind.__name__ == _UNKNOWN else kind.message
-    text = (message or kind.description or "The request failed.").strip().rstrip(".")
-    return f"{text} ({name})"
+
+def _name(code: int) -> str:
+    """Return Kafka's name of an error code."""
+    for kind in (ErrorCode, LaterErrorCode):
+        with suppress(ValueError):
+            return kind(code).name.upper()
+    return f"error {code}"
+
+
+def _description(code: int) -> str | None:
+    from kafka import errors  # noqa: PLC0415 - for an error without a message
+
+    known = errors.kafka_errors.get(code)
+    return None if known is None else str(known.description)
 
 
 def check(answer: Any, what: str = "") -> None:

@@ -114,7 +114,7 @@ def test_a_record_that_is_too_large(peer: Peer, fresh: Fresh) -> None:
     peer.run("topics", "create", topic, "--set", "max.message.bytes=1000")
     told = peer.run("produce", topic, stdin=b"small\n" + b"x" * 5_000 + b"\n", code=1).stderr
     assert "is not stored" in told
-    assert "(MESSAGE_SIZE_TOO_LARGE); 1 of the records before it is" in told
+    assert "(MESSAGE_TOO_LARGE); 1 of the records before it is" in told
 
 
 def test_where_to_begin_and_to_end(peer: Peer, topic: str) -> None:

@@ -24,7 +24,7 @@ def test_results_that_are_texts() -> None:
 def test_whole_answers_are_not_quoted() -> None:
     quoted = errors.GroupAuthorizationFailedError("ListGroupsRequest failed with response 'Response(…)'.")
     assert "Response(" not in sentence(quoted)
-    assert sentence(errors.MessageSizeTooLargeError(None)).endswith("(MESSAGE_SIZE_TOO_LARGE)")
+    assert sentence(errors.MessageSizeTooLargeError(None)).endswith("(MESSAGE_TOO_LARGE)")
     assert sentence(errors.KafkaTimeoutError("60 s")) == "the cluster did not answer in time: 60 s"
     assert sentence(errors.KafkaConnectionError("111 ECONNREFUSED")) == "connection refused"
     assert sentence(errors.KafkaConnectionError()) == "KafkaConnectionError"

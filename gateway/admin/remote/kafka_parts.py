@@ -1,0 +1,87 @@
+"""Imports kafka-python in parts: a command needs one of its clients, or only its errors.
+
+The package imports all of its clients, the requests of administrators, and with the checksum a command line:
+a third of what `seqgate produce` takes. `install` lets the packages of `PARTS` begin empty. A package takes a
+name from the module that has the name, when somebody first asks for it. For any other name it is executed as
+it is written, so that a later release of kafka-python works too, only slower.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Final
+
+PARTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "crc32c": {"crc32c": "_crc32c"},
+    "kafka": {
+        "KafkaAdminClient": "admin.client",
+        "KafkaConsumer": "consumer.group",
+        "KafkaProducer": "producer.kafka",
+        "TopicPartition": "structs",
+    },
+    # every connection knows how very old brokers are asked
+    "kafka.protocol.admin": {"ListGroupsRequest": "groups"},
+    "kafka.protocol.consumer": {"OffsetFetchRequest": "group"},
+}
+"""Packages, and the modules below them that have the names which most commands ask for."""
+
+
+def install() -> None:
+    """Import the packages of PARTS in parts from now on. Call this before they are imported."""
+    sys.meta_path.insert(0, _PartsFinder())
+
+
+class _PartsFinder:
+    """Finds the packages of PARTS."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
+        """Return the spec of a package of PARTS; None for all others, which the next finder finds."""
+        spec = PathFinder.find_spec(name, path) if name in PARTS else None
+        if spec is not None:
+            loader: Any = _InParts(spec.loader, PARTS[name])
+            spec.loader = loader
+        return spec
+
+
+class _InParts:
+    """Loads a package that takes its names from its modules; the loader of the `whole` does all else."""
+
+    def __init__(self, whole: Any, parts: Mapping[str, str]) -> None:
+        self._whole = whole
+        self._parts = parts
+        self._is_executed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    @staticmethod
+    def create_module(_: ModuleSpec) -> None:
+        """Let Python make the module."""
+
+    def exec_module(self, package: ModuleType) -> None:
+        """Let the package ask here for the names that it has not."""
+        vars(package)["__getattr__"] = partial(self._named, package)
+
+    def _named(self, package: ModuleType, name: str) -> Any:
+        """Return what a package has under a name. Raises AttributeError. Takes no lock, because Python holds
+        one for each module that it imports: two threads may both execute the package, which changes nothing.
+        """
+        place = self._parts.get(name)
+        if place is not None:
+            found = getattr(import_module(f"{package.__name__}.{place}"), name, None)
+            if found is not None:
+                return found
+        elif PathFinder.find_spec(f"{package.__name__}.{name}", package.__path__) is not None:
+            return import_module(f"{package.__name__}.{name}")
+        if not self._is_executed:
+            self._whole.exec_module(package)
+            self._is_executed = True
+        if name not in vars(package):
+            raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
+        return vars(package)[name]

@@ -1,0 +1,49 @@
+"""Packages that are imported in parts give the names that they give when they are imported whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from seqgate.gateway.admin.remote.kafka_parts import PARTS
+
+SCRIPT = """
+import sys
+from importlib import import_module
+from seqgate.gateway.admin.remote import kafka_parts
+
+kafka_parts.install()
+package = import_module(sys.argv[1])
+for name, place in kafka_parts.PARTS[sys.argv[1]].items():
+    assert getattr(package, name) is getattr(import_module(f"{package.__name__}.{place}"), name)
+assert not vars(package).get("__all__"), "no name of PARTS executes the package"
+for _ in range(2):
+    assert not hasattr(package, "nothing_has_this_name")
+for name in getattr(package, "__all__", ()):
+    assert name in vars(package), "the package is executed for any other name"
+"""
+ERRORS = """
+import sys
+from seqgate.gateway.admin.remote import kafka_parts
+
+kafka_parts.install()
+from kafka import errors, structs
+assert errors.KafkaError and structs.TopicPartition
+assert "kafka.net" not in sys.modules
+"""
+
+
+def run(script: str, *words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_a_package_in_parts_has_the_names_of_the_whole(package: str) -> None:
+    run(SCRIPT, package)
+
+
+def test_a_module_below_a_package_is_a_name_of_it() -> None:
+    run(ERRORS)
