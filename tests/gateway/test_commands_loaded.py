@@ -86,7 +86,7 @@ NOT_BEFORE_IT_RUNS = {
 MOST_MODULES = {
     "serve": 566,
     "--version": 45,
-    "--help": 285,
+    "--help": 290,
     "help security": 130,
     "topics list --help": 302,
     "status --help": 308,
