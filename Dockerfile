@@ -5,9 +5,9 @@
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim-trixie AS build
-# The version of strip does not matter: it only removes sections that nothing loads.
+# The versions do not matter: gcc compiles the core, and strip removes sections that nothing loads.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install --yes --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
@@ -18,7 +18,7 @@ COPY pid_allocator pid_allocator
 COPY seq_validator seq_validator
 COPY spark_kafka_compat spark_kafka_compat
 RUN python -m venv --without-pip /opt/seqgate && \
-    python -m pip --python /opt/seqgate/bin/python install --no-cache-dir --no-compile '.[cluster,codecs,console,otlp,redis,security]'
+    SEQGATE_COMPILE=1 python -m pip --python /opt/seqgate/bin/python install --no-cache-dir --no-compile '.[cluster,codecs,console,otlp,redis,security]'
 # Debug information is a third of the wheels' size. The running user can't write bytecode, so that of every module is in the image.
 RUN find /opt/seqgate -name '*.so' -type f -exec strip --strip-debug {} + && \
     find /opt/seqgate/lib -path '*/site-packages/*' -type d \( -name test -o -name tests \) -prune -exec rm -r {} + && \

@@ -47,7 +47,7 @@ define install
 endef
 
 PACKAGES := gateway log pid_allocator seq_validator spark_kafka_compat
-SOURCES = $(shell find $(PACKAGES) src -name '*.py')
+SOURCES = $(shell find $(PACKAGES) src -name '*.py' -o -name '*.pxd')
 
 TESTING := test test-all test-nightly test-quick
 # The order of sets of strings decides which cases a random test meets.
@@ -62,15 +62,18 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Seqgate needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
+comma := ,
+
 # A start that compiles takes two seconds instead of a third of one, each time on a machine where Python may not keep what it has compiled.
 $(VENV)/.compiled: $(SOURCES) | $(BIN)/python
+	@$(BIN)/python hatch_build.py
 	@echo "Compiling Seqgate's modules ..."
 	@$(BIN)/python -m compileall -q -j 0 $(PACKAGES) src
 	@touch $@
 
 $(VENV)/.ready-run: pyproject.toml | $(BIN)/python
 	@echo "Installing Seqgate and what it needs into $(VENV), once: a minute or two ..."
-	@$(call install,console)
+	@$(call install,console$(comma)compile)
 	@echo "Compiling the packages ..."
 	@$(BIN)/python -m compileall -q -j 0 $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
@@ -99,10 +102,10 @@ peers: peers-nightly
 peers-test: $(VENV)/.ready-test $(VENV)/.compiled
 	$(BIN)/python -m tests.support.setup_peers test
 
-peers-all: $(VENV)/.ready-test-all
+peers-all: $(VENV)/.ready-test-all $(VENV)/.compiled
 	$(BIN)/python -m tests.support.setup_peers all
 
-peers-nightly: $(VENV)/.ready-test-nightly
+peers-nightly: $(VENV)/.ready-test-nightly $(VENV)/.compiled
 	$(BIN)/python -m tests.support.setup_peers nightly
 
 test: peers-test
@@ -114,7 +117,7 @@ test-all: peers-all
 test-nightly: peers-nightly
 	$(call run_tests,nightly)
 
-test-quick: $(VENV)/.ready-test
+test-quick: $(VENV)/.ready-test $(VENV)/.compiled
 	$(BIN)/python -m tests.support.reaper $(BIN)/python -m pytest $(IN_PARALLEL) --tier=test $(or $(ARGS),$(MIRROR))
 
 check: $(VENV)/.ready-check

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from seqgate import __version__
+from seqgate import __version__, core
 from seqgate.gateway.admin.commands import Command, Commands
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
 
     def print_version(wanted: bool) -> None:
         if wanted:
-            print(f"seqgate {__version__}")
+            print(f"seqgate {__version__} ({core.kind()} core)")
             raise typer.Exit
 
     version = typer.Option(

@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-from seqgate import __version__
+from seqgate import __version__, core
 from seqgate.gateway.allocator import use_c_allocator
 
 
@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line: the entry point of the console script."""
     words = [] if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
     if words == ["--version"]:
-        print(f"seqgate {__version__}")
+        print(f"seqgate {__version__} ({core.kind()} core)")
         return
     if words[:1] == ["serve"]:
         # at once: what is imported before is imported twice

@@ -40,8 +40,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     examines_timestamps: bool = False
     """Whether to decode every record's timestamp. If False, only those in the batch header are checked."""
-    deep_validation: bool = False
-    """Whether to decode every record of a produced batch, or check only the header and the CRC."""
+    deep_validation: bool = True
+    """Whether to check every record of a produced batch, or only the header and the CRC."""
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
     """The most bytes to which a batch may decompress that must be decoded; larger ones are refused."""
     max_record_bytes: int = ANY_RECORD_BYTES

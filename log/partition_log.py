@@ -35,7 +35,7 @@ from seqgate.log.errors import CorruptRecord, DerivedProducer, OffsetOutOfRange,
 from seqgate.log.files.checkpoints import encode_leader_epochs
 from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
-from seqgate.log.format.batch_validation import check_batch
+from seqgate.log.format.batch_validation import HERE, RecordCheck, check_batch
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
 from seqgate.log.format.records import build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
@@ -217,6 +217,7 @@ class PartitionLog:
         begins_at_zero: bool = False,
         before: RefusedBefore | None = None,
         may_derive: bool = False,
+        record_check: RecordCheck = HERE,
     ) -> Appended:
         """Append the one batch in `records`; a duplicate returns the offsets of its original.
 
@@ -225,13 +226,13 @@ class PartitionLog:
         producer must begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). With
         `before` it must not begin behind a refused batch. Where the topic has dead letters, only a gateway
         (`may_derive`) writes with a derived producer id. Raises LogError; the log is then unchanged, or
-        offline after StorageFailed.
+        offline after StorageFailed. Raises TakesLong, as `record_check` says, with the log unchanged.
         """
         if self.offline_because is not None:
             self.check_online()
         config = self.config
         view = records if isinstance(records, memoryview) else memoryview(records)
-        batch = check_batch(view, config, now_ms, is_client)
+        batch = check_batch(view, config, now_ms, is_client, record_check)
         if config.has_dead_letters and not may_derive:
             self._check_producer(batch.producer_id)
         if batch.producer_id >= 0:

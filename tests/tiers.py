@@ -34,6 +34,7 @@ TIERS: Final[Mapping[str, Sequence[str]]] = {
         "seq_validator",
         "spark_kafka_compat",
         "system/commands/test_start.py",
+        "test_core.py",
         "test_links.py",
         "test_pages.py",
         "test_reaper.py",

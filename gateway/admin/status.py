@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from seqgate import __version__
+from seqgate import __version__, core
 from seqgate.gateway.admin.client import bootstrap_of, summed
 from seqgate.gateway.admin.commands import Output, asks
 from seqgate.gateway.admin.names import NameCounters, name_counters
@@ -112,13 +112,15 @@ class Status(msgspec.Struct, frozen=True):
     `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
     `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
-    `producers` counts each producer id once, in however many partitions it is tracked.
+    `core` says whether the core is compiled or interpreted. `producers` counts each producer id once, in
+    however many partitions it is tracked.
     `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
     workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
     answers. `missing_workers` has a sentence about each that does not answer; what it counts is missing.
     """
 
     version: str
+    core: str
     pid: int
     node_id: int
     cluster_id: str
@@ -280,6 +282,7 @@ def _is_wrong(answer: Status) -> bool:
 
 def _rows(answer: Status) -> list[tuple[str, str]]:
     kind = "worker" if answer.bucket is None else "gateway"
+    version = f"{answer.version} ({answer.core} core)"
     counters = answer.counters
     rows = [
         ("listening on", ", ".join(answer.bound.values())),
@@ -290,10 +293,10 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ),
         ("data directory", answer.data_dir),
         *(
-            [("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}")]
+            [("process", f"{answer.pid}, version {version}, up for {duration(answer.uptime_ms)}")]
             if not answer.workers
             else [
-                ("version", answer.version),
+                ("version", version),
                 *((f"{kind} on node {row.node_id}", _worker(row)) for row in answer.workers),
             ]
         ),
@@ -767,6 +770,7 @@ def status_live(gateway: LiveGateway, _: StatusRequest) -> Status:
     prefetched = 0 if state.prefetched is None else state.prefetched.size
     return Status(
         version=__version__,
+        core=core.kind(),
         pid=os.getpid(),
         node_id=services.node.node_id,
         cluster_id=services.node.cluster_id,

@@ -51,9 +51,11 @@ STORAGE_SETTINGS = (
         "Segment files that are open at once. Beyond the limit the least recently used file is closed; "
         "after the limit is lowered, files are closed when the next file is opened."
     ),
-    _LOG.switch("seqgate.log.deep.validation", False, dynamic=True)(
-        "Whether the gateway decodes and checks every record of a batch before the append. Costs work per "
-        "record."
+    _LOG.switch("seqgate.log.deep.validation", True, topic_name="message.deep.validation", dynamic=True)(
+        "Whether the gateway checks every record of a batch before the append: lengths, counts, offset "
+        "deltas, timestamps, and whether a compressed batch decompresses. A batch that consumers could not "
+        "read is refused. With false only the header and the checksum are checked, except on compacted "
+        "topics."
     ),
 )
 
@@ -100,15 +102,14 @@ READ_SETTINGS = (
         "seqgate.catch.up.cache.bytes. 0 reads nothing ahead."
     ),
     _DECODING.number("seqgate.batch.decompressed.max.bytes", 128 << 20, minimum=1 << 20)(
-        "Decompressed size of one batch, where the gateway decodes records. Topics that decode every batch "
-        "refuse a larger batch: compacted topics, topics with delayed delivery or deduplication, and all "
-        "topics under seqgate.log.deep.validation. So does a topic with a compression.type for a batch that "
-        "must be recompressed."
+        "Decompressed size of one batch; a larger one is refused. With message.deep.validation=false only "
+        "compacted topics and topics with delayed delivery, deduplication or a compression.type decompress "
+        "batches that arrive."
     ),
     _DECODING.number("seqgate.batch.decoded.max.records", 200_000, minimum=1000)(
-        "Records that the gateway decodes of one batch. Topics that decode every batch (as above) refuse a "
-        "batch with more records. For such a batch, ListOffsets by time answers with the base offset of the "
-        "batch instead of the record's offset."
+        "Records of one batch. A topic that checks records (as above) refuses a batch with more records. For "
+        "such a batch of an earlier time, ListOffsets by time answers with the base offset of the batch "
+        "instead of the record's offset."
     ),
 )
 

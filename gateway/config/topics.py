@@ -294,8 +294,9 @@ COMPRESSION_SETTINGS = (
     _level("lz4", 9, 1, 17),
     _level("zstd", 3, -131072, 22),
     _COMPRESSION.number("seqgate.recompression.threads", 2, maximum=64)(
-        "Threads that recompress batches. Each thread holds three copies of one batch: in its old codec, "
-        "decompressed (at most seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that "
-        "wait for a thread count in queued.max.request.bytes."
+        "Threads that check large batches, and recompress batches of another codec than the topic's. Each "
+        "thread holds up to three copies of one batch: in its old codec, decompressed (at most "
+        "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count "
+        "in queued.max.request.bytes."
     ),
 )

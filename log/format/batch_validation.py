@@ -1,9 +1,10 @@
 """Validates a produced batch before the log judges and writes the batch.
 
 Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`,
-`UnifiedLog.analyzeAndValidateRecords`, `LogValidator`. By default only the header and the CRC are checked.
-Deep validation decodes the records too. Their timestamps are decoded where the topic or the gateway limits
-them, or where the header has one that is too late.
+`UnifiedLog.analyzeAndValidateRecords`, `LogValidator`. Every record of a client is checked, so that no batch
+is stored that consumers can't read; `record_walk.py` has the check of good records. A topic may choose that
+only the header and the CRC are checked (`message.deep.validation`). Then the timestamps are decoded where
+the topic limits them, or where the header has one that is too late.
 
 Rewrites a stored batch with fewer records.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.config import ANY_RECORD_BYTES
@@ -32,7 +34,7 @@ from seqgate.log.errors import (
     UnsupportedCompressionType,
 )
 from seqgate.log.format import compression
-from seqgate.log.format.compression import FRAME_MAGIC, ZSTD, decompress
+from seqgate.log.format.compression import FRAME_MAGIC, LZ4, ZSTD, decompress
 from seqgate.log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -48,10 +50,20 @@ from seqgate.log.format.record_batch import (
     TRANSACTIONAL_FLAG,
     UP_TO_MAGIC_BYTES,
     BatchHeader,
+    Buffer,
     parse_header,
     sealed,
 )
-from seqgate.log.format.records import as_int64, iterate_body, read_varint, read_varlong, write_varint
+from seqgate.log.format.record_walk import walk_records
+from seqgate.log.format.records import (
+    HEADERS_PER_RECORD,
+    MAX_HEADERS,
+    as_int64,
+    iterate_plain,
+    read_varint,
+    read_varlong,
+    write_varint,
+)
 from seqgate.seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
@@ -66,7 +78,11 @@ _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
 """The position of the low byte of the attributes in the batch."""
 _NEWEST_MAGIC: Final = 2
+_LZ4_FLAGS_AT: Final = HEADER_BYTES + 4
+_LZ4_INDEPENDENT: Final = 0x20
+"""The flag of an lz4 frame whose blocks need no earlier block."""
 _FOREVER: Final = 2**63 - 1
+_SMALLEST_INT64: Final = -(2**63)
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
 _NAMED_RECORDS: Final = 10_000
@@ -75,17 +91,42 @@ batch, only the timestamps in the header are reported.
 """
 _NAMED_BYTES: Final = 8 << 20
 """The most decompressed bytes of a refused batch that are decoded to list records with wrong timestamps."""
+QUICK_BYTES: Final = 64 << 10
+"""The compressed bytes of a batch whose records are checked in the event loop, and ..."""
+QUICK_PLAIN_BYTES: Final = 1 << 20
+"""... the bytes to which they may decompress, and ..."""
+QUICK_RECORDS: Final = 20_000
+"""... the number of records. A larger batch is checked in a thread first."""
+
+
+class RecordCheck(Enum):
+    """Where the records of a batch are checked, apart from its header."""
+
+    HERE = "here"
+    IF_QUICK = "if quick"
+    """Here, but a batch that takes long raises TakesLong."""
+    DONE = "done"
+    """They are checked already."""
+
+
+class TakesLong(Exception):
+    """Checking the records of a batch would hold up all other requests."""
+
+
+HERE: Final = RecordCheck.HERE
+IF_QUICK: Final = RecordCheck.IF_QUICK
+DONE: Final = RecordCheck.DONE
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
-    records: memoryview, config: LogConfig, now_ms: int, is_client: bool
+    records: memoryview, config: LogConfig, now_ms: int, is_client: bool, record_check: RecordCheck = HERE
 ) -> BatchHeader:
     """Return the header of the one batch in `records`, after all checks that need no state of the partition.
 
-    Bytes after the batch that are no whole batch are ignored, as in Kafka. Where the records are decoded, the
-    header gets their largest timestamp; where the stored max_timestamp differs, `stamp` must correct the
-    bytes. Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp,
-    UnsupportedCompressionType.
+    Bytes after the batch that are no whole batch are ignored, as in Kafka. Where the records are checked, the
+    header gets their largest timestamp; where the stored max_timestamp differs, the header's CRC is
+    CORRECTED, and `stamp` must correct the bytes. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
+    RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType; TakesLong as `record_check` says.
     """
     available = len(records)
     if available < HEADER_BYTES:
@@ -115,8 +156,8 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
         _refuse_content(batch, is_client)
     if is_client:
         if attributes & COMPRESSION_MASK:
-            _check_frame_magic(batch.compression, records)
-            if config.max_record_bytes < ANY_RECORD_BYTES:
+            _check_compressed(batch.compression, records)
+            if config.max_record_bytes < ANY_RECORD_BYTES and not config.deep_validation:
                 check_countable(batch, config)
                 plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
         if config.message_timestamp_type == "CreateTime":
@@ -130,8 +171,8 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
                 _check_create_time(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
         elif attributes & TIMESTAMP_TYPE_FLAG:
             _refuse_timestamp_type(batch, "A producer must not set the timestamp type to LogAppendTime.")
-        if config.deep_validation:
-            _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
+        if config.deep_validation and record_check is not DONE:
+            _check_records(batch, records, config, now_ms, record_check)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
@@ -162,13 +203,19 @@ def is_transactional_frame(records: memoryview) -> bool:
     return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG)
 
 
-def _check_frame_magic(codec: int, records: memoryview) -> None:
-    """Refuse records without their codec's magic bytes; only deep validation decompresses the records."""
+def _check_compressed(codec: int, records: memoryview) -> None:
+    """Refuse records without their codec's magic bytes, and lz4 frames with linked blocks, which Kafka's
+    consumers can't read (`Lz4BlockInputStream`).
+    """
     magic = FRAME_MAGIC.get(codec, b"")
     if records[HEADER_BYTES : HEADER_BYTES + len(magic)] != magic:
         raise InvalidRecord(
             f"The header of the batch says compression codec {codec}, but the records do not begin as that "
             "codec's data."
+        )
+    if codec == LZ4 and len(records) > _LZ4_FLAGS_AT and not records[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT:
+        raise InvalidRecord(
+            "The blocks of the lz4 frame are linked; Kafka's consumers can't read such frames."
         )
 
 
@@ -321,14 +368,75 @@ def check_countable(batch: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Decode all records, check them against the header, and correct a wrong max_timestamp in the header."""
+def _check_records(
+    batch: BatchHeader, records: memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+) -> None:
+    """Check all records against the header, and correct a wrong max_timestamp in the header."""
+    record_count, attributes = batch.record_count, batch.attributes
+    if (
+        attributes & COMPRESSION_MASK
+        or record_count > QUICK_RECORDS
+        or record_count > config.max_decoded_records
+    ):
+        plain = _plain(batch, records, config, record_check)
+    else:
+        plain = records[HEADER_BYTES : batch.size_bytes]
+    found = walk_records(plain, record_count, MAX_HEADERS, HEADERS_PER_RECORD)
+    if found is None or (found[2] and config.compact):
+        max_timestamp = _decode_records(batch, plain, config, now_ms)
+    elif config.message_timestamp_type != "CreateTime" or attributes & TIMESTAMP_TYPE_FLAG:
+        return
+    else:
+        earliest, latest = batch.base_timestamp + found[0], batch.base_timestamp + found[1]
+        before_ms = config.message_timestamp_before_max_ms
+        if (
+            latest > now_ms + config.message_timestamp_after_max_ms
+            or latest > _FOREVER
+            or earliest < (_SMALLEST_INT64 if before_ms == _FOREVER else now_ms - before_ms)
+        ):
+            max_timestamp = _decode_records(batch, plain, config, now_ms)
+        elif latest == batch.max_timestamp:
+            return
+        else:
+            max_timestamp = max(latest, NO_TIMESTAMP)
+    if batch.max_timestamp != max_timestamp:
+        batch.max_timestamp, batch.crc = max_timestamp, CORRECTED
+
+
+def _plain(
+    batch: BatchHeader, records: memoryview, config: LogConfig, record_check: RecordCheck
+) -> bytes | memoryview:
+    """Return the decompressed records of a batch that is compressed or has many records. Raises
+    InvalidRecord, and TakesLong as `record_check` says.
+    """
     check_countable(batch, config)
+    limit_bytes = config.max_decompressed_bytes
+    if record_check is IF_QUICK:
+        if batch.record_count > QUICK_RECORDS:
+            raise TakesLong
+        if batch.compression:
+            if batch.size_bytes > QUICK_BYTES:
+                raise TakesLong
+            limit_bytes = min(limit_bytes, QUICK_PLAIN_BYTES)
+    try:
+        if config.max_record_bytes < ANY_RECORD_BYTES:
+            return plain_records(batch, records, limit_bytes, config.max_record_bytes)
+        return decompress(batch.compression, records[HEADER_BYTES : batch.size_bytes], limit_bytes)
+    except DecompressionLimitReached:
+        if limit_bytes < config.max_decompressed_bytes:
+            raise TakesLong from None
+        raise
+
+
+def _decode_records(batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int) -> int:
+    """Decode the records one by one, and return their largest timestamp. Raises the error of the first rule
+    that a record breaks.
+    """
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
     keyless: list[int] = []
     wrong: list[tuple[int, str]] = []
-    for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
+    for delta, record in enumerate(iterate_plain(batch, memoryview(plain))):
         if record.offset != batch.base_offset + delta:
             raise InvalidRecord(
                 f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."
@@ -345,8 +453,7 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
         raise InvalidTimestamp(wrong[0][1], tuple(wrong[:_RECORD_ERRORS]))
     if keyless:
         _refuse_keyless(keyless)
-    if create_time:
-        batch.max_timestamp = max_timestamp
+    return max_timestamp
 
 
 def _refuse_keyless(deltas: list[int]) -> None:
@@ -396,8 +503,16 @@ def plain_records(
     except DecompressionLimitReached as error:
         text = f"{error}, in {header.record_count}; max.decompressed.message.bytes is {max_record_bytes}."
         raise DecompressionLimitReached(text) from None
+    check_record_sizes(plain, header.record_count, max_record_bytes)
+    return plain
+
+
+def check_record_sizes(plain: Buffer, record_count: int, max_record_bytes: int) -> None:
+    """Refuse a record with more than `max_record_bytes`. Raises InvalidRecord."""
+    if max_record_bytes >= ANY_RECORD_BYTES:
+        return
     position = 0
-    for _ in range(header.record_count):
+    for _ in range(record_count):
         size, position = read_varint(plain, position)
         if size > max_record_bytes:
             raise InvalidRecord(
@@ -405,7 +520,6 @@ def plain_records(
                 f"{max_record_bytes}."
             )
         position += max(size, 0)
-    return plain
 
 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[PlainRecord]:

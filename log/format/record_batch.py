@@ -45,7 +45,6 @@ NO_SEQUENCE: Final = -1
 
 REWRITABLE: Final = struct.Struct(">qii")
 PATCHED: Final = struct.Struct(">qiibIhiqq")
-_MAX_TIMESTAMP: Final = slice(35, 43)
 _unpack_header = struct.Struct(">qiibIhiqqqhii").unpack_from
 _pack_up_to_crc = struct.Struct(">qiibI").pack
 _pack_covered = struct.Struct(">hiqqqhii").pack
@@ -116,21 +115,14 @@ class BatchHeader:
         """Write offset, leader epoch and timestamp type into the head of the batch, whose bytes are in
         `view`. Return (head, rest, log_append_time_ms); the time is -1 where the producer's timestamps count.
 
-        The topic sets the timestamp type, whatever the producer wrote. Where the records were decoded,
-        `max_timestamp` is their largest timestamp, and replaces a wrong one in the bytes.
+        The topic sets the timestamp type, whatever the producer wrote. Where a check has corrected
+        `max_timestamp`, it replaces the wrong one in the bytes.
         """
         size_bytes, attributes = self.size_bytes, self.attributes
         if config.message_timestamp_type != "CreateTime" and self.record_count:
             head = stamped_head(self, view, attributes | TIMESTAMP_TYPE_FLAG, now_ms)
             return head, view[PATCHED.size : size_bytes], now_ms
-        if (
-            attributes & TIMESTAMP_TYPE_FLAG
-            or self.crc == CORRECTED
-            or (
-                config.deep_validation
-                and view[_MAX_TIMESTAMP] != self.max_timestamp.to_bytes(8, "big", signed=True)
-            )
-        ):
+        if attributes & TIMESTAMP_TYPE_FLAG or self.crc == CORRECTED:
             head = stamped_head(self, view, attributes & ~TIMESTAMP_TYPE_FLAG, self.max_timestamp)
             return head, view[PATCHED.size : size_bytes], -1
         head = REWRITABLE.pack(self.base_offset, self.batch_length, self.partition_leader_epoch)

@@ -139,14 +139,14 @@ def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BY
     header = parse_header(view)
     if len(view) < header.size_bytes:
         raise InvalidRecord(f"the batch is cut: {len(view)} of {header.size_bytes} bytes")
-    yield from iterate_body(header, view[HEADER_BYTES : header.size_bytes], limit_bytes)
+    body = view[HEADER_BYTES : header.size_bytes]
+    yield from iterate_plain(header, compression.decompress(header.compression, body, limit_bytes))
 
 
-def iterate_body(header: BatchHeader, body: memoryview, limit_bytes: int) -> Iterator[Record]:
-    """Yield the records of a batch from its header and the bytes after the header. Raises InvalidRecord on
-    damage and for too many headers, UnsupportedCompressionType.
+def iterate_plain(header: BatchHeader, data: memoryview) -> Iterator[Record]:
+    """Yield the records of a batch from its header and its decompressed records. Raises InvalidRecord on
+    damage and for too many headers.
     """
-    data = compression.decompress(header.compression, body, limit_bytes)
     position = 0
     headers = 0
     for number in range(header.record_count):

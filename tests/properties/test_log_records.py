@@ -50,9 +50,8 @@ def test_damage_is_refused_and_nothing_else_happens(
     position = data.draw(st.integers(0, len(whole) - 1))
     spoilt = bytearray(whole)
     spoilt[position] ^= data.draw(st.integers(1, 255))
-    config = LogConfig(deep_validation=True)
     try:
-        check_batch(memoryview(spoilt), config, NOW_MS, True)
+        check_batch(memoryview(spoilt), LogConfig(), NOW_MS, True)
     except LogError:
         return
     assert 12 <= position < 16, "only the leader epoch, which the gateway sets, is covered by no checksum"
@@ -61,7 +60,7 @@ def test_damage_is_refused_and_nothing_else_happens(
 @settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(garbage: bytes) -> None:
-    for config in (LogConfig(), LogConfig(deep_validation=True)):
+    for config in (LogConfig(), LogConfig(deep_validation=False)):
         try:
             check_batch(memoryview(garbage), config, NOW_MS, True)
         except LogError:

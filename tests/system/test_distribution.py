@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.release.bill_of_materials import write_bill
-from tests.release.building import Built, build, build_tools, export, last_change
+from tests.release.building import Built, build, build_compiled, build_tools, export, last_change
 from tests.release.commands import PIP, run
 from tests.release.installed import EXTRAS, Installed, install
 from tests.release.pythons import MINORS, pythons, this_python
@@ -112,7 +112,18 @@ def test_the_sdist_has_the_docs_the_examples_and_the_files_for_deployment(built:
 
 
 def test_the_installed_wheel_serves_a_client_and_keeps_its_records(here: Installed, tmp_path: Path) -> None:
-    smoke(here, tmp_path, version())
+    smoke(here, tmp_path, f"{version()} (interpreted core)")
+
+
+@pytest.mark.tier("nightly")
+def test_the_wheel_with_a_compiled_core_does_so(built: Built, tmp_path: Path) -> None:
+    wheel = build_compiled(built.sdist, Path(sys.executable), tmp_path)
+    assert "-manylinux" in wheel.name
+    used = tmp_path / "used"
+    used.mkdir()
+    smoke(
+        install(Path(sys.executable), wheel, tmp_path / "wheel", CACHE), used, f"{version()} (compiled core)"
+    )
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -127,7 +138,7 @@ def test_it_does_so_on_every_python(built: Built, minor: int, tmp_path: Path) ->
     installed = install(pythons()[name], built.wheel, tmp_path / "wheel", CACHE)
     used = tmp_path / "used"
     used.mkdir()
-    smoke(installed, used, version())
+    smoke(installed, used, f"{version()} (interpreted core)")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +163,7 @@ def test_tools_install_the_command_for_one_user(built: Built, words: list[str], 
         run(*command, cwd=tmp_path, further=places)
         command = [str(tmp_path / "bin" / "seqgate")]
     said = run(*command, "--version", cwd=tmp_path, further=places)
-    assert said.splitlines()[-1] == f"seqgate {version()}"
+    assert said.splitlines()[-1] == f"seqgate {version()} (interpreted core)"
 
 
 def test_a_line_written_by_the_command_is_read_by_the_command(here: Installed, tmp_path: Path) -> None:

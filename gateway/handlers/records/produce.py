@@ -78,9 +78,9 @@ from seqgate.gateway.handlers.records.produce_append import (
 )
 from seqgate.gateway.handlers.records.produce_late import (
     Begun,
+    InThreads,
     Late,
     LateBatch,
-    Recompression,
     copied,
     hold,
     kept_entry,
@@ -108,7 +108,7 @@ from seqgate.gateway.runtime.partitions.recompressor import Recompressed
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.log import Appended, CorruptRecord
-from seqgate.log.format.batch_validation import is_transactional_frame
+from seqgate.log.format.batch_validation import TakesLong, is_transactional_frame
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG
 
 logger = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ class _Appending:
         self._topics: Topics = [*refused]
         self._pending: PendingAnswer | None = None
         self._late: list[LateBatch] = []
-        """The batches that must be recompressed, and are appended after that."""
+        """The batches that threads must check or recompress, and that are appended after that."""
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
         grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
@@ -320,7 +320,11 @@ class _Appending:
         if late is not None:
             late.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
             return ProduceRow(entry.partition, 0, -1, -1, -1)
-        return self._store(rows, len(rows), key, partition, entry.records, now_ms)
+        try:
+            return self._store(rows, len(rows), key, partition, entry.records, now_ms)
+        except TakesLong:
+            self._late.append(LateBatch(rows, len(rows), key, topic, partition, None, entry))
+            return ProduceRow(entry.partition, 0, -1, -1, -1)
 
     def _refuse(
         self, key: str | bytes, entry: PartitionRecords, code: int, message: str | None = None
@@ -342,7 +346,9 @@ class _Appending:
         outcome: Recompressed | None = None,
         took_part: TookPart | None = None,
     ) -> ProduceRow:
-        """Append one batch; return its row, at `position`. If it must be flushed first, the answer waits."""
+        """Append one batch; return its row, at `position`. If it must be flushed first, the answer waits.
+        Raises TakesLong where a thread must check the batch first.
+        """
         context, request = self._context, self._request
         info = append_batch(
             context.services,
@@ -369,15 +375,18 @@ class _Appending:
         )
 
     def _append_verified(self, batch: LateBatch) -> None:
-        """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
+        """Append a batch whose coordinator has answered, or leave it to the threads."""
         context, compression = self._context, batch.compression
         now_ms = context.node.clock.now_ms()
         if compression is not None and must_recompress(
             context.api_version, batch.partition, compression.codec, batch.entry.records, now_ms
         ):
             self._late.append(batch)
-        else:
+            return
+        try:
             self._append_late(batch)
+        except TakesLong:
+            self._late.append(batch._replace(compression=None))
 
     def _append_late(self, batch: LateBatch, outcome: Recompressed | None = None) -> None:
         """Append a batch that waited, also amid a stop, if its topic exists and is still led here."""
@@ -414,7 +423,7 @@ class _Appending:
         return produce_frame(context, self._topics) if pending is None else pending.complete()
 
     def _answer_late(self) -> Begun:
-        """Return the future of an answer that awaits a coordinator or recompression; refuse without room."""
+        """Return the future of an answer that awaits a coordinator or threads; refuse without room."""
         late = Late(self._context)
         has_room = late.keep(self.left_bytes)
         if has_room:
@@ -429,7 +438,7 @@ class _Appending:
                 batch.rows[batch.position] = self._refuse(batch.key, batch.entry, REFUSED, _NO_ROOM)
             return self.answer()
         if not is_unverified:
-            return Recompression(late, batches, self._append_late, self.answer).begin()
+            return InThreads(late, batches, self._append_late, self.answer).begin()
 
         async def work() -> Begun:
             transactional_id = self._request.transactional_id or ""
@@ -868,19 +877,22 @@ class ProduceRepeats:
             or records[ATTRIBUTES_POSITION] & CODEC_BITS != compression.codec
         ):
             return NOT_REPEATED
-        self.begun += 1
         acks = target.acks
-        info = append_batch(
-            self._services,
-            api_version,
-            peer,
-            target.client_id,
-            target.key,
-            partition,
-            records,
-            None,
-            self._clock.now_ns() // NS_PER_MS,
-        )
+        try:
+            info = append_batch(
+                self._services,
+                api_version,
+                peer,
+                target.client_id,
+                target.key,
+                partition,
+                records,
+                None,
+                self._clock.now_ns() // NS_PER_MS,
+            )
+        except TakesLong:
+            return NOT_REPEATED
+        self.begun += 1
         if isinstance(info, ProduceRow):
             if not acks:
                 close_on_error([(target.key, [info])])

@@ -44,7 +44,7 @@ from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.sizes import size_in_words
 from seqgate.log import Appended, DerivedProducer, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
-from seqgate.log.format.batch_validation import check_frame
+from seqgate.log.format.batch_validation import DONE, IF_QUICK, TakesLong, check_frame
 from seqgate.log.format.record_batch import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -167,9 +167,9 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it. Note a refusal on
     the connection, because later batches of the producer must not overtake the batch. `key` names the topic
-    in the request. `records` are checked as they were sent. After recompression, `outcome` is appended in
-    their place, or refuses them as the log would. `took_part` is the answer of the gateway that coordinates
-    the transaction, where that is another one.
+    in the request. `records` are checked as they were sent. After a thread has checked them, `outcome` is
+    appended in their place, or refuses them as the log would. `took_part` is the answer of the gateway that
+    coordinates the transaction, where that is another one. Raises TakesLong where a thread must check them.
     """
     if records is None:
         row = refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
@@ -188,13 +188,26 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
         before = None
         if peer.refused is not None or partition.strict_until_ms:
             before = refused_before(peer, key, partition, now_ms)
-        stored = records if outcome is None else _recompressed(outcome)
+        stored, record_check = records, IF_QUICK
+        if outcome is not None:
+            stored, record_check = _recompressed(outcome), DONE
         try:
-            info = services.append(partition, stored, now_ms, begins_at_zero=begins_at_zero, before=before)
+            info = services.append(
+                partition,
+                stored,
+                now_ms,
+                begins_at_zero=begins_at_zero,
+                before=before,
+                record_check=record_check,
+            )
         except DerivedProducer:
             if not _is_from_gateway(services, peer, partition):
                 raise
-            info = partition.append(stored, now_ms, may_derive=True)
+            info = partition.append(stored, now_ms, may_derive=True, record_check=record_check)
+        except TakesLong:
+            if not partition.log.is_repeated(parse_header(stored), now_ms):
+                raise
+            info = partition.append(stored, now_ms, record_check=DONE)
     except LogError as error:
         row = _row_of_error(services, partition, attributes, error)
         return _final_refusal(services, peer, client_id, key, partition, records, row)
@@ -257,7 +270,7 @@ def _is_from_gateway(services: ProduceServices, peer: Peer, partition: Partition
 
 
 def _recompressed(outcome: Recompressed) -> memoryview:
-    """Return the batch in its new codec. Raises the LogError of a batch that could not be recompressed."""
+    """Return the batch as it is to be stored. Raises the LogError that refuses the batch."""
     if isinstance(outcome, LogError):
         raise outcome
     return memoryview(outcome)

@@ -6,7 +6,7 @@
 | the rights of very many topics, then the request | other requests, between slices of time |
 | batches of very many or slow partitions | other requests, between slices of time |
 | a transaction's first batch in a partition (`verify`) | another gateway, which coordinates the transaction |
-| a batch in another codec than its topic's (`Recompression`) | a thread that recompresses the batch |
+| a batch that takes long to check, or must be recompressed (`InThreads`) | a thread that does it |
 
 All ways are alike. What waits has changed nothing yet. It is copied, because the receive buffer is reused,
 and the copies need room (`queued.max.request.bytes`); without room the batches are refused, so that the
@@ -47,8 +47,8 @@ from seqgate.log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, pa
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 4
-"""Batches of one request that threads recompress at a time; the others wait, so that other requests have
-their turns.
+"""Batches of one request that threads work on at a time; the others wait, so that other requests have their
+turns.
 """
 Begun = ResponseBytes | Deferred | None
 
@@ -180,7 +180,7 @@ def _is_full(context: ProduceContext, partition: Partition, records: memoryview 
 
 
 class LateBatch(NamedTuple):
-    """A batch to append after its recompression or its coordinator's answer, and its row's place."""
+    """A batch to append after a thread's work or its coordinator's answer, and its row's place."""
 
     rows: list[ProduceRow]
     position: int
@@ -254,8 +254,8 @@ async def verify(
             append(batch._replace(took_part=took_part))
 
 
-class Recompression:
-    """The batches of one request that threads recompress. Each is appended when it is ready."""
+class InThreads:
+    """The batches of one request that threads check and recompress. Each is appended when it is ready."""
 
     def __init__(
         self,
@@ -278,7 +278,6 @@ class Recompression:
 
     def _put_next(self) -> None:
         batch = self._waiting.popleft()
-        assert batch.compression is not None
         context = self._late.context
         context.services.recompressor.put(
             batch.entry.records or memoryview(b""),

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from seqgate import __version__
+from seqgate import __version__, core
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.metrics.health import each_complaint
 from seqgate.gateway.metrics.metric import (
@@ -102,8 +102,9 @@ CLIENTS_SUBJECT: Final = Subject(
 NODE: Final = Metric(
     "seqgate_node_info",
     MetricKind.INFO,
-    "The version of the gateway, its node id and its cluster id; the value is always 1.",
-    ("version", "node_id", "cluster_id"),
+    "The version of the gateway, its node id and its cluster id, and whether its core is compiled or "
+    "interpreted; the value is always 1.",
+    ("version", "node_id", "cluster_id", "core"),
 )
 UPTIME: Final = gauge("seqgate_uptime_seconds", "Time since the start.")
 READY: Final = gauge("seqgate_ready", "1 while the gateway can take writes, as /readyz tells; otherwise 0.")
@@ -121,7 +122,7 @@ CERTIFICATE: Final = gauge(
 
 def _read_node(sources: Sources) -> Samples:
     node = sources.services.node
-    yield NODE.at(1, __version__, str(node.node_id), node.cluster_id)
+    yield NODE.at(1, __version__, str(node.node_id), node.cluster_id, core.kind())
     yield UPTIME.at((node.clock.now_ms() - sources.gateway.started_at_ms) / 1000)
     is_ready = True
     for complaint in each_complaint(sources.gateway):

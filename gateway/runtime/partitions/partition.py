@@ -34,6 +34,7 @@ from seqgate.log import (
     StorageFailed,
     retention,
 )
+from seqgate.log.format.batch_validation import HERE, RecordCheck
 from seqgate.log.format.compression import Compression
 from seqgate.seq_validator import RefusedBefore
 
@@ -135,8 +136,11 @@ class Partition:
         begins_at_zero: bool = False,
         before: RefusedBefore | None = None,
         may_derive: bool = False,
+        record_check: RecordCheck = HERE,
     ) -> Appended:
-        """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError, HandedOver."""
+        """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError, HandedOver;
+        TakesLong as `record_check` says.
+        """
         if self.is_handed_over:
             raise HandedOver(f"{self.topic}-{self.index} is being handed over to another gateway")
         log = self.log
@@ -149,6 +153,7 @@ class Partition:
                 begins_at_zero=begins_at_zero,
                 before=before,
                 may_derive=may_derive,
+                record_check=record_check,
             )
         except StorageFailed:
             self._tell_watchers()  # Wake the fetches that wait for records.
@@ -286,12 +291,15 @@ class AppendTimes:
         *,
         begins_at_zero: bool = False,
         before: RefusedBefore | None = None,
+        record_check: RecordCheck = HERE,
     ) -> Appended:
         """Append one batch as `Partition.append` does, and time it. Raises the same errors."""
         for append_with in self._followed:
             append_with(Partition.append)
         begun_s = self._seconds()
-        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero, before=before)
+        info = partition.append(
+            records, now_ms, begins_at_zero=begins_at_zero, before=before, record_check=record_check
+        )
         self.durations.add(self._seconds() - begun_s)
         return info
 

@@ -1,4 +1,5 @@
-"""Recompresses batches in threads, so that the event loop serves other requests meanwhile.
+"""Checks large batches in threads, and recompresses batches there, so that the event loop serves other
+requests meanwhile.
 
 The libraries of the codecs release Python's lock while they work. A thread gets nothing of a partition but
 the batch and settings that never change; the event loop appends the result.
@@ -15,24 +16,26 @@ from typing import Final
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
-from seqgate.log.format.batch_validation import check_batch, sealed_batch
+from seqgate.log.format.batch_validation import check_batch, check_record_sizes, sealed_batch
 from seqgate.log.format.compression import CODEC_IDS, Compression, compress, decompress
-from seqgate.log.format.record_batch import COMPRESSION_MASK, HEADER_BYTES
+from seqgate.log.format.record_batch import COMPRESSION_MASK, CORRECTED, HEADER_BYTES, PATCHED, stamped_head
 
 logger = logging.getLogger(__name__)
 
 _NAMES: Final = {number: name for name, number in CODEC_IDS.items()}
 _ANY_BYTES: Final = 2**31 - 1
 
-Recompressed = bytes | LogError
-"""The batch in its new codec, or the error that refuses the batch."""
+Recompressed = bytes | memoryview | LogError
+"""The checked batch as it is to be stored, or the error that refuses the batch."""
 
 
 _Job = tuple[Callable[[], Recompressed], Callable[[Recompressed], None]]
 
 
 class Recompressor:
-    """Recompresses batches in `threads` threads, started by the first one. Call all in the event loop."""
+    """Checks and recompresses batches in `threads` threads, started by the first one. Call all in the event
+    loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int, machine: Machine) -> None:
         self._loop = loop
@@ -41,17 +44,19 @@ class Recompressor:
         self._workers: Workers[_Job] | None = None
         self._is_stopped = False
         self.batches = 0
-        """The number of batches recompressed since the start, refused ones included."""
+        """The number of batches that threads have worked on since the start, refused ones included."""
 
     def put(
         self,
         records: memoryview,
-        compression: Compression,
+        compression: Compression | None,
         config: LogConfig,
         now_ms: int,
         then: Callable[[Recompressed], None],
     ) -> None:
-        """Recompress a batch, and call `then` with the outcome, but never at once, nor after `stop`."""
+        """Check a batch, recompress it where `compression` says, and call `then` with the outcome, but never
+        at once, nor after `stop`.
+        """
         if self._is_stopped:
             return
         if self._workers is None:
@@ -78,17 +83,30 @@ class Recompressor:
 
 
 def _recompress(
-    records: memoryview, compression: Compression, config: LogConfig, now_ms: int
+    records: memoryview, compression: Compression | None, config: LogConfig, now_ms: int
 ) -> Recompressed:
     try:
+        if compression is None:
+            return _checked(records, config, now_ms)
         return recompressed(records, compression, config, now_ms)
     except LogError as error:
         return error
     except MemoryError:
-        return StorageFailed("the memory did not suffice to recompress the batch; retry later")
+        return StorageFailed("the memory did not suffice to decompress the batch; retry later")
     except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
-        logger.exception("a batch of %d bytes could not be recompressed to %s", len(records), compression)
-        return StorageFailed("the batch could not be recompressed; the gateway's log says why")
+        logger.exception("a batch of %d bytes could not be decompressed", len(records))
+        return StorageFailed("the batch could not be decompressed; the gateway's log says why")
+
+
+def _checked(records: memoryview, config: LogConfig, now_ms: int) -> bytes | memoryview:
+    """Return the one batch in `records` after all checks that need no state of the partition, with the
+    records' largest timestamp in its header. Raises as `check_batch` does.
+    """
+    batch = check_batch(records, config, now_ms, is_client=True)
+    if batch.crc != CORRECTED:
+        return records
+    head = stamped_head(batch, records, batch.attributes, batch.max_timestamp)
+    return head + bytes(records[PATCHED.size : batch.size_bytes])
 
 
 def recompressed(records: memoryview, compression: Compression, config: LogConfig, now_ms: int) -> bytes:
@@ -96,16 +114,18 @@ def recompressed(records: memoryview, compression: Compression, config: LogConfi
     bytes, and with them offsets and timestamps; all of the header stays but codec, size and CRC. Needs no
     state of the partition, so that a thread can call it.
 
-    Checks the batch as an append does, because the new CRC would hide damage; `segment.bytes` concerns only
-    the stored batch. Where records must be decoded, for deep validation or their timestamps, that follows
-    with the append. Raises CorruptRecord, InvalidRecord, RecordTooLarge, InvalidTimestamp,
-    UnsupportedCompressionType. Source: Kafka's `LogValidator.validateMessagesAndAssignOffsetsCompressed`.
+    Checks the batch with its records as an append does, because the new CRC would hide damage;
+    `segment.bytes` concerns only the stored batch. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
+    InvalidTimestamp, UnsupportedCompressionType. Source: Kafka's
+    `LogValidator.validateMessagesAndAssignOffsetsCompressed`.
     """
-    as_sent = replace(config, deep_validation=False, examines_timestamps=False, segment_bytes=_ANY_BYTES)
+    as_sent = replace(config, segment_bytes=_ANY_BYTES)
     batch = check_batch(records, as_sent, now_ms, is_client=True)
     plain = decompress(
         batch.compression, records[HEADER_BYTES : batch.size_bytes], config.max_decompressed_bytes
     )
+    if compression.codec:
+        check_record_sizes(plain, batch.record_count, config.max_record_bytes)
     payload = compress(compression.codec, plain, compression.level)
     del plain
     size_bytes = HEADER_BYTES + len(payload)

@@ -466,7 +466,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         examines_timestamps=any(_is_set(config, overrides, name) for name in _TIMESTAMP_LIMITS),
         # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for
         # good
-        deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
+        deep_validation=compacts or cast("bool", config.topic_value("message.deep.validation", overrides)),
         max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
         max_record_bytes=number("max.decompressed.message.bytes"),
         max_decoded_records=config.int("seqgate.batch.decoded.max.records"),

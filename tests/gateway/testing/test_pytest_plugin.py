@@ -191,7 +191,7 @@ import sys
 
 def test_it():
     loaded = [name for name in sys.modules if name.partition(".")[0] in ("seqgate", "kio", "kafka")]
-    assert sorted(loaded) == ["seqgate", "seqgate.gateway", "seqgate.gateway.pytest_plugin"]
+    assert sorted(loaded) == ["seqgate", "seqgate.core", "seqgate.gateway", "seqgate.gateway.pytest_plugin"]
 """
     outcome, output = run_pytest(tmp_path, {"test_it.py": test})
     assert outcome == {"passed": 1}, output

@@ -13,11 +13,11 @@ from tests.log.support import NOW_MS
 from tests.support.batches import Batch, Record, records
 
 BASE = Batch(records(3, step_ms=1), base_timestamp=NOW_MS)
-CONFIG = LogConfig()
-DEEP = LogConfig(deep_validation=True)
+CONFIG = LogConfig(deep_validation=False)
+DEEP = LogConfig()
 MINUTE_MS = 60_000
 INT_MAX = 2**31 - 1
-LIMITED = LogConfig(message_timestamp_before_max_ms=MINUTE_MS, examines_timestamps=True)
+LIMITED = replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS, examines_timestamps=True)
 """A topic that takes no record older than a minute, or later than an hour."""
 
 

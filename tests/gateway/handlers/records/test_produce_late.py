@@ -1,10 +1,11 @@
-"""Batches of another codec than the topic's are recompressed in threads: in order, without holding others up,
-and never twice.
+"""Batches of another codec than the topic's are recompressed in threads, and batches that take long are checked
+there: in order, without holding others up, and never twice.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +19,12 @@ from seqgate.gateway.handlers.records.produce_late import AT_ONCE
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.server.dispatcher import Dispatcher
+from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.gateway.handlers.records.held_threads import HeldMachine
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import read_log
-from tests.support.batches import Batch, BatchView, decompress, read_batches, records
+from tests.support.batches import Batch, BatchView, Record, decompress, read_batches, records
 from tests.support.held_disk import HeldDisk
 from tests.support.wire import decode, encode
 
@@ -424,3 +426,45 @@ async def test_named_and_delayed_records_are_judged_in_the_new_codec(bench: Benc
         await bench.work_on()
         assert bench.client.rows(answer)[0][0] == OK
     assert [view.record_count for view in bench.stored()] == [3]
+
+
+ONE = replace(THREE, records=(Record(),), codec="zstd")
+TAKES_LONG = {
+    "compressed bytes": replace(ONE, records=(Record(value=random.Random(5).randbytes(70_000)),)),
+    "plain bytes": replace(ONE, records=(Record(value=bytes(2 << 20)),)),
+    "records": replace(ONE, records=records(20_001), codec="none"),
+}
+
+
+@pytest.mark.parametrize("how", TAKES_LONG)
+async def test_a_batch_that_takes_long_to_check_is_checked_in_a_thread(bench: Bench, how: str) -> None:
+    await bench.create("producer")
+    sent = replace(TAKES_LONG[how], max_timestamp=NOW_MS - 5)
+    assert bench.client.rows(bench.client.produce(THREE)) == [(OK, 0)]
+    answer = bench.client.produce(sent.of(7, 0, 0))
+    assert answer.holds_back
+    assert bench.partition.log.log_end_offset == 3
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(OK, 3)]
+    stored = bench.stored()[1]
+    assert stored.crc_is_right
+    assert stored.max_timestamp == NOW_MS, "the thread corrects what the header says"
+    again = bench.client.produce(sent.of(7, 0, 0))
+    assert bench.client.rows(again) == [(OK, 3)], "a duplicate needs no check"
+    assert bench.machine.held == 0
+
+
+async def test_a_thread_refuses_what_consumers_could_not_read(bench: Bench) -> None:
+    await bench.create("producer")
+    whole = TAKES_LONG["compressed bytes"].encode()
+    sent = replace(TAKES_LONG["compressed bytes"], payload=whole[HEADER_BYTES:-9])
+    answer = bench.client.produce(sent)
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(INVALID_RECORD, -1)]
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_a_topic_that_checks_headers_only_uses_no_thread(bench: Bench) -> None:
+    await bench.create("producer", message_deep_validation="false")
+    sent = replace(TAKES_LONG["compressed bytes"], payload=b"\x28\xb5\x2f\xfd no zstd" * 6000)
+    assert bench.client.rows(bench.client.produce(sent)) == [(OK, 0)]

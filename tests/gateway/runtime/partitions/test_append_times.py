@@ -9,6 +9,7 @@ import pytest
 
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Partition
 from seqgate.log.errors import OutOfOrderSequence
+from seqgate.log.format.batch_validation import HERE
 
 
 class FakePartition:
@@ -42,7 +43,8 @@ def test_the_next_append_is_timed_and_no_further_one() -> None:
     assert [part.append for part in parts] == [Partition.append, Partition.append]
     times.arm()
     assert parts[1].append(partition, memoryview(b""), 5, begins_at_zero=True) == "appended 1"
-    assert partition.given == [((memoryview(b""), 5), {"begins_at_zero": True, "before": None})]
+    named = {"begins_at_zero": True, "before": None, "record_check": HERE}
+    assert partition.given == [((memoryview(b""), 5), named)]
     assert (times.durations.count, times.durations.sum_s) == (1, 1.0)
     assert [part.append for part in parts] == [Partition.append, Partition.append]
 

@@ -1,0 +1,135 @@
+"""Walks over the records of a batch: the check of every record that a client sends.
+
+The answer is only whether all is well. Where it is not, `batch_validation` decodes the records one by one,
+finds out what is wrong, and words the error. So this walk stays small, and its speed counts: it runs for
+every record, compiled (`record_walk.pxd` has the types) or interpreted, from the same text.
+
+The layout of a record is in `records.py`. Source: Kafka's `DefaultRecord.readFrom`, `LogValidator`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqgate.log.format.record_batch import Buffer
+
+"""The low bits of the result of `_varint` and `_varlong`, which hold the size of the encoding."""
+"""The shift of the last byte of the longest varint that is read here, of 56 bits."""
+
+
+def walk_records(  # noqa: C901, PLR0912 - a call for each field would double the time when interpreted
+    plain: Buffer, record_count: int, max_headers: int, headers_per_record: int
+) -> tuple[int, int, bool] | None:
+    """Return the smallest and largest timestamp delta of the records, and whether a key is null.
+
+    `plain` are the decompressed records. All is well when exactly `record_count` records fill it, their
+    offset deltas are 0, 1, 2, ..., every field ends within its record, and the last field ends with it. None
+    when something is wrong, or rare: a number of more than 56 bits, more headers than `max_headers` and
+    `headers_per_record` for each earlier record.
+    """
+    position = 0
+    size = len(plain)
+    smallest = largest = 0
+    has_null_key = False
+    headers = 0
+    for number in range(record_count):
+        found = _varint(plain, position, size)
+        position += found & 15
+        end = position + (found >> 4)
+        if found <= 0 or end > size or end <= position:
+            return None
+        found = _varlong(plain, position + 1, end)
+        position += 1 + (found & 15)
+        if not found:
+            return None
+        delta = found >> 4
+        if number == 0:
+            smallest = largest = delta
+        elif delta > largest:
+            largest = delta
+        elif delta < smallest:
+            smallest = delta
+        found = _varint(plain, position, end)
+        position += found & 15
+        if not found or found >> 4 != number:
+            return None
+        found = _varint(plain, position, end)
+        position += found & 15
+        if found < 0:
+            has_null_key = True
+        else:
+            position += found >> 4
+        if not found or position > end:
+            return None
+        found = _varint(plain, position, end)
+        position += found & 15
+        if found > 0:
+            position += found >> 4
+        if not found or position > end:
+            return None
+        found = _varint(plain, position, end)
+        position += found & 15
+        count = found >> 4
+        if found <= 0 or count > end - position:
+            return None
+        if count:
+            headers += count
+            if headers > max_headers + headers_per_record * number:
+                return None
+            position = _end_of_headers(plain, position, end, count)
+        if position != end:
+            return None
+    if position != size:
+        return None
+    return smallest, largest, has_null_key
+
+
+def _end_of_headers(plain: Buffer, position: int, end: int, count: int) -> int:
+    """Return the position after `count` headers; -1 if one has no name or does not end within its record."""
+    for _ in range(count):
+        found = _varint(plain, position, end)
+        position += (found & 15) + (found >> 4)
+        if found <= 0 or position > end:
+            return -1
+        found = _varint(plain, position, end)
+        position += found & 15
+        if found > 0:
+            position += found >> 4
+        if not found or position > end:
+            return -1
+    return position
+
+
+def _varint(plain: Buffer, position: int, end: int) -> int:
+    """Return a zigzag varint of an int32 and its size in bytes, as `value * 16 + size`; 0 if it is cut or
+    too long, or has bits above the 32nd.
+    """
+    if position < end and plain[position] < 0x80:
+        byte = plain[position]
+        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
+    found = _varlong(plain, position, end)
+    if found & 15 > 5 or not -0x7FFFFFFF <= found >> 4 <= 0x7FFFFFFF:
+        return 0
+    return found
+
+
+def _varlong(plain: Buffer, position: int, end: int) -> int:
+    """Return a zigzag varint and its size, as `value * 16 + size`; 0 if it is cut or has over 56 bits."""
+    if position < end and plain[position] < 0x80:
+        byte = plain[position]
+        return ((byte >> 1) ^ -(byte & 1)) * 16 + 1
+    if position + 1 < end and plain[position + 1] < 0x80:
+        result = plain[position] & 0x7F | plain[position + 1] << 7
+        return ((result >> 1) ^ -(result & 1)) * 16 + 2
+    result = 0
+    shift = 0
+    index = position
+    while index < end and shift <= 49:
+        byte = plain[index]
+        index += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return ((result >> 1) ^ -(result & 1)) * 16 + index - position
+        shift += 7
+    return 0

@@ -1,0 +1,84 @@
+"""What the check of every record costs: `python -m tests.performance.record_checks`.
+
+Prints the time in which a batch is checked with its header only, with a compiled core, and with an interpreted
+one, each the best of several rounds in one process.
+"""
+
+from __future__ import annotations
+
+import random
+import timeit
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from seqgate.log.config import LogConfig
+from seqgate.log.format import batch_validation
+from tests.log.format.test_record_walk import WALKS
+from tests.support.batches import Batch, Record
+
+ROUNDS: Final = 20
+ROUND_S: Final = 0.02
+NOW_MS: Final = 1_700_000_000_000
+DEEP: Final = LogConfig(max_message_bytes=1 << 30)
+BATCHES: Final[Sequence[tuple[str, int, int, str]]] = (
+    ("1 record of 100 bytes", 1, 100, "none"),
+    ("160 records of 100 bytes", 160, 100, "none"),
+    ("10,000 records of 100 bytes", 10_000, 100, "none"),
+    ("60 records of 1,000 bytes in lz4", 60, 1000, "lz4"),
+)
+
+
+class Row(NamedTuple):
+    """The times (s) of one batch."""
+
+    name: str
+    records: int
+    header_only_s: float
+    compiled_s: float
+    interpreted_s: float
+
+
+def best_s(batch: memoryview, config: LogConfig) -> float:
+    """Return the shortest time of one check."""
+
+    def check() -> None:
+        batch_validation.check_batch(batch, config, NOW_MS, is_client=True)
+
+    count = max(1, int(ROUND_S / timeit.timeit(check, number=1)))
+    return min(timeit.repeat(check, number=count, repeat=ROUNDS)) / count
+
+
+def row(name: str, count: int, size_bytes: int, codec: str) -> Row:
+    """Measure one batch. Raises AssertionError where the core is not compiled."""
+    letters = random.Random(5)
+    words = [bytes(letters.choices(b"etaoinshrdlu", k=letters.randint(2, 9))) for _ in range(500)]
+    text = b" ".join(letters.choices(words, k=size_bytes))
+    values = tuple(
+        Record(value=text[number % size_bytes :][:size_bytes], timestamp_delta=number)
+        for number in range(count)
+    )
+    batch = memoryview(Batch(values, codec=codec, base_timestamp=NOW_MS).encode())
+    assert len(WALKS) == 2, "the core is not compiled: run `python hatch_build.py`"
+    times = [best_s(batch, replace(DEEP, deep_validation=False))]
+    used = batch_validation.walk_records
+    for walk in reversed(WALKS):
+        batch_validation.walk_records = walk  # type: ignore[assignment]
+        times.append(best_s(batch, DEEP))
+    batch_validation.walk_records = used
+    return Row(name, count, *times)
+
+
+def main() -> None:
+    print("| batch | header only | every record, compiled | every record, interpreted |")
+    print("| --- | ---: | ---: | ---: |")
+    for measured in (row(*batch) for batch in BATCHES):
+        shown = [
+            f"{spent * 1e6:,.1f} µs"
+            for spent in (measured.header_only_s, measured.compiled_s, measured.interpreted_s)
+        ]
+        print(f"| {' | '.join((measured.name, *shown))} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The core, compiled and interpreted: which of both Python takes, and that both keep the rules."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqgate.core import MODULES, source_of, translation_of
+
+REPOSITORY = Path(__file__).parent.parent
+LIMIT_S = 1800.0
+RULES = (
+    "tests/log/format",
+    "tests/log/test_partition_log.py",
+    "tests/gateway/handlers/records",
+    "tests/properties/test_log_records.py",
+)
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+
+
+def run(*arguments: str | Path, cwd: Path = REPOSITORY, **variables: str) -> str:
+    """Run Python, and return all that it printed. Raises AssertionError with that when it fails."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stdout[-8000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("further_text", "variables", "expected"),
+    [("", {}, "compiled"), ("# newer\n", {}, "interpreted"), ("", {"SEQGATE_PURE": "1"}, "interpreted")],
+    ids=("as it was compiled", "newer text", "switched off"),
+)
+def test_only_the_translation_of_this_very_text_is_used(
+    tmp_path: Path, further_text: str, variables: dict[str, str], expected: str
+) -> None:
+    for module in MODULES:
+        source = Path(source_of(module))
+        folder = tmp_path.joinpath(*module.split(".")[:-1])
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (source, source.with_suffix(".pxd"), Path(translation_of(str(source)))):
+            shutil.copy(path, folder)
+        with (folder / source.name).open("a") as file:
+            file.write(further_text)
+    for name in ("__init__.py", "core.py"):
+        shutil.copy(REPOSITORY / "src" / "seqgate" / name, tmp_path / "seqgate")
+    program = (
+        f"import {MODULES[0]} as module; from seqgate import core; "
+        "print(core.kind(), module.__file__.endswith('.py'), module.walk_records(b'', 0, 0, 0))"
+    )
+    told = run("-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables)
+    assert told.split(maxsplit=2) == [expected, str(expected == "interpreted"), "(0, 0, False)\n"]
+
+
+@pytest.mark.tier("all")
+def test_the_rules_hold_with_an_interpreted_core() -> None:
+    run("-m", "pytest", "--tier=test", "-q", "-p", "no:cacheprovider", *RULES, SEQGATE_PURE="1")
+
+
+@pytest.mark.tier("nightly")
+@pytest.mark.parametrize("boundscheck", [False, True], ids=("as it is shipped", "with bounds checks"))
+def test_no_bytes_make_the_compiled_core_read_beyond_them(tmp_path: Path, *, boundscheck: bool) -> None:
+    source, target = source_of(MODULES[0]), tmp_path / "record_walk.so"
+    compiling = (
+        "from pathlib import Path; from hatch_build import compile_module; "
+        f"compile_module(Path({source!r}), Path({str(target)!r}), flags={SANITIZERS!r}, boundscheck={boundscheck})"
+    )
+    run("-c", compiling, PYTHONPATH=f"{REPOSITORY}:{REPOSITORY / 'src'}")
+    library = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    # Python's own allocator would hide what is read beyond a small object.
+    sanitized = {"LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0", "PYTHONMALLOC": "malloc"}
+    told = run("-m", "tests.fuzzing.sanitized", target, str(os.getpid()), "100000", **sanitized)
+    assert told == "done\n", "Cython prints what a bounds check finds"
