@@ -24,6 +24,8 @@ CASES = 2
 """The cases of each scenario in `make test-all`, mostly the oldest versions; the others run in `make
 test-nightly`.
 """
+IN_FULL = frozenset({"produce.batch", "produce.lying_header"})
+"""Scenarios with all their cases in `make test-all`: what no batch may be."""
 MINUTES = frozenset({"share_offsets.describe_a_partition_that_is_not_there"})
 """Scenarios of `make test-nightly`, because Kafka takes its time for the answer."""
 TOKEN = uuid.uuid4().hex[:8]
@@ -113,7 +115,7 @@ def _tiers() -> dict[str, list[str]]:
         cases[scenario] += 1
         is_new = theme not in themes
         themes.add(theme)
-        is_rare = cases[scenario] > CASES or scenario in MINUTES
+        is_rare = (cases[scenario] > CASES and scenario not in IN_FULL) or scenario in MINUTES
         divided["test" if is_new else "nightly" if is_rare else "all"].append(name)
     return divided
 
