@@ -395,7 +395,7 @@ def _check_records(
             or earliest < (_SMALLEST_INT64 if before_ms == _FOREVER else now_ms - before_ms)
         ):
             max_timestamp = _decode_records(batch, plain, config, now_ms)
-        elif latest == batch.max_timestamp:
+        elif latest == batch.max_timestamp >= NO_TIMESTAMP:
             return
         else:
             max_timestamp = max(latest, NO_TIMESTAMP)

@@ -230,6 +230,8 @@ class TestDeepValidation:
     def test_max_timestamp_is_corrected(self) -> None:
         data = replace(BASE, max_timestamp=NOW_MS + 50).encode()
         assert check_batch(memoryview(data), DEEP, NOW_MS, True).max_timestamp == NOW_MS + 2
+        before_all_times = replace(BASE, base_timestamp=-9).encode()
+        assert check_batch(memoryview(before_all_times), DEEP, NOW_MS, True).max_timestamp == -1
 
     def test_bomb(self) -> None:
         data = replace(BASE, records=records(1, 3_000_000), codec="zstd").encode()
