@@ -5,7 +5,7 @@ The requests and rows, the command, and the answer of a running gateway.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -52,7 +52,7 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     `age_ms` is the age of the first record that the slowest group has not read, None without such a record or
     its timestamp. `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to
     producers: `open`, `holding` or `refusing`, or `elsewhere` where another gateway leads the partition and
-    measures its backlog. `refused` counts batches since the gateway started.
+    measures its backlog. `refused` counts batches since the gateway `node_id` started.
     """
 
     topic: str
@@ -64,6 +64,7 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     verdict: str = "open"
     refused: int = 0
     readers: list[BacklogReader] = []
+    node_id: int = -1
 
 
 class BacklogPage(msgspec.Struct, frozen=True):
@@ -96,10 +97,35 @@ class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
     """The backlogs of a topic, its partitions from the first after `after` on; a page has `limit` groups."""
 
     is_spread = True
+    is_told = True
     rows = "partitions"
     key = "partition"
     topic: str
     after: int | None = None
+
+
+def of_leaders(rows: Iterable[PartitionBacklog]) -> list[PartitionBacklog]:
+    """Return each partition once, in order: the row of its leader, where the leader's answer is there."""
+    found: dict[int, PartitionBacklog] = {}
+    for row in rows:
+        if found.setdefault(row.partition, row).verdict == ELSEWHERE:
+            found[row.partition] = row
+    return [found[partition] for partition in sorted(found)]
+
+
+def joined_backlogs(pages: Sequence[BacklogPage]) -> BacklogPage:
+    """Return the pages of several gateways, which begin at one partition, as one that ends where the first of
+    them ends.
+    """
+    ends = [page.partitions[-1].partition for page in pages if not page.complete and page.partitions]
+    rows = of_leaders(row for page in pages for row in page.partitions)
+    return msgspec.structs.replace(
+        pages[0],
+        waiting_requests=sum(page.waiting_requests for page in pages),
+        waiting_bytes=sum(page.waiting_bytes for page in pages),
+        partitions=[row for row in rows if not ends or row.partition <= min(ends)],
+        complete=not ends,
+    )
 
 
 # The command.
@@ -131,10 +157,16 @@ def backlog(
     with opened as client:
         if topic is None:
             names = client.ask(LimitedTopicsRequest()).topics
-            pages = [client.ask(BacklogRequest(name)) for name in names]
+            pages = [_asked(client, name) for name in names]
             return Output({"topics": pages}, _summary(pages))
-        page = client.ask(BacklogRequest(topic))
+        page = _asked(client, topic)
     return Output(page, _text(page))
+
+
+def _asked(client: Client, topic: str) -> BacklogPage:
+    """Return the backlog of a topic; of several workers the leader of each partition has measured it."""
+    page = client.ask(BacklogRequest(topic))
+    return msgspec.structs.replace(page, partitions=of_leaders(page.partitions))
 
 
 def _summary(pages: Sequence[BacklogPage]) -> Iterator[Block]:
@@ -255,9 +287,11 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
         if found and partition is None:
             raise ControlError(f"{topic.name}-{index} can't be opened")
         rows.append(
-            PartitionBacklog(topic.name, index, verdict=OPEN if is_here else ELSEWHERE)
+            PartitionBacklog(
+                topic.name, index, verdict=OPEN if is_here else ELSEWHERE, node_id=services.node.node_id
+            )
             if partition is None
-            else _row(backlog, partition, found)
+            else msgspec.structs.replace(_row(backlog, partition, found), node_id=services.node.node_id)
         )
         room -= 1 + len(found)
         index += 1

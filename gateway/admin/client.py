@@ -134,7 +134,7 @@ def nodes_of(answer: Any) -> list[int]:
 def answer_of(answer: ControlAnswer, request: Request[A]) -> A:
     """Return the answer of another gateway. Raises ControlError where it is a refusal."""
     if answer.error is not None:
-        raise ControlError(answer.error)
+        raise Elsewhere(answer.error) if answer.is_elsewhere else ControlError(answer.error)
     try:
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except msgspec.MsgspecError as error:

@@ -280,7 +280,7 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
     except (msgspec.MsgspecError, RecursionError) as error:
         return ControlAnswer(error=f"the question is not understood: {error}")
     name = request.operation_name()
-    if not request.is_of_each:
+    if not (request.is_of_each or request.is_told):
         return ControlAnswer(error=f"{name} is answered on the control socket only")
     # Lines of the log name users, addresses and files.
     is_more = isinstance(request, LogLinesRequest) or changes_something(request)
@@ -291,7 +291,7 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
         async with asyncio.timeout(OPERATION_TIMEOUT_S):
             result = await answer_live(gateway, request)
     except ControlError as error:
-        return ControlAnswer(error=str(error))
+        return ControlAnswer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
     except TimeoutError:
         return ControlAnswer(error=f"not done within {OPERATION_TIMEOUT_S:g} s")
     return ControlAnswer(msgspec.Raw(msgspec.json.encode(result)))

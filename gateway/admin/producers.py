@@ -7,6 +7,7 @@ gateway's on the control socket.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -91,15 +92,19 @@ class ProducerPage(msgspec.Struct, frozen=True):
 
 class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
     """The active producers by topic, partition and id, from the first one after `after` on. `after` is topic,
-    partition and producer id of the last row of the page before.
+    partition and producer id of the last row of the page before. `within_ms`: only those that wrote in so
+    many milliseconds; `idle_ms`: only those that have not written for longer.
     """
 
     is_spread = True
+    is_told = True
     rows = "producers"
     key = "topic partition producer_id"
     topic: str | None = None
     partition: int | None = None
     after: tuple[str, int, int] | None = None
+    within_ms: int | None = None
+    idle_ms: int | None = None
 
 
 # The command.
@@ -249,7 +254,7 @@ async def list_producers_live(gateway: LiveGateway, request: ListProducersReques
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
-        entries = await _entries(partition, lowest, request.limit + 1 - len(rows))
+        entries = await _entries(partition, lowest, request.limit + 1 - len(rows), _times(request, now_ms))
         rows.extend(_row(partition, entry, now_ms, clients) for entry in entries)
         if len(rows) > request.limit:
             break
@@ -283,16 +288,28 @@ def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[P
     return partitions_after(topics, lambda topic: topic.all(), request.partition, request.after)
 
 
-async def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
-    """Return the first `count` producers whose ids are above `lowest`, by id. Let requests in between: a
-    partition may track a million producers.
+def _times(request: ListProducersRequest, now_ms: int) -> tuple[float, float]:
+    """Return the times of the last write, the earliest and the latest, of the requested producers."""
+    earliest = -math.inf if request.within_ms is None else now_ms - request.within_ms
+    return earliest, math.inf if request.idle_ms is None else now_ms - request.idle_ms - 1
+
+
+async def _entries(
+    partition: Partition, lowest: int, count: int, times: tuple[float, float]
+) -> list[ProducerEntry]:
+    """Return the first `count` producers whose ids are above `lowest`, and that wrote last between the two
+    times, by id. Let requests in between: a partition may track a million producers.
     """
     from seqgate.gateway.runtime.loop.slices import in_slices  # noqa: PLC0415 - slow to import
 
     entries = list(partition.log.producers)
     found: list[ProducerEntry] = []
     async for first in in_slices(range(0, len(entries), ENTRIES_AT_ONCE)):
-        later = [entry for entry in entries[first : first + ENTRIES_AT_ONCE] if entry.producer_id > lowest]
+        later = [
+            entry
+            for entry in entries[first : first + ENTRIES_AT_ONCE]
+            if entry.producer_id > lowest and times[0] <= entry.last_active_ms <= times[1]
+        ]
         found = heapq.nsmallest(count, chain(found, later), key=lambda entry: entry.producer_id)
     return found
 

@@ -75,13 +75,15 @@ class Elsewhere(ControlError):
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
     """A request whose answer has the type A. Its tag is the name of the operation. `is_spread`: each of
     several workers knows a part of the answer. `is_of_all`: one worker answers for all, and refuses for all.
-    `is_of_each`: every gateway of a cluster answers for itself, also over the Kafka protocol. `rows` names
-    the fields of the answer of which each page, and each gateway, has a part, that of the list itself first.
+    `is_of_each`: every gateway of a cluster answers for itself, also over the Kafka protocol. `is_told`: a
+    gateway tells its part over the Kafka protocol, too, though commands do not ask there. `rows` names the
+    fields of the answer of which each page, and each gateway, has a part, that of the list itself first.
     """
 
     is_spread: ClassVar[bool] = False
     is_of_all: ClassVar[bool] = False
     is_of_each: ClassVar[bool] = False
+    is_told: ClassVar[bool] = False
     rows: ClassVar[str] = ""
 
     @classmethod

@@ -64,7 +64,9 @@ class VerdictPage(msgspec.Struct, frozen=True):
 
 
 class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
-    """The newest batches that were not stored, and why; with `after` only verdicts with a higher number."""
+    """The newest batches that were not stored, and why; only verdicts with a number above `after`, or above
+    that of the gateway's node id in `after_of`.
+    """
 
     is_spread = True
     is_of_each = True
@@ -73,6 +75,7 @@ class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
     partition: int | None = None
     producer_id: int | None = None
     after: int = 0
+    after_of: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 SHOWN: Final = 100
@@ -122,18 +125,20 @@ def verdicts(
 
 
 def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> VerdictPage:
-    """Return the newest verdicts that pass the filters."""
+    """Return the newest verdicts that pass the filters; all if this process has begun to count again."""
     newest = gateway.services.partitions.counters.verdicts.newest
-    found = (verdict for verdict in reversed(newest) if _passes(verdict, request))
     node_id = gateway.services.node.node_id
+    after = request.after_of.get(node_id, request.after)
+    if not newest or newest[-1].number < after:
+        after = 0
+    found = (verdict for verdict in reversed(newest) if verdict.number > after and _passes(verdict, request))
     rows = [VerdictRow(*verdict, node_id) for verdict in islice(found, request.limit)]
     return VerdictPage(rows, newest.maxlen or 0, [node_id])
 
 
 def _passes(verdict: UnstoredBatch, request: ListVerdictsRequest) -> bool:
     return (
-        verdict.number > request.after
-        and request.topic in {None, verdict.topic}
+        request.topic in {None, verdict.topic}
         and request.partition in {None, verdict.partition}
         and request.producer_id in {None, verdict.producer_id}
     )

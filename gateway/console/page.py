@@ -6,20 +6,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
-from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.request import ControlError, Request, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
+from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, Replies, Reply
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.gateways import Summary
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
 from seqgate.gateway.console.metrics.listener import MetricsClient
 from seqgate.gateway.console.metrics.rates import BYTES_IN
-from seqgate.gateway.console.rights import FIELDS, MissingRight, missing_right, right_on_cluster
+from seqgate.gateway.console.rights import (
+    FIELDS,
+    MissingRight,
+    missing_right,
+    needed_on_cluster,
+    right_on_cluster,
+)
 
 # A visit: one request of one person to a page.
 
@@ -33,6 +42,27 @@ RANGES: Final = {"15m": QUARTER_MS, "1h": HOUR_MS, "6h": 6 * HOUR_MS, "24h": DAY
 DEFAULT_RANGE: Final = "15m"
 
 A = TypeVar("A")
+
+
+class NoGateways(ControlError):
+    """The brokers of the cluster are those of Apache Kafka, or gateways of an earlier release."""
+
+
+class Gathered(NamedTuple, Generic[A]):
+    """What the gateways and workers of a cluster answered to one question, at least one. `silent` has a
+    sentence about each that gave no answer, `of` counts all. `note` is why the brokers did not answer, where
+    the listeners of --metrics took their place.
+    """
+
+    answers: Sequence[A]
+    silent: Sequence[str]
+    of: int
+    note: str | None = None
+
+    @property
+    def is_several(self) -> bool:
+        """Whether each row must name its gateway."""
+        return self.of > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +138,59 @@ class Visit:
             return None, None
         try:
             return self.ask_gateway(request), None
+        except ControlError as error:
+            return None, str(error)
+
+    def ask_gateways(self, request: Request[A]) -> Gathered[A]:
+        """Return what all gateways and workers of the cluster answer to this person; what the listeners of
+        --metrics do where no broker answers. Raises ControlError when none does, NoGateways for another
+        broker.
+        """
+        failed: ControlError | None = None
+        try:
+            with self.console.connections.lend_asker(self.security) as asker:
+                replies = asker.ask(request)
+        except ControlError as error:
+            failed, replies = error, Replies()
+        if any(row.answer is not None for row in replies.rows):
+            return _gathered(replies)
+        trouble = self._trouble(replies) if failed is None else str(failed)
+        if self.console.listeners and not any(row.is_elsewhere for row in replies.rows):
+            self.listener()  # checks the right of this person
+            told = _gathered(_listened(self.console.listeners, request))
+            if told.answers:
+                return told._replace(of=max(told.of, replies.of), note=trouble)
+            trouble = trouble or "; ".join(told.silent)
+        if failed is not None:
+            raise failed
+        if trouble is None:
+            raise NoGateways(
+                "only a Seqgate gateway tells this; the brokers are others, or of an earlier release"
+            )
+        raise ControlError(trouble) if replies.trouble is None else Unreachable(replies.trouble)
+
+    def _trouble(self, replies: Replies[A]) -> str | None:
+        """Return why no broker answered; None for brokers that don't know such questions."""
+        troubles = list(dict.fromkeys(row.trouble for row in replies.rows if row.trouble is not None))
+        if len(troubles) > 1:
+            return "; ".join(_silent(row) for row in replies.rows)
+        trouble = troubles[0] if troubles else None
+        operation = None if trouble is None else needed_on_cluster(trouble)
+        if operation is None:
+            return trouble
+        lack = right_on_cluster(self.user, operation)
+        return f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
+
+    def told_by_gateways(self, request: Request[A]) -> tuple[Gathered[A], None] | tuple[None, str | None]:
+        """Return the answers of `ask_gateways`, or why they are missing; neither for another broker. Raises
+        Unreachable when nothing of the cluster answers.
+        """
+        try:
+            return self.ask_gateways(request), None
+        except NoGateways:
+            return None, None
+        except Unreachable:
+            raise
         except ControlError as error:
             return None, str(error)
 
@@ -229,6 +312,54 @@ class Visit:
         if not lowest <= number <= highest:
             raise ControlError(f"{name} must be between {lowest} and {highest}, not {number}")
         return number
+
+
+# The numbers up to which an island has seen what each gateway counts, as it sends them back.
+
+MOST_NUMBERS: Final = 100
+"""Gateways whose numbers an island remembers; the one that answered longest ago is forgotten first."""
+
+
+def numbers_of(visit: Visit, name: str) -> dict[int, int]:
+    """Return a field such as 1:120,2:7 as numbers by node id. Raises ControlError."""
+    try:
+        pairs = [pair.split(":") for pair in visit.text(name).split(",") if pair]
+        return {int(node_id): int(number) for node_id, number in pairs[-MOST_NUMBERS:]}
+    except ValueError:
+        raise ControlError(f"{name} must have numbers by node id, such as 1:120,2:7") from None
+
+
+def numbers_text(numbers: Mapping[int, int]) -> str:
+    return ",".join(f"{node_id}:{number}" for node_id, number in numbers.items())
+
+
+def _gathered(replies: Replies[A]) -> Gathered[A]:
+    silent = [_silent(row) for row in replies.rows if row.answer is None and not row.is_elsewhere]
+    if replies.of > len(replies.rows):
+        silent.append(
+            f"{replies.of - len(replies.rows)} of {replies.of} gateways are not asked: the console asks "
+            f"{MOST_GATEWAYS}"
+        )
+    return Gathered([row.answer for row in replies.rows if row.answer is not None], silent, replies.of)
+
+
+def _silent(row: Reply[A]) -> str:
+    where = f"node {row.name} at {row.address}" if row.name != row.address else row.name
+    return f"{where} gives no answer: {row.trouble}"
+
+
+def _listened(listeners: Sequence[MetricsClient], request: Request[A]) -> Replies[A]:
+    """Return what listeners answer; a view takes no numbers by node id, so it gives all."""
+    if "after_of" in request.__struct_fields__:
+        request = msgspec.structs.replace(request, after_of={})
+    return Replies([_reply(listener, request) for listener in listeners], len(listeners))
+
+
+def _reply(listener: MetricsClient, request: Request[A]) -> Reply[A]:
+    try:
+        return Reply(listener.url, listener.url, listener.view(request))
+    except ControlError as error:
+        return Reply(listener.url, listener.url, None, str(error))
 
 
 Function = Callable[[Visit], PageAnswer]

@@ -9,6 +9,9 @@ from typing import Final, NamedTuple
 
 _REFUSED: Final = re.compile(r"\b(CLUSTER|TOPIC|GROUP|TRANSACTIONAL_ID)_AUTHORIZATION_FAILED\b")
 """Kafka's errors for a missing right on a resource."""
+_NEEDED: Final = re.compile(r"\bover the network needs (DESCRIBE|ALTER) on the cluster")
+"""The words of a gateway to a person who may not ask it about itself."""
+_LACKED: Final = re.compile(r"\blacks the right to (\w+) the cluster")
 _NAMED: Final = re.compile(r"\b(?:topic|group) ([\w.-]+)", re.ASCII)
 CLUSTER: Final = "CLUSTER"
 _RESOURCES: Final = {
@@ -63,12 +66,19 @@ def missing_right(
         return None
     kind = refused[1]
     if kind == CLUSTER:
-        return right_on_cluster(user, operation)
+        lacked = _LACKED.search(error)
+        return right_on_cluster(user, operation if lacked is None else lacked[1])
     noun, option = _RESOURCES[kind]
     named = _NAMED.search(error)
     name = (names or {}).get(kind) or (named[1] if named is not None else "")
     what = f"{noun} {name}" if name else f"the {noun}"
     return _missing(kind, what, (option, name or "NAME"), user, operation)
+
+
+def needed_on_cluster(error: str) -> str | None:
+    """Return the right on the cluster that a gateway asks for before it answers; None for another error."""
+    needed = _NEEDED.search(error)
+    return None if needed is None else needed[1].lower()
 
 
 def right_on_cluster(user: str, operation: str) -> MissingRight:

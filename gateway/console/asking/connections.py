@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -28,12 +29,14 @@ from seqgate.gateway.admin.remote.broker import (
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, connected, first_that_answers
 from seqgate.gateway.admin.request import ControlError, Unreachable
+from seqgate.gateway.console.asking.gateways import AT_ONCE, GatewayAsker
 from seqgate.gateway.coordinator.places import TopicPartition
 
 MOST_IDLE: Final = 32
 """Connections that wait for their next use; the one that waits longest is closed when another comes."""
 IDLE_S: Final = 120.0
-
+ANSWER_S: Final = 5.0
+"""Time that a page gives each gateway for its answer."""
 
 SURE_S: Final = 0.5
 """Time after its last use in which a connection is not asked whether it still answers."""
@@ -41,8 +44,11 @@ SURE_S: Final = 0.5
 
 @dataclass(slots=True)
 class _Open:
+    """A connected cluster, and what asks each of its gateways; `closing` closes both."""
+
     cluster: Cluster
     closing: ExitStack
+    asker: GatewayAsker
     since: float = field(default_factory=time.monotonic)
 
 
@@ -53,15 +59,27 @@ class Connections:
         self.addresses = tuple(addresses)
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[ClientSecurity, _Open]] = OrderedDict()
+        self._pool = ThreadPoolExecutor(2 * AT_ONCE, "console-gateways")
 
     @contextmanager
     def lend(self, security: ClientSecurity) -> Iterator[Cluster]:
         """Yield the cluster, connected as `security` says. Raises ControlError, also in place of an error of
         kafka-python; such an error closes the connection.
         """
+        with self._lend(security) as lent:
+            yield lent.cluster
+
+    @contextmanager
+    def lend_asker(self, security: ClientSecurity) -> Iterator[GatewayAsker]:
+        """Yield what asks each gateway of the cluster, connected as `security` says. Raises ControlError."""
+        with self._lend(security) as lent:
+            yield lent.asker
+
+    @contextmanager
+    def _lend(self, security: ClientSecurity) -> Iterator[_Open]:
         lent = self._taken(security) or self._opened(security)
         try:
-            yield lent.cluster
+            yield lent
         except ControlError:
             self._keep(security, lent, is_sure=False)
             raise
@@ -74,7 +92,10 @@ class Connections:
 
     def _opened(self, security: ClientSecurity) -> _Open:
         closing = ExitStack()
-        return _Open(closing.enter_context(connected(self.addresses, security, lasts=True)), closing)
+        cluster = closing.enter_context(connected(self.addresses, security, lasts=True))
+        asker = GatewayAsker(self.addresses, security, self._pool, ANSWER_S)
+        closing.callback(asker.close)
+        return _Open(cluster, closing, asker)
 
     def _taken(self, security: ClientSecurity) -> _Open | None:
         """Return an idle connection of the same login that still answers."""
@@ -109,6 +130,7 @@ class Connections:
 
     def close(self) -> None:
         self._drop(lambda _security, _since: True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _drop(self, is_dropped: Callable[[ClientSecurity, float], bool]) -> None:
         """Close the idle connections that `is_dropped` names by their login and their last use."""

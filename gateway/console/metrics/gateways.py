@@ -7,18 +7,16 @@ not have), it asks the metrics listeners of `--metrics`.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.metrics import MetricsRequest
-from seqgate.gateway.admin.remote.broker import BrokerAddress, exchange, open_connection
+from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
+from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import first_that_answers
-from seqgate.gateway.admin.remote.operations import question_of, told_in
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.console.asking.gateways import AT_ONCE, GatewayAsker, Replies, Reply
 from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import MetricsClient, samples
 from seqgate.gateway.console.metrics.rates import (
@@ -28,13 +26,7 @@ from seqgate.gateway.console.metrics.rates import (
     labelled_figures,
     united_figures,
 )
-from seqgate.gateway.protocol.frames import MalformedRequest
 
-MOST_GATEWAYS: Final = 20
-"""Gateways that are asked for their metrics; the sums lack further ones, and say so."""
-_AT_ONCE: Final = 8
-"""Gateways that are asked at the same time."""
-TIMEOUT_S: Final = 3.0
 _QUESTION: Final = MetricsRequest("seqgate_")
 """The metrics of the gateway itself; the names of those that clients push begin otherwise."""
 
@@ -62,7 +54,7 @@ class Answers(NamedTuple):
 
 
 class GatewayMetrics:
-    """Asks the gateways of one cluster. It keeps a connection to each. One thread uses it."""
+    """Asks the gateways of one cluster for what the console samples. One thread uses it."""
 
     def __init__(
         self,
@@ -70,14 +62,9 @@ class GatewayMetrics:
         security: ClientSecurity,
         listeners: Sequence[MetricsClient] = (),
     ) -> None:
-        self._bootstrap = [BrokerAddress(*address, security) for address in addresses]
         self._listeners = listeners
-        self._open: dict[BrokerAddress, socket.socket] = {}
-        self._known: dict[str, BrokerAddress] = {}
-        """The gateways by node id, as the last answer named them."""
-        self._last: BrokerAddress | None = None
-        """The address that answered last; the next round asks there first."""
-        self._pool = ThreadPoolExecutor(_AT_ONCE, "console-metrics")
+        self._pool = ThreadPoolExecutor(AT_ONCE, "console-metrics")
+        self._asker = GatewayAsker(addresses, security, self._pool)
 
     def ask(self, *, asks_cluster: bool = True) -> Answers:
         """Return what all gateways tell. Without `asks_cluster` only listeners are asked. Raises ControlError
@@ -86,92 +73,32 @@ class GatewayMetrics:
         answers, trouble = Answers(), None
         if asks_cluster:
             try:
-                answers = self._asked_brokers()
+                found = self._asker.ask(_QUESTION)
             except ControlError as error:
-                if not self._known and not self._listeners:
+                if not self._listeners:
                     raise
                 trouble = str(error)
-                silent = [
-                    Told(name, address.shown, "", "the cluster does not answer")
-                    for name, address in self._known.items()
-                ]
-                answers = Answers(silent, len(silent))
+            else:
+                trouble = found.trouble
+                answers = Answers([_told(each) for each in found.rows], found.of, None, found.cluster_id)
         if not self._listeners or any(told.trouble is None for told in answers.told):
             return answers
         told = list(self._pool.map(_listened, self._listeners))
         note = trouble or next((each.trouble for each in answers.told), None)
         return Answers(told, max(answers.of, len(told)), note, answers.cluster_id)
 
-    def _asked_brokers(self) -> Answers:
-        """Return what each broker tells; nothing of one for brokers that don't know such questions. Raises
-        Unreachable when none answers, and ControlError for a login that is refused.
-        """
-        first = [] if self._last is None else [self._last]
-        address, described = first_that_answers(
-            dict.fromkeys([*first, *self._bootstrap, *self._known.values()]),
-            lambda address: (address, self._asked(address)),
-        )
-        self._last = address
-        brokers = {str(row.broker_id): address.other(row.host, int(row.port)) for row in described.brokers}
-        self._known = brokers
-        self._hang_up_but({address, *brokers.values()})
-        if described.answer is None:
-            return Answers(of=len(brokers), cluster_id=described.cluster_id)
-        try:
-            (own,) = told_in(described, _QUESTION).gateways
-            known = {str(own.node_id): own.text}
-        except ControlError:
-            known = {}  # it says so again
-        told = self._pool.map(
-            lambda name: (
-                Told(name, brokers[name].shown, known[name])
-                if name in known
-                else self._told(name, brokers[name])
-            ),
-            list(brokers)[:MOST_GATEWAYS],
-        )
-        return Answers(list(told), len(brokers), None, described.cluster_id)
-
-    def _told(self, name: str, address: BrokerAddress) -> Told:
-        try:
-            (found,) = told_in(self._asked(address), _QUESTION).gateways
-        except ControlError as error:
-            return Told(name, address.shown, "", str(error))
-        except TimeoutError:
-            return Told(name, address.shown, "", "no answer in time")
-        except OSError as error:
-            return Told(name, address.shown, "", f"no answer: {error.strerror or error}")
-        return Told(name, address.shown, found.text)
-
-    def _asked(self, address: BrokerAddress) -> Any:
-        """Return a broker's answer to the question. Raises OSError, ControlError."""
-        kept = self._open.pop(address, None)
-        if kept is not None:
-            try:
-                return self._exchanged(address, kept)
-            except ConnectionError:
-                pass  # brokers close connections that are old or idle
-        return self._exchanged(address, open_connection(address, TIMEOUT_S))
-
-    def _exchanged(self, address: BrokerAddress, connection: socket.socket) -> Any:
-        try:
-            answer = exchange(connection, *question_of(_QUESTION))
-        except MalformedRequest as error:
-            connection.close()
-            raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
-        except BaseException:
-            connection.close()
-            raise
-        self._open[address] = connection
-        return answer
-
-    def _hang_up_but(self, addresses: Iterable[BrokerAddress]) -> None:
-        for address in self._open.keys() - set(addresses):
-            self._open.pop(address).close()
+    def producers(self, limit: int) -> Replies[ProducerPage]:
+        """Return the first producers of each gateway. Raises ControlError."""
+        return self._asker.ask(ListProducersRequest(limit=limit))
 
     def close(self) -> None:
         self._pool.shutdown()
-        self._hang_up_but(())
+        self._asker.close()
+
+
+def _told(reply: Reply[MetricsPage]) -> Told:
+    text = "" if reply.answer is None else reply.answer.gateways[0].text
+    return Told(reply.name, reply.address, text, reply.trouble)
 
 
 def _listened(listener: MetricsClient) -> Told:

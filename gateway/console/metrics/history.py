@@ -34,6 +34,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from seqgate.gateway.console.metrics.producer_events import KEPT_MS, ProducerEvents, Strips
+
 logger = logging.getLogger(__name__)
 
 # The metrics with labels; metrics/rates.py has the names of those of the whole gateway.
@@ -122,7 +124,7 @@ class _Sample(msgspec.Struct, tag="s", array_like=True):
     written: dict[str, int]
 
 
-_Frame = _Cluster | _Day | _Column | _Sample
+_Frame = _Cluster | _Day | _Column | _Sample | Strips
 
 
 def key_of(metric: str, labels: Mapping[str, str] = NO_LABELS) -> Key:
@@ -391,9 +393,9 @@ def _minute_of(time_ms: int) -> int:
 
 
 # The file of a history: a magic line, then frames of a length, a CRC-32 and a MessagePack value. Each sample
-# is appended. When the file would pass its limit, it is written anew from memory and renamed. A console that
-# is killed loses the sample that it was writing: the next one cuts the torn end off. Nothing is flushed, so a
-# power failure may cost more.
+# is appended, with what the producers did since the one before. When the file would pass its limit, it is
+# written anew from memory and renamed. A console that is killed loses the sample that it was writing: the
+# next one cuts the torn end off. Nothing is flushed, so a power failure may cost more.
 
 MOST_BYTES: Final = 32 << 20
 """The largest file; a whole history takes about half."""
@@ -406,13 +408,18 @@ _decoder: Final = msgspec.msgpack.Decoder(_Frame)
 
 
 class HistoryFile:
-    """The file in which a console keeps its history. One console uses it at a time."""
+    """The file in which a console keeps its history, and the strips of producers. One console uses it at a
+    time.
+    """
 
-    def __init__(self, path: Path, history: History, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, path: Path, history: History, producers: ProducerEvents, most_bytes: int = MOST_BYTES
+    ) -> None:
         self.path = path
         self.trouble: str | None = None
         """Why samples are not written at present."""
         self._history = history
+        self._producers = producers
         self._most = most_bytes
         self._file: io.FileIO | None = None
         self._size = 0
@@ -431,6 +438,7 @@ class HistoryFile:
                 self._set_aside(found)
             else:
                 self._history.restore(frames)
+                self._producers.restore(frame for frame in frames if isinstance(frame, Strips))
                 self._numbers = _numbers_of(frames)
                 self._file.truncate(self._size)
             self.belongs_to(cluster_id)
@@ -443,6 +451,8 @@ class HistoryFile:
         if cluster_id in {None, known}:
             return
         begins_anew = self._history.belongs_to(cluster_id)
+        if begins_anew:
+            self._producers.begin()
         if self._file is None:
             return
         try:
@@ -484,13 +494,13 @@ class HistoryFile:
             {numbers[key]: value for key, value in known.items()},
             dict(written),
         )
-        frame = _framed(sample)
         try:
-            if self._file is None or not self._size or self._size + len(frame) > self._most:
-                self._write_anew()
+            text = _framed(self._producers.frame(time_ms)) + _framed(sample)
+            if self._file is None or not self._size or self._size + len(text) > self._most:
+                self._write_anew(time_ms)
             else:
-                _write(self._file, frame)
-                self._size += len(frame)
+                _write(self._file, text)
+                self._size += len(text)
                 self._numbers = numbers
             self.trouble = None
         except OSError as error:
@@ -501,10 +511,12 @@ class HistoryFile:
             self._file.close()
             self._file = None
 
-    def _write_anew(self) -> None:
+    def _write_anew(self, time_ms: int) -> None:
         kept_ms = DAY_MS
         while True:
             frames = list(self._history.frames(kept_ms))
+            if kept_ms:
+                frames.append(self._producers.frame(time_ms, min(kept_ms, KEPT_MS)))
             text = _MAGIC + b"".join(map(_framed, frames))
             if len(text) <= self._most // 2 or kept_ms == 0:
                 break

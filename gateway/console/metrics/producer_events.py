@@ -1,12 +1,15 @@
-"""Turns samples of producers' sequences, and verdicts, into events over time. Pure."""
+"""Turns samples of producers' sequences, and verdicts, into events over time. Their frames keep the events
+over a restart of the console. Pure.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from seqgate.gateway.admin.producers import ProducerRow
 from seqgate.gateway.admin.verdicts import VerdictRow
@@ -20,6 +23,10 @@ MOST_EVENTS: Final = 20_000
 """Events of all producers that are kept; the oldest go first."""
 MOST_KNOWN: Final = 5_000
 """Producers whose last sequence is kept; the one that was seen longest ago goes first."""
+KEPT_MS: Final = 20 * 60_000
+"""The time that a strip may show, and that is kept over a restart of the console."""
+MOST_GAPS: Final = 20
+"""Times in which no console watched that are kept; the oldest go first."""
 
 
 class Event(NamedTuple):
@@ -58,8 +65,7 @@ def judged(row: VerdictRow) -> Event:
     )
 
 
-@dataclass(slots=True)
-class _Last:
+class Watched(msgspec.Struct, array_like=True):
     """A producer as it was last seen, and the time from which on its events are known."""
 
     since_ms: int
@@ -67,22 +73,48 @@ class _Last:
     sequence: int
 
 
+class Strips(msgspec.Struct, tag="p", array_like=True):
+    """What the file of the history keeps of producers: those that are new since the frame before, and what
+    happened, by the numbers of `ProducerEvents`. In the gaps no console watched; `all_since_ms` is the time
+    since which all producers are sampled.
+    """
+
+    time_ms: int
+    all_since_ms: int | None
+    known: dict[str, Watched]
+    events: list[tuple[int, str, Event]]
+    gaps: list[tuple[int, int]]
+
+
 class ProducerEvents:
     """Compares each sample of producers with the one before. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, _Last] = OrderedDict()
-        self._events: deque[tuple[int, str, Event]] = deque(maxlen=MOST_EVENTS)
-        self._newest = 0
-        self._all_since_ms: int | None = None
-        """The time since which all producers are sampled."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all, as for the producers of another cluster."""
+        with self._lock:
+            self._known: OrderedDict[str, Watched] = OrderedDict()
+            self._events: deque[tuple[int, str, Event]] = deque(maxlen=MOST_EVENTS)
+            self._gaps: deque[tuple[int, int]] = deque(maxlen=MOST_GAPS)
+            self._newest = 0
+            self._all_since_ms: int | None = None
+            """The time since which all producers are sampled."""
+            self._restored_ms: int | None = None
+            """The time of the last frame that was restored, until a sample follows."""
+            self._new: OrderedDict[str, None] = OrderedDict()
+            """The producers that no frame has yet."""
+            self._written = 0
+            """The number of the newest event that a frame has."""
 
     def see(self, time_ms: int, rows: Iterable[ProducerRow], *, is_all: bool | None = None) -> None:
         """Note what producers wrote since they were last seen. `is_all`: these are all, or the sampler can't
         ask for all; None for the producers of a page.
         """
         with self._lock:
+            self._end_gap(time_ms)
             for row in rows:
                 event = self._seen(time_ms, row)
                 if event is not None:
@@ -94,7 +126,18 @@ class ProducerEvents:
             elif is_all and self._all_since_ms is None:
                 self._all_since_ms = time_ms
             while len(self._known) > MOST_KNOWN:
-                self._known.popitem(last=False)
+                self._new.pop(self._known.popitem(last=False)[0], None)
+
+    def _end_gap(self, time_ms: int) -> None:
+        """Note the time since the last sample that was restored. After a long one all is new again."""
+        restored_ms, self._restored_ms = self._restored_ms, None
+        if restored_ms is None or restored_ms >= time_ms:
+            return
+        if time_ms - restored_ms > KEPT_MS:
+            self._known.clear()
+            self._events.clear()
+            self._all_since_ms = None
+        self._gaps.append((restored_ms, time_ms))
 
     def _seen(self, time_ms: int, row: ProducerRow) -> Event | None:
         """Note a row. Counting begins with the first row of a producer, unless the producer is new."""
@@ -104,7 +147,8 @@ class ProducerEvents:
         first, records = -1, None
         if last is None:
             since_ms = time_ms if self._all_since_ms is None else self._all_since_ms
-            self._known[key] = _Last(since_ms, *now)
+            self._known[key] = Watched(since_ms, *now)
+            self._new[key] = None
             if self._all_since_ms is None:
                 return None
         else:
@@ -132,6 +176,49 @@ class ProducerEvents:
                     found[key].append(event)
             return self._newest, found
 
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The times in which no console watched, between two that did."""
+        with self._lock:
+            return list(self._gaps)
+
+    def frame(self, time_ms: int, kept_ms: int | None = None) -> Strips:
+        """Return what came since the last frame; with `kept_ms` all of that time, for a file that begins
+        anew. The file must take it.
+        """
+        with self._lock:
+            after = self._written if kept_ms is None else time_ms - kept_ms
+            keys = self._new if kept_ms is None else self._known
+            frame = Strips(
+                time_ms,
+                self._all_since_ms,
+                {key: msgspec.structs.replace(self._known[key]) for key in keys},
+                [event for event in self._events if event[0] > after],
+                [gap for gap in self._gaps if kept_ms is None or gap[1] > after],
+            )
+            self._new.clear()
+            self._written = self._newest
+            return frame
+
+    def restore(self, frames: Iterable[Strips]) -> None:
+        """Take what `frame` returned, in place of what was seen before."""
+        self.begin()
+        with self._lock:
+            for frame in frames:
+                self._all_since_ms = frame.all_since_ms
+                self._gaps = deque(frame.gaps, MOST_GAPS)
+                self._restored_ms = frame.time_ms
+                for key, watched in frame.known.items():
+                    self._known[key] = watched
+                for number, key, event in frame.events:
+                    self._newest = self._written = number
+                    self._events.append((number, key, event))
+                    if key in self._known:
+                        self._known.move_to_end(key)
+                        self._known[key].epoch, self._known[key].sequence = event.epoch, event.last
+                while len(self._known) > MOST_KNOWN:
+                    self._known.popitem(last=False)
+
     def since_ms(self, key: str) -> int | None:
         """Return the time from which on the events of a producer are known."""
         with self._lock:
@@ -139,7 +226,7 @@ class ProducerEvents:
             return self._all_since_ms if last is None else last.since_ms
 
 
-def _is_older(now: tuple[int, int], last: _Last) -> bool:
+def _is_older(now: tuple[int, int], last: Watched) -> bool:
     """Return whether a row was read before the last one: a page shows rows that are some seconds old."""
     if now[0] != last.epoch:
         return now[0] < last.epoch

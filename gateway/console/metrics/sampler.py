@@ -15,7 +15,7 @@ from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
 from seqgate.gateway.admin.groups.sources import EMPTY_STATES, SHARE, known_lags
-from seqgate.gateway.admin.producers import ListProducersRequest, list_producers_remote
+from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage, list_producers_remote
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
@@ -49,9 +49,9 @@ from seqgate.gateway.coordinator.places import TopicPartition
 
 Values = dict[Key, float | None]
 
-# What each round asks. A round has at most one request for the metrics to each gateway, one for producers to
-# each listener, and over the Kafka protocol a few to each broker; pause_s keeps all of it below a twentieth
-# of the time.
+# What each round asks. A round has at most one request for the metrics and one for producers to each gateway,
+# or to each listener, and over the Kafka protocol a few to each broker; pause_s keeps all of it below a
+# twentieth of the time.
 
 EVERY_S: Final = 5.0
 FIRST_EVERY_S: Final = 1.0
@@ -105,8 +105,8 @@ class Sampler:
         now_ms: Callable[[], int] = _clock_ms,
     ) -> None:
         self.history = History()
-        self.file = None if history_path is None else HistoryFile(history_path, self.history)
         self.producers = ProducerEvents()
+        self.file = None if history_path is None else HistoryFile(history_path, self.history, self.producers)
         self.watches = Watches()
         self.leader_changes = LeaderChanges()
         self.error: str | None = None
@@ -127,6 +127,7 @@ class Sampler:
         self._sampling = threading.Lock()
         self._ends: tuple[int, Mapping[TopicPartition, int]] | None = None
         self._disks: Values = {}
+        self._sees_producers = False
         self._rounds = 0
 
     def learn_cluster(self, cluster_id: str) -> None:
@@ -159,7 +160,7 @@ class Sampler:
             now_ms = self._now_ms()
             values: Values = {}
             error: str | None = None
-            for ask in (self._ask_gateways, self._check_cluster, self._ask_cluster):
+            for ask in (self._ask_gateways, self._check_cluster, self._see_producers, self._ask_cluster):
                 try:
                     values |= ask(now_ms)
                 except ControlError as failed:
@@ -191,7 +192,6 @@ class Sampler:
         answers = self._metrics.ask(asks_cluster=not self._needs_login())
         self.gateways, found = self._figures.see(now_ms, answers)
         self.cluster_id = self.gateways.cluster_id or self.cluster_id
-        self._see_producers(now_ms)
         return found
 
     def _check_cluster(self, _: int) -> Values:
@@ -199,22 +199,34 @@ class Sampler:
         samples of another cluster.
         """
         if self.file is None:
-            self.history.belongs_to(self.cluster_id)
+            if self.history.belongs_to(self.cluster_id):
+                self.producers.begin()
         elif self._rounds:
             self.file.belongs_to(self.cluster_id)
         else:
             self.file.open(self.cluster_id)
         return {}
 
-    def _see_producers(self, now_ms: int) -> None:
-        """Note what the producers of the gateways behind --metrics wrote."""
+    def _see_producers(self, now_ms: int) -> Values:
+        """Note what the producers of all gateways wrote, or of those behind --metrics."""
+        pages: list[ProducerPage] = []
+        are_all = True
         with suppress(ControlError):
-            pages = [
-                listener.view(ListProducersRequest(limit=MOST_PRODUCERS)) for listener in self._listeners
-            ]
-            if pages:
-                rows = [row for page in pages for row in page.producers]
-                self.producers.see(now_ms, rows, is_all=all(page.complete for page in pages))
+            if not self._needs_login():
+                rows = self._metrics.producers(MOST_PRODUCERS).rows
+                pages = [row.answer for row in rows if row.answer is not None]
+                are_all = len(pages) == len(rows)
+        with suppress(ControlError):
+            if not pages:
+                request = ListProducersRequest(limit=MOST_PRODUCERS)
+                pages = [listener.view(request) for listener in self._listeners]
+        self._sees_producers = bool(pages)
+        if pages:
+            producers = [row for page in pages for row in page.producers]
+            is_whole = all(page.complete for page in pages)
+            # those of a gateway that is silent for a while are no new ones when it answers again
+            self.producers.see(now_ms, producers, is_all=is_whole if are_all or not is_whole else None)
+        return {}
 
     def _ask_cluster(self, now_ms: int) -> Values:
         self.asks_cluster = not self._needs_login()
@@ -237,7 +249,7 @@ class Sampler:
         if self._rounds % LEADERS_EVERY == 0:
             with suppress(ControlError), self._connections.lend(self._security) as cluster:
                 self.leader_changes.see(now_ms, leaders_of(cluster))
-        if not self._listeners and len(ends) <= MOST_ASKED_PARTITIONS:
+        if not self._sees_producers and len(ends) <= MOST_ASKED_PARTITIONS:
             with suppress(ControlError), self._connections.lend(self._security) as cluster:
                 self.producers.see(
                     now_ms, list_producers_remote(cluster, ListProducersRequest()).producers, is_all=True

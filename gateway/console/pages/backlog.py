@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.admin.backlog import BacklogPage, BacklogRequest
+from seqgate.gateway.admin.backlog import ELSEWHERE, BacklogPage, BacklogRequest, joined_backlogs
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.answer import Data, PageAnswer, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import samples
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
+from seqgate.gateway.console.page import Feed, Gathered, Get, NoGateways, Page, PageGroup, Visit
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"
@@ -44,9 +45,12 @@ def backlog(visit: Visit) -> PageAnswer:
     with visit.cluster() as cluster:
         settings = topic_settings(cluster, (BYTES, AGE, POLICY, TTL))
     after = visit.optional_number("after", -1)
+    told: Gathered[BacklogPage] | None = None
     found: BacklogPage | None = None
-    if topic is not None and visit.has_metrics:
-        found = visit.ask_gateway(BacklogRequest(topic, after, limit=ROWS))
+    if topic is not None:
+        with suppress(NoGateways):
+            told = visit.ask_gateways(BacklogRequest(topic, after, limit=ROWS))
+            found = joined_backlogs(told.answers)
     topics = limited(settings)
     shares, trouble = ({}, None) if topic is not None else _shares(visit, topics)
     return View(
@@ -57,6 +61,7 @@ def backlog(visit: Visit) -> PageAnswer:
             "trouble": trouble,
             "all_topics": sorted(settings),
             "topic": topic,
+            "told": told,
             "found": found,
             "begins": after is not None,
             "after": after,
@@ -80,20 +85,20 @@ def limited(settings: Mapping[str, Mapping[str, str]]) -> list[LimitedTopic]:
 
 
 def _shares(visit: Visit, topics: Iterable[LimitedTopic]) -> tuple[dict[str, float], str | None]:
-    """Return how full the quota of each topic is, where the listeners tell it, or why they do not."""
-    if not visit.has_metrics:
-        return {}, None
+    """Return how full the quota of each topic is, where gateways tell it, or why they do not."""
     limited = [row.name for row in topics if row.quota_bytes or row.quota_ms]
-    try:
-        visit.listener()  # checks the right of this person
-        return {
-            name: max(
-                share_of(listener.view(BacklogRequest(name, limit=ROWS))) for listener in visit.listeners
-            )
-            for name in limited[:MOST_FILLED]
-        }, None
-    except ControlError as error:
-        return {}, str(error)
+    shares: dict[str, float] = {}
+    for name in limited[:MOST_FILLED]:
+        try:
+            found = visit.ask_gateways(BacklogRequest(name, limit=ROWS))
+        except NoGateways:
+            break
+        except ControlError as error:
+            return shares, str(error)
+        shares[name] = max(map(share_of, found.answers))
+        if found.silent:  # one that lets a page wait would do so for each topic
+            return shares, "; ".join(found.silent)
+    return shares, None
 
 
 def share_of(page: BacklogPage) -> float:
@@ -116,7 +121,10 @@ def backlog_figures(visit: Visit) -> PageAnswer:
     topic = visit.text("topic")
 
     def read() -> dict[str, float | None]:
-        rows = visit.ask_gateway(BacklogRequest(topic, limit=MOST_ROWS)).partitions
+        found = visit.ask_gateways(BacklogRequest(topic, limit=MOST_ROWS))
+        if found.silent:
+            return {}  # a gap, in place of a fall that nobody caused
+        rows = joined_backlogs(found.answers).partitions
         ages = [row.age_ms for row in rows if row.age_ms is not None]
         return {BYTES_SERIES: sum(row.backlog_bytes for row in rows), AGE_SERIES: max(ages, default=0)}
 
@@ -126,9 +134,10 @@ def backlog_figures(visit: Visit) -> PageAnswer:
 
 def partitions(visit: Visit) -> PageAnswer:
     """Return what the table shows of each partition now, for the island."""
-    page = visit.ask_gateway(
+    told = visit.ask_gateways(
         BacklogRequest(visit.text("topic"), visit.optional_number("after", -1), limit=ROWS)
     )
+    page = joined_backlogs(told.answers)
     rows: dict[str, dict[str, Any]] = {
         str(row.partition): {
             "bytes": row.backlog_bytes,
@@ -136,10 +145,11 @@ def partitions(visit: Visit) -> PageAnswer:
             "slowest": row.slowest,
             "verdict": row.verdict,
             "refused": row.refused,
+            "node": None if row.verdict == ELSEWHERE else row.node_id,
         }
         for row in page.partitions
     }
-    return Data({"rows": rows, "waiting": page.waiting_requests, "waiting_bytes": page.waiting_bytes})
+    return Data({"rows": rows, "error": " ".join(told.silent) or None})
 
 
 # The delayed records: how many wait, and in which topics records can wait.

@@ -1,4 +1,6 @@
-"""The pages from the gateway's metrics listener: the newest lines of its log, its tasks, and its limits."""
+"""The pages that show what each gateway and worker tells of itself: the newest lines of its log, its tasks,
+and its limits.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +9,28 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seqgate.gateway.admin.logs import LogLine, LogLinesRequest
-from seqgate.gateway.admin.status import StatusRequest
+from seqgate.gateway.admin.metrics import MetricsRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.metrics.listener import ScrapedSample, samples
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit, numbers_of, numbers_text
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000
-"""Lines of one answer; the gateway keeps no more in memory."""
+"""Lines of one answer, the newest; a gateway keeps no more in memory."""
 LONGEST: Final = 20_000
 """Characters of a message or a traceback that a page gets."""
 
 
 def logs(visit: Visit) -> PageAnswer:
     """Show the page; its island asks for the lines."""
-    gateway, trouble = visit.told(StatusRequest())
+    found, trouble = visit.told_by_gateways(LogLinesRequest(limit=1))
     level = visit.text("level", "INFO")
     values = {
-        "gateway": gateway,
+        "found": found,
+        "kept": 0 if found is None else found.answers[0].kept,
         "trouble": trouble,
-        "url": visit.metrics_url,
         "levels": LEVELS,
         "level": level if level in LEVELS else "INFO",
         "wanted": visit.text("filter"),
@@ -37,16 +39,31 @@ def logs(visit: Visit) -> PageAnswer:
 
 
 def lines(visit: Visit) -> PageAnswer:
-    """Return the lines after a number. `restarted`: the gateway counts anew, and these are its first."""
-    after = visit.number("after", 0)
-    found = visit.ask_gateway(LogLinesRequest(after=after, limit=MOST_LINES)).lines
-    restarted = after > 0 and (found[-1].number if found else _newest(visit)) < after
-    return Data({"lines": [_shown(line) for line in found], "restarted": restarted})
-
-
-def _newest(visit: Visit) -> int:
-    """Return the number of the newest line; a gateway that has none yet has just started."""
-    return max((line.number for line in visit.ask_gateway(LogLinesRequest(limit=1)).lines), default=0)
+    """Return the lines of all gateways after a number of each, by time. `restarted` are the nodes that count
+    anew, and whose first lines these are.
+    """
+    after = numbers_of(visit, "after")
+    found = visit.ask_gateways(LogLinesRequest(after_of=after, limit=MOST_LINES))
+    rows: list[LogLine] = []
+    restarted = []
+    for of_gateway in (page.lines for page in found.answers if page.lines):
+        node_id, newest = of_gateway[-1].node_id, of_gateway[-1].number
+        begin = after.pop(node_id, 0)
+        if newest < begin:
+            restarted.append(node_id)
+            begin = 0
+        after[node_id] = newest
+        rows += [line for line in of_gateway if line.number > begin]
+    rows.sort(key=lambda line: (line.time_ms, line.node_id, line.number))
+    return Data(
+        {
+            "lines": [_shown(line) for line in rows[-MOST_LINES:]],
+            "after": numbers_text(after),
+            "restarted": restarted,
+            "silent": found.silent,
+            "is_several": found.is_several,
+        }
+    )
 
 
 def _shown(line: LogLine) -> dict[str, Any]:
@@ -55,6 +72,7 @@ def _shown(line: LogLine) -> dict[str, Any]:
     if line.error is not None:
         error = "\n".join(shown(each) for each in line.error[:LONGEST].rstrip().split("\n"))
     return {
+        "node": line.node_id,
         "number": line.number,
         "time_ms": line.time_ms,
         "level": shown(line.level),
@@ -65,12 +83,16 @@ def _shown(line: LogLine) -> dict[str, Any]:
 
 
 def tasks(visit: Visit) -> PageAnswer:
-    """Show the tasks under way, and the last ones that ended."""
-    found, trouble = visit.told(ListTasksRequest())
-    return View("tasks.html", {"found": found, "trouble": trouble, "url": visit.metrics_url})
+    """Show the tasks under way, and the last ones that ended, the newest first."""
+    found, trouble = visit.told_by_gateways(ListTasksRequest())
+    answers = [] if found is None else found.answers
+    rows = [row for page in answers for row in page.tasks]
+    rows.sort(key=lambda row: (row.begun_ms, row.node_id, row.number), reverse=True)
+    waiting = sum(page.files_to_delete for page in answers)
+    return View("tasks.html", {"found": found, "trouble": trouble, "rows": rows, "files_to_delete": waiting})
 
 
-# The limits of the gateway, the nearest first.
+# The limits of all gateways, the nearest first.
 
 USED: Final = "seqgate_limit_used"
 MOST: Final = "seqgate_limit_max"
@@ -80,11 +102,14 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """A limit: its setting, what counts towards it now, and the limit itself, None where there is none."""
+    """A limit of a gateway: its setting, what counts towards it now, and the limit itself, None where there
+    is none.
+    """
 
     setting: str
     used: float
     most: float | None
+    node_id: int = -1
 
     @property
     def share(self) -> float:
@@ -100,24 +125,33 @@ class LimitRow:
         return self.setting.endswith(".bytes")
 
 
-def limits_of(found: Iterable[ScrapedSample]) -> list[LimitRow]:
-    """Return the limits in a gateway's metrics, the nearest first."""
+def limits_of(found: Iterable[ScrapedSample], node_id: int = -1) -> list[LimitRow]:
+    """Return the limits in a gateway's metrics."""
     used: dict[str, float] = {}
     most: dict[str, float] = {}
     for sample in found:
         (used if sample.name == USED else most)[sample.labels["setting"]] = sample.value
-    limits = [LimitRow(setting, value, most.get(setting)) for setting, value in used.items()]
-    return sorted(limits, key=lambda limit: (-limit.share, limit.setting))
+    return [LimitRow(setting, value, most.get(setting), node_id) for setting, value in used.items()]
+
+
+def nearest(limits: Iterable[LimitRow]) -> list[LimitRow]:
+    return sorted(limits, key=lambda limit: (-limit.share, limit.setting, limit.node_id))
 
 
 def limits(visit: Visit) -> PageAnswer:
-    if not visit.has_metrics:
-        return View("limits.html", {"limits": []})
-    return View("limits.html", {"limits": limits_of(samples(visit.metrics_text(), (USED, MOST)))})
+    """Show the limits of all gateways, the nearest first."""
+    found, trouble = visit.told_by_gateways(MetricsRequest("seqgate_limit_"))
+    rows = [
+        row
+        for page in ([] if found is None else found.answers)
+        for gateway in page.gateways
+        for row in limits_of(samples(gateway.text, (USED, MOST)), gateway.node_id)
+    ]
+    return View("limits.html", {"found": found, "trouble": trouble, "limits": nearest(rows)})
 
 
 LIMITS_PAGE: Final = Page(
-    "Limits", PageGroup.GATEWAYS, None, Get("/limits", limits, waits_for="the gateway's metrics")
+    "Limits", PageGroup.GATEWAYS, None, Get("/limits", limits, waits_for="the gateways' metrics")
 )
 
 
@@ -125,7 +159,7 @@ LOGS_PAGE: Final = Page(
     "Logs",
     PageGroup.GATEWAYS,
     "l",
-    Get("/logs", logs, waits_for="the gateway's answer"),
+    Get("/logs", logs, waits_for="the gateways' answers"),
     Feed("/api/logs", lines),
-    Get("/logs/tasks", tasks, waits_for="the gateway's tasks"),
+    Get("/logs/tasks", tasks, waits_for="the gateways' tasks"),
 )

@@ -6,9 +6,12 @@ import base64
 import binascii
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from msgspec import structs
+
+from seqgate.gateway.admin.client import summed
 from seqgate.gateway.admin.names import NamesRequest, Position
 from seqgate.gateway.admin.pids import FindOwnerRequest
 from seqgate.gateway.admin.producers import (
@@ -24,13 +27,13 @@ from seqgate.gateway.admin.transactions.ids import (
     TransactionRow,
     list_transactions_remote,
 )
-from seqgate.gateway.admin.verdicts import ListVerdictsRequest, VerdictRow
+from seqgate.gateway.admin.verdicts import ListVerdictsRequest, VerdictPage, VerdictRow
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.topics import topic_lines, topic_settings
 from seqgate.gateway.console.metrics import rates
-from seqgate.gateway.console.metrics.producer_events import judged, key_of
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
+from seqgate.gateway.console.metrics.producer_events import KEPT_MS, judged, key_of
+from seqgate.gateway.console.page import Feed, Gathered, Get, Page, PageGroup, Visit, numbers_of, numbers_text
 from seqgate.gateway.security.principals import ClientIdentity
 
 
@@ -39,46 +42,73 @@ def all_producers(visit: Visit) -> PageAnswer:
     topic, partition = visit.place()
     cursor = cursor_of(visit)
     told = producers(visit, topic, partition, cursor, ROWS)
-    following = None if told.complete or not told.rows else place_of(told.rows[-1])
+    from_id = visit.optional_number("from_id")
     query: dict[str, Any] = {"topic": topic, "partition": partition}
     return View(
         "producers.html",
         {
-            "rows": [(key_of(*place_of(row)), row) for row in sorted(told.rows, key=_is_idle)],
+            "rows": [(key_of(*place_of(row)), row) for row in told.rows],
             "counters": told.counters,
             "trouble": told.trouble,
+            "silent": told.silent,
+            "is_whole": told.is_whole,
             "topic": topic,
             "partition": partition,
             "query": query,
-            "begins": cursor is not None,
-            "from_id": visit.optional_number("from_id"),
+            "begins": cursor != Cursor(begin=cursor.begin),
+            "from_id": from_id,
             "after": _cursor_fields(cursor),
-            "next": None if following is None else {**query, **_cursor_fields(following)},
+            "next": None if told.next is None else {**query, "from_id": from_id, **_cursor_fields(told.next)},
             **table_of(visit, topic, partition),
         },
     )
 
 
 IDLE_MS: Final = 5 * 60_000
-"""The time without a batch after which a producer's strip is empty."""
+"""The time without a batch after which a producer's strip is empty, and the list has the producer last."""
+
+Place = tuple[str, int, int]
+"""Topic, partition and producer id."""
 
 
-def _is_idle(row: ProducerRow) -> bool:
-    """Return whether a producer has sent nothing lately: a page has those last."""
-    return row.age_ms is not None and row.age_ms > IDLE_MS
+class Cursor(NamedTuple):
+    """Where a page begins: after the row `after` of the producers that write, or with `is_idle` of the idle
+    ones, which come after all others. Both begin after `begin`.
+    """
+
+    after: Place | None = None
+    is_idle: bool = False
+    begin: Place | None = None
 
 
-def _cursor_fields(cursor: tuple[str, int, int] | None) -> dict[str, Any]:
-    if cursor is None:
-        return {}
-    return {"after_topic": cursor[0], "after_partition": cursor[1], "after_id": cursor[2]}
+FIRST: Final = Cursor()
 
 
-# Asks for producers: the gateway's metrics listener where there is one, otherwise the cluster over the Kafka
-# protocol.
+def _cursor_fields(cursor: Cursor) -> dict[str, Any]:
+    """Return the fields of an address from which `cursor_of` makes the cursor again."""
+    fields: dict[str, Any] = {"idle": 1} if cursor.is_idle else {}
+    if cursor.after is not None:
+        fields |= dict(zip(("after_topic", "after_partition", "after_id"), cursor.after, strict=True))
+    return fields
 
-Cursor = tuple[str, int, int]
-"""Topic, partition and producer id of the row before the first one of a page."""
+
+def cursor_of(visit: Visit) -> Cursor:
+    """Return where the page begins: after after_topic, _partition and _id, with no id below from_id."""
+    topic, partition = visit.text("topic"), visit.optional_number("partition")
+    first = visit.optional_number("from_id")
+    begin = None if first is None or partition is None else (topic, partition, first - 1)
+    after = None
+    producer_id = visit.optional_number("after_id", -1)
+    if producer_id is not None:
+        after = (
+            visit.text("after_topic") or topic,
+            visit.number("after_partition", partition or 0),
+            producer_id,
+        )
+    return Cursor(after, visit.text("idle") == "1", begin)
+
+
+# Asks for producers: all gateways and workers, otherwise the cluster as any other, which tells less.
 
 KEPT_S: Final = 30.0
 """The longest time for which a page counts; one that came fast counts for a fraction of a second."""
@@ -88,41 +118,79 @@ MOST_PARTITIONS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Some producers. `trouble` says why an existing metrics listener did not tell them."""
+    """Some producers, and where the next page begins; None: no producer follows. `is_whole`: the gateways
+    told them, with what only they know. `trouble` says why they did not, `silent` which of several did not.
+    """
 
     rows: Sequence[ProducerRow]
-    complete: bool
+    is_whole: bool
+    next: Cursor | None = None
     counters: ProducerCounters | None = None
     trouble: str | None = None
+    silent: Sequence[str] = ()
 
 
 _pages: Final[Cache[Told]] = Cache(KEPT_S)
 
 
-def producers(
-    visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int
-) -> Told:
-    """Return at most `limit` producers after a cursor, by topic, partition and id. Raises ControlError. The
-    page, its feed and the sampler share an answer where the answer took long.
+def producers(visit: Visit, topic: str | None, partition: int | None, cursor: Cursor, limit: int) -> Told:
+    """Return at most `limit` producers from a cursor on: those that write by topic, partition and id, then
+    the idle ones. Raises ControlError. The page, its feed and the sampler share an answer where the answer
+    took long.
     """
-    key = (visit.console.options, topic, partition, after, limit)
-    return _pages.get(visit.security, key, lambda: _asked(visit, topic, partition, after, limit))
+    key = (visit.console.options, topic, partition, cursor, limit)
+    return _pages.get(visit.security, key, lambda: _asked(visit, topic, partition, cursor, limit))
 
 
-def _asked(visit: Visit, topic: str | None, partition: int | None, after: Cursor | None, limit: int) -> Told:
-    page, trouble = visit.told(ListProducersRequest(topic, partition, after, limit=limit))
-    if page is not None:
-        return Told(page.producers, page.complete, page.counters)
-    rows = _over_kafka(visit, topic, partition)
-    later = [row for row in rows if after is None or place_of(row) > after]
-    return Told(later[:limit], len(later) <= limit, None, trouble)
+def _asked(visit: Visit, topic: str | None, partition: int | None, cursor: Cursor, limit: int) -> Told:
+    told = Told((), is_whole=True)
+    request = ListProducersRequest(topic, partition, cursor.after or cursor.begin, limit=limit)
+    if not cursor.is_idle:
+        told = _of_gateways(visit, structs.replace(request, within_ms=IDLE_MS), cursor)
+        if not told.is_whole:
+            return _over_kafka(visit, request, told.trouble)
+        if told.next is not None:
+            return told
+        request = structs.replace(request, after=cursor.begin)
+    left = limit - len(told.rows)
+    idle = _of_gateways(visit, structs.replace(request, idle_ms=IDLE_MS, limit=max(left, 1)), cursor)
+    if not left:  # whether a page follows is all that is asked
+        after = place_of(told.rows[-1])
+        return replace(told, next=cursor._replace(after=after) if idle.rows else None)
+    following = None if idle.next is None else idle.next._replace(is_idle=True)
+    return replace(idle, rows=[*told.rows, *idle.rows], next=following, silent=idle.silent or told.silent)
 
 
-def place_of(row: ProducerRow) -> Cursor:
+def _of_gateways(visit: Visit, request: ListProducersRequest, cursor: Cursor) -> Told:
+    """Return what the gateways tell. Raises Unreachable."""
+    found, trouble = visit.told_by_gateways(request)
+    if found is None:
+        return Told((), is_whole=False, trouble=trouble)
+    pages = found.answers
+    ends = [place_of(page.producers[-1]) for page in pages if not page.complete]
+    rows = {place_of(row): row for page in pages for row in page.producers}
+    places = sorted(place for place in rows if not ends or place <= min(ends))
+    following = None
+    if ends or len(places) > request.limit:
+        places = places[: request.limit]
+        following = cursor._replace(after=places[-1])
+    counters = summed([page.counters for page in pages])
+    return Told(
+        [rows[place] for place in places],
+        is_whole=True,
+        next=following,
+        counters=counters,
+        silent=found.silent,
+    )
+
+
+def place_of(row: ProducerRow) -> Place:
     return row.topic, row.partition, row.producer_id
 
 
-def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[ProducerRow]:
+def _over_kafka(visit: Visit, request: ListProducersRequest, trouble: str | None) -> Told:
+    """Return what any cluster tells; it does not know which producers are idle. Raises ControlError."""
+    topic, partition = request.topic, request.partition
     with visit.cluster() as cluster:
         if topic is None:
             partitions = sum(line.partitions for line in topic_lines(cluster) if not line.is_internal)
@@ -131,14 +199,15 @@ def _over_kafka(visit: Visit, topic: str | None, partition: int | None) -> list[
                     f"the cluster has {partitions:,} partitions, and {MOST_PARTITIONS} are asked together; "
                     "choose a topic"
                 )
-        return list_producers_remote(cluster, ListProducersRequest(topic, partition)).producers
+        rows = list_producers_remote(cluster, ListProducersRequest(topic, partition)).producers
+    later = [row for row in rows if request.after is None or place_of(row) > request.after]
+    following = None if len(later) <= request.limit else Cursor(place_of(later[request.limit - 1]))
+    return Told(later[: request.limit], is_whole=False, next=following, trouble=trouble)
 
 
 # The feed of the strips: what the producers of a page wrote, repeated and were refused in the newest minutes.
 
 ROWS: Final = 50
-STRIPS_MS: Final = 20 * 60_000
-"""The time that a strip may show."""
 MOST_VERDICTS: Final = 2_000
 
 
@@ -146,24 +215,23 @@ def strips(visit: Visit) -> PageAnswer:
     """Return the events after a time, and after a number of verdicts, of the producers of one page."""
     topic, partition = visit.place()
     producer_id = visit.optional_number("id")
-    cursor, limit = cursor_of(visit), ROWS
+    rows: dict[str, ProducerRow | None]
     if topic is not None and partition is not None and producer_id is not None:
-        cursor, limit = (topic, partition, producer_id - 1), 1
-    rows: dict[str, ProducerRow | None] = {
-        key_of(*place_of(row)): row for row in producers(visit, topic, partition, cursor, limit).rows
-    }
-    if topic is not None and partition is not None and producer_id is not None:
-        key = key_of(topic, partition, producer_id)
-        rows = {key: rows.get(key)}
+        place = topic, partition, producer_id
+        rows = {key_of(*place): producer(visit, place)[0]}
+    else:
+        told = producers(visit, topic, partition, cursor_of(visit), ROWS)
+        rows = {key_of(*place_of(row)): row for row in told.rows}
     now_ms = time.time_ns() // 1_000_000
     seen = visit.console.sampler.producers
     seen.see(now_ms, [row for row in rows.values() if row is not None])
-    sampled, events = seen.after(max(visit.number("after", 0), now_ms - STRIPS_MS), rows.keys())
-    number = visit.number("number", 0)
-    request = ListVerdictsRequest(topic, partition, producer_id, number, limit=MOST_VERDICTS)
-    told, error = visit.told(request)
-    found = [] if told is None else told.verdicts
-    for row in found:
+    sampled, events = seen.after(max(visit.number("after", 0), now_ms - KEPT_MS), rows.keys())
+    numbers = numbers_of(visit, "numbers")
+    request = ListVerdictsRequest(topic, partition, producer_id, after_of=numbers, limit=MOST_VERDICTS)
+    gathered, trouble = visit.told_by_gateways(request)
+    if gathered is not None:
+        trouble = " ".join(gathered.silent) or None
+    for row in [] if gathered is None else _newer(gathered, request, numbers):
         key = key_of(row.topic, row.partition, row.producer_id)
         if key in events:
             events[key].append(judged(row))
@@ -171,13 +239,29 @@ def strips(visit: Visit) -> PageAnswer:
         {
             "now": now_ms,
             "since": {key: seen.since_ms(key) for key in rows},
+            "gaps": seen.gaps,
             "sampled": sampled,
-            "number": max([number, *(row.number for row in found)]),
+            "numbers": numbers_text(numbers),
             "events": {key: sorted(of_key) for key, of_key in events.items() if of_key},
             "rows": {key: _shown(row) for key, row in rows.items() if row is not None},
-            "error": error,
+            "error": trouble,
         }
     )
+
+
+def _newer(
+    found: Gathered[VerdictPage], request: ListVerdictsRequest, numbers: dict[int, int]
+) -> list[VerdictRow]:
+    """Return the verdicts after a number of each gateway, the newest first; note the newest numbers."""
+    rows: list[VerdictRow] = []
+    for of_gateway in (page.verdicts for page in found.answers if page.verdicts):
+        node_id, newest = of_gateway[0].node_id, of_gateway[0].number
+        begin = numbers.pop(node_id, 0)
+        numbers[node_id] = newest
+        # lower numbers than before are those of a gateway that has started again
+        rows += [row for row in of_gateway if row.number > begin or newest < begin]
+    rows.sort(key=lambda row: (row.time_ms, row.node_id, row.number), reverse=True)
+    return rows[: request.limit]
 
 
 def _shown(row: ProducerRow) -> dict[str, Any]:
@@ -192,20 +276,23 @@ def _shown(row: ProducerRow) -> dict[str, Any]:
     }
 
 
-def cursor_of(visit: Visit) -> Cursor | None:
-    """Return the place after which the page begins: after_topic, _partition and _id, or before from_id."""
-    topic, partition = visit.text("topic"), visit.optional_number("partition")
-    first = visit.optional_number("from_id")
-    if first is not None and topic and partition is not None:
-        return topic, partition, first - 1
-    producer_id = visit.optional_number("after_id", -1)
-    if producer_id is None:
-        return None
-    return visit.text("after_topic") or topic, visit.number("after_partition", partition or 0), producer_id
-
-
 # One producer in one partition: what happened to its batches, its block of ids, its transaction and its
 # verdicts.
+
+
+def producer(visit: Visit, place: Place) -> tuple[ProducerRow | None, str | None]:
+    """Return a producer, None for one that is not there, and why no gateway told it. Raises ControlError."""
+    topic, partition, producer_id = place
+    key = (visit.console.options, place)
+    before = topic, partition, producer_id - 1
+
+    def ask() -> Told:
+        request = ListProducersRequest(topic, partition, before, limit=1)
+        told = _of_gateways(visit, request, FIRST)
+        return told if told.is_whole else _over_kafka(visit, request, told.trouble)
+
+    told = _pages.get(visit.security, key, ask)
+    return next((row for row in told.rows if row.producer_id == producer_id), None), told.trouble
 
 
 def one(visit: Visit) -> PageAnswer:
@@ -213,8 +300,7 @@ def one(visit: Visit) -> PageAnswer:
     if not topic:
         raise ControlError("the address must name a topic; choose a producer from the list of producers")
     partition, producer_id = visit.number("partition", 0), visit.number("id", 0)
-    told = producers(visit, topic, partition, (topic, partition, producer_id - 1), 1)
-    row: ProducerRow | None = next((row for row in told.rows if row.producer_id == producer_id), None)
+    row, trouble = producer(visit, (topic, partition, producer_id))
     owner, owner_trouble = visit.told(FindOwnerRequest(producer_id))
     transactions, transactions_trouble = _transactions(visit, producer_id)
     return View(
@@ -225,7 +311,7 @@ def one(visit: Visit) -> PageAnswer:
             "producer_id": producer_id,
             "key": key_of(topic, partition, producer_id),
             "row": row,
-            "trouble": told.trouble,
+            "trouble": trouble,
             "owner": owner,
             "owner_trouble": owner_trouble,
             "transactions": transactions,
@@ -254,11 +340,19 @@ VERDICT_ROWS: Final = 100
 def table_of(
     visit: Visit, topic: str | None, partition: int | None, producer_id: int | None = None
 ) -> dict[str, Any]:
-    """Return the values of templates/parts/verdicts.html; `verdicts` is None if no listener answers."""
+    """Return the values of templates/parts/verdicts.html; `verdicts` is None if no gateway answers."""
     source = {"topic": topic, "partition": partition, "id": producer_id}
-    found, trouble = visit.told(ListVerdictsRequest(topic, partition, producer_id, limit=VERDICT_ROWS))
-    rows = None if found is None else [shown_verdict(row) for row in found.verdicts]
-    return {"verdicts": rows, "verdicts_trouble": trouble, "verdicts_source": source}
+    request = ListVerdictsRequest(topic, partition, producer_id, limit=VERDICT_ROWS)
+    found, trouble = visit.told_by_gateways(request)
+    numbers: dict[int, int] = {}
+    newest = [] if found is None else _newer(found, request, numbers)
+    return {
+        "verdicts": None if found is None else [shown_verdict(row) for row in newest],
+        "verdicts_trouble": trouble if found is None else " ".join(found.silent) or None,
+        "verdicts_source": source,
+        "verdict_numbers": numbers_text(numbers),
+        "names_nodes": found is not None and found.is_several,
+    }
 
 
 def shown_verdict(row: VerdictRow) -> dict[str, Any]:
@@ -266,6 +360,7 @@ def shown_verdict(row: VerdictRow) -> dict[str, Any]:
     is_one = row.base_sequence == row.last_sequence
     sequences = str(row.base_sequence) if is_one else f"{row.base_sequence}–{row.last_sequence}"
     return {
+        "node": row.node_id,
         "number": row.number,
         "time_ms": row.time_ms,
         "topic": row.topic,
@@ -288,12 +383,16 @@ def _client_text(client: ClientIdentity | None) -> str:
 
 
 def newer_verdicts(visit: Visit) -> PageAnswer:
-    """Return the verdicts after a number, for the island that adds them to the table."""
+    """Return the verdicts after a number of each gateway, for the island that adds them to the table."""
     topic, partition = visit.place()
+    numbers = numbers_of(visit, "numbers")
     request = ListVerdictsRequest(
-        topic, partition, visit.optional_number("id"), visit.number("number", 0), limit=VERDICT_ROWS
+        topic, partition, visit.optional_number("id"), after_of=numbers, limit=VERDICT_ROWS
     )
-    return Data({"verdicts": [shown_verdict(row) for row in visit.ask_gateway(request).verdicts]})
+    found = visit.ask_gateways(request)
+    rows = [shown_verdict(row) for row in _newer(found, request, numbers)]
+    error = " ".join(found.silent) or None
+    return Data({"verdicts": rows, "numbers": numbers_text(numbers), "error": error})
 
 
 # The meaning of each outcome of a batch that was not stored, and the advice for it. Pure.

@@ -13,7 +13,7 @@ from seqgate.gateway.console.answer import PageAnswer, View, address, records_pa
 from seqgate.gateway.console.asking.groups import group_lines, group_members
 from seqgate.gateway.console.asking.topics import topic_lines
 from seqgate.gateway.console.page import Get, Page, Visit
-from seqgate.gateway.console.pages.producers import producers
+from seqgate.gateway.console.pages.producers import FIRST, producers
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
 MOST_HITS: Final = 20
@@ -89,7 +89,7 @@ def _producers(visit: Visit, text: str) -> Iterator[Hit]:
     sought = int(text)
     if visit.has_metrics:
         yield Hit(text, address("/producer-ids", id=sought), "its block")
-    for row in producers(visit, None, None, None, MOST_ASKED).rows:
+    for row in producers(visit, None, None, FIRST, MOST_ASKED).rows:
         if row.producer_id == sought:
             link = address("/producers/one", topic=row.topic, partition=row.partition, id=sought)
             yield Hit(text, link, f"in {row.topic}-{row.partition}")
@@ -97,7 +97,7 @@ def _producers(visit: Visit, text: str) -> Iterator[Hit]:
 
 def _clients(visit: Visit, text: str) -> Iterator[Hit]:
     """Yield the client ids of producers and of members of groups."""
-    for row in producers(visit, None, None, None, MOST_ASKED).rows:
+    for row in producers(visit, None, None, FIRST, MOST_ASKED).rows:
         if row.client is not None and _has(row.client.client_id, text):
             link = address("/producers/one", topic=row.topic, partition=row.partition, id=row.producer_id)
             yield Hit(row.client.client_id, link, f"produces to {row.topic}-{row.partition}")

@@ -38,7 +38,7 @@ const MOST_SENTENCES = 6;
 
 /** Returns what happened in a cell, one sentence for each event. @param {import("./strip-drawing.js").Cell} cell */
 export function cellWords(cell) {
-  if (!cell.events.length) return [cell.isWatched ? "Nothing happened." : "The console did not watch yet."];
+  if (!cell.events.length) return [cell.isWatched ? "Nothing happened." : "The console did not watch."];
   const words = cell.events.slice(0, MOST_SENTENCES).map(eventWords);
   if (cell.events.length > MOST_SENTENCES) words.push(`and ${cell.events.length - MOST_SENTENCES} more`);
   return words;

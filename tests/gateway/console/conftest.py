@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from seqgate.gateway.console.asking import connections
+from seqgate.gateway.console.asking.gateways import GatewayAsker, Replies
 from tests.support.console_client import ConsoleClient, console_client
 from tests.support.gateway_process import GatewayProcess, free_port
 
@@ -17,6 +18,12 @@ NEVER_MS = str(2**31 - 1)
 def fresh_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Consoles ask for each page anew: a page shows what a test has just changed without the console."""
     monkeypatch.setattr(connections, "TIMES_LONGER", 0)
+
+
+@pytest.fixture
+def foreign_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the brokers tell nothing of themselves, as those of Apache Kafka, so that --metrics counts."""
+    monkeypatch.setattr(GatewayAsker, "ask", lambda *_: Replies(of=1))
 
 
 @pytest.fixture(scope="module")

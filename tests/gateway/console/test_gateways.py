@@ -256,7 +256,7 @@ def test_while_the_cluster_is_away_each_gateway_that_was_seen_has_a_row() -> Non
             broker.shutdown()
             broker.server_close()
         for _ in range(2):
-            asker._open.popitem()[1].close()
+            asker._asker._open.popitem()[1].close()
         answers = asker.ask()
         assert [(each.name, each.trouble) for each in answers.told] == [
             ("1", "the cluster does not answer"),

@@ -20,6 +20,7 @@ from seqgate.gateway.console.metrics.history import (
     Key,
     key_of,
 )
+from seqgate.gateway.console.metrics.producer_events import ProducerEvents
 
 BEGIN = 1_795_847_040_000
 STEP = 5_000
@@ -34,7 +35,7 @@ class Kept:
         self, path: Path, most_bytes: int = module.MOST_BYTES, cluster_id: str | None = None
     ) -> None:
         self.history = History()
-        self.file = HistoryFile(path, self.history, most_bytes)
+        self.file = HistoryFile(path, self.history, ProducerEvents(), most_bytes)
         self.file.open(cluster_id)
 
     def add(self, time_ms: int, values: dict[Key, float | None], *written: str) -> None:
@@ -115,7 +116,7 @@ def test_a_whole_day_comes_back_as_it_was(path: Path) -> None:
     for number in range(1500):
         kept.add(BEGIN + number * MINUTE_MS, {LAGS: float(number)})
     assert path.stat().st_size <= 400_000
-    kept.file._write_anew()  # what happens when the limit is reached
+    kept.file._write_anew(BEGIN)  # what happens when the limit is reached
     kept.file.close()
     again = Kept(path)
     assert again.history.series(LAG, LABELS, DAY_MS) == kept.history.series(LAG, LABELS, DAY_MS)
@@ -130,7 +131,7 @@ def test_one_console_uses_a_file_at_a_time(path: Path) -> None:
     second.add(BEGIN + MINUTE_MS, {LAGS: 9.0})
     second.add(BEGIN + MINUTE_MS + RETRY_MS, {LAGS: 9.0})
     assert second.lags() == [9, None, 9], "it goes on in memory"
-    first.file._write_anew()
+    first.file._write_anew(BEGIN)
     third = Kept(path)
     assert third.file.trouble is not None, "the file that was written anew is locked, too"
     first.file.close()
@@ -210,7 +211,7 @@ def test_a_cluster_that_answers_late_is_still_told_apart(path: Path) -> None:
 def test_the_cluster_is_known_after_the_file_was_written_anew(path: Path) -> None:
     kept = of_cluster(path, "a")
     kept.add(BEGIN, {LAGS: 1.0})
-    kept.file._write_anew()
+    kept.file._write_anew(BEGIN)
     kept.file.close()
     assert of_cluster(path, "b").lags() == []
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from seqgate.gateway.console.asking.gateways import GatewayAsker, Replies
 from tests.compat.topics import fresh_topic
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
@@ -58,15 +59,17 @@ def strips(console: ConsoleClient, topic: str, **fields: Any) -> Any:
     return console.data(f"/api/producers/strips?topic={topic}&partition=0&{query}")
 
 
-@pytest.mark.parametrize("has_metrics", [True, False], ids=["metrics", "kafka"])
+@pytest.mark.parametrize("is_told", [True, False], ids=["seqgate", "kafka"])
 def test_the_strip_tells_what_was_accepted_repeated_and_refused(
-    measured: ConsoleClient,
     unmeasured: ConsoleClient,
     measured_gateway: GatewayProcess,
     topic: str,
-    has_metrics: bool,
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    console = measured if has_metrics else unmeasured
+    console = unmeasured
+    if not is_told:
+        monkeypatch.setattr(GatewayAsker, "ask", lambda *_: Replies(of=1))
     bootstrap = measured_gateway.bootstrap
     producer_id, _ = begun(bootstrap, None)
     send(bootstrap, topic, producer_id, 0, 2)
@@ -82,11 +85,11 @@ def test_the_strip_tells_what_was_accepted_repeated_and_refused(
         console.console.sampler.sample()
     (event,) = written
     assert event[1:5] == ["accepted", 2, 6, 5]
-    assert event[5] == (6 if has_metrics else -1)
+    assert event[5] == (6 if is_told else -1)
     judged = [event for event in strips(console, topic)["events"].get(key, []) if event[1] != "accepted"]
     kinds = [(event[1], event[2], event[3]) for event in judged]
-    assert kinds == ([("duplicate", 2, 6), ("refused", 90, 90)] if has_metrics else [])
-    later = strips(console, topic, after=found["now"] + 3_600_000, number=strips(console, topic)["number"])
+    assert kinds == ([("duplicate", 2, 6), ("refused", 90, 90)] if is_told else [])
+    later = strips(console, topic, after=found["now"] + 3_600_000, numbers=strips(console, topic)["numbers"])
     assert later["events"] == {}
     assert first["error"] is None
 
@@ -145,7 +148,8 @@ def test_many_producers_come_in_pages(
     assert "partition=0&amp;id=5118" not in from_there
 
 
-def test_without_metrics_the_page_says_what_is_missing(
+@pytest.mark.usefixtures("foreign_brokers")
+def test_of_other_brokers_the_page_says_what_is_missing(
     unmeasured: ConsoleClient, measured_gateway: GatewayProcess, topic: str
 ) -> None:
     producer_id = mishaps(measured_gateway.bootstrap, topic)
@@ -163,6 +167,7 @@ def test_wrong_places_are_told(measured: ConsoleClient, topic: str) -> None:
     assert "<script>" not in measured.page(f"/producers?topic={quote(NAUGHTY)}").partition("<main")[2]
 
 
+@pytest.mark.usefixtures("foreign_brokers")
 def test_what_clients_send_stays_text(measured_gateway: GatewayProcess) -> None:
     verdict = {
         "number": 1,
@@ -186,7 +191,7 @@ def test_what_clients_send_stays_text(measured_gateway: GatewayProcess) -> None:
             assert "<script>alert" not in page
             assert "\u202e" not in page
             assert f"id={2**62}" in page
-            assert console.data("/api/verdicts?number=0")["verdicts"][0]["producer_id"] == str(2**62)
+            assert console.data("/api/verdicts?numbers=")["verdicts"][0]["producer_id"] == str(2**62)
             stub.views["verdicts"] = {
                 "verdicts": [{**verdict, "client": {**CLIENT, "client_id": "\ud800"}}],
                 "kept": 1,
@@ -194,6 +199,7 @@ def test_what_clients_send_stays_text(measured_gateway: GatewayProcess) -> None:
             assert "has another form" in text_of(console.page("/producers"))
 
 
+@pytest.mark.usefixtures("foreign_brokers")
 def test_a_listener_that_is_down_leaves_what_kafka_tells(
     measured_gateway: GatewayProcess, topic: str
 ) -> None:

@@ -85,7 +85,7 @@ def test_an_abort_needs_the_rights_of_the_person(
     assert "The transaction of payments is aborted in 1 partition" in text_of(done)
 
 
-def test_the_metrics_listener_tells_nothing_to_people_without_rights(
+def test_gateways_and_their_listeners_tell_nothing_to_people_without_rights(
     console: ConsoleClient, guarded: tuple[GatewayProcess, str]
 ) -> None:
     gateway, _ = guarded

@@ -13,12 +13,12 @@ export function start(element) {
     try {
       const found = await feed(element.dataset.source ?? "");
       for (const [key, row] of Object.entries(found.rows)) {
-        showRow(key, { bytes: size(row.bytes), age_ms: row.age_ms, refused: row.refused, verdict: row.verdict });
+        showRow(key, { bytes: size(row.bytes), age_ms: row.age_ms, refused: row.refused, verdict: row.verdict, node: row.node });
         const badge = element.querySelector(`[data-row="${CSS.escape(key)}"] .badge`);
         const kind = KINDS[/** @type {keyof typeof KINDS} */ (row.verdict)] ?? "";
         if (badge) badge.className = `badge ${kind}`;
       }
-      showProblem(element, null);
+      showProblem(element, found.error);
     } catch (error) {
       showProblem(element, error);
     }

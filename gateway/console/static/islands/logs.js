@@ -1,4 +1,4 @@
-// The newest lines of the gateway's log, live: filter by level and text, pause, folded tracebacks.
+// The newest lines of the logs of all gateways, live: filter by level and text, pause, folded tracebacks.
 import { feed, repeat } from "../feed.js";
 import { localTime } from "../times.js";
 
@@ -7,7 +7,7 @@ const MOST_LINES = 2000;
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
 const BADGES = { WARNING: "warn", ERROR: "bad", CRITICAL: "bad" };
 
-/** @typedef {{ number: number, time_ms: number, level: string, logger: string, message: string, error: string | null }} Line */
+/** @typedef {{ node: number, number: number, time_ms: number, level: string, logger: string, message: string, error: string | null }} Line */
 
 /** @param {HTMLElement} element */
 export function start(element) {
@@ -17,7 +17,7 @@ export function start(element) {
   const list = part("[data-lines]");
   const pause = part("[data-pause]");
   const trouble = part("[data-trouble]");
-  let after = 0;
+  let after = "";
   let isPaused = false;
 
   const filter = () => {
@@ -36,13 +36,13 @@ export function start(element) {
   const update = async () => {
     if (isPaused) return;
     try {
-      const found = await feed(`${element.dataset.source}?after=${after}`);
-      trouble.hidden = true;
-      if (found.restarted) { list.prepend(restart()); after = 0; }
-      const lines = found.lines.filter((/** @type {Line} */ line) => line.number > after);
-      if (!lines.length) return;
-      list.prepend(...lines.map(row).reverse());
-      after = lines[lines.length - 1].number;
+      const found = await feed(`${element.dataset.source}?after=${encodeURIComponent(after)}`);
+      after = found.after;
+      trouble.textContent = found.silent.join(" ");
+      trouble.hidden = !found.silent.length;
+      for (const node of found.restarted) list.prepend(restart(found.is_several ? ` on node ${node}` : ""));
+      list.prepend(...found.lines.map((/** @type {Line} */ line) => row(line, found.is_several)).reverse());
+      if (!found.lines.length && !found.restarted.length) return;
       while (list.children.length > MOST_LINES) list.lastElementChild?.remove();
       filter();
     } catch (error) {
@@ -63,14 +63,15 @@ export function start(element) {
   repeat(update, EVERY_MS);
 }
 
-/** Returns the element of a line. @param {Line} line */
-function row(line) {
+/** Returns the element of a line; of several gateways it names its own. @param {Line} line @param {boolean} isSeveral */
+function row(line, isSeveral) {
   const item = document.createElement("li");
   item.dataset.level = LEVELS.includes(line.level) ? line.level : "INFO";
-  item.dataset.text = `${line.logger} ${line.message} ${line.error ?? ""}`.toLowerCase();
+  const where = isSeveral ? `node ${line.node} ` : "";
+  item.dataset.text = `${where}${line.logger} ${line.message} ${line.error ?? ""}`.toLowerCase();
   const at = piece("time", "", localTime(new Date(line.time_ms)));
   at.setAttribute("datetime", new Date(line.time_ms).toISOString());
-  item.append(at, piece("span", `badge ${BADGES[line.level] ?? ""}`, line.level), piece("span", "muted", line.logger));
+  item.append(at, piece("span", `badge ${BADGES[line.level] ?? ""}`, line.level), piece("span", "muted", where + line.logger));
   item.append(piece("span", "message", line.message));
   if (line.error) {
     const folded = document.createElement("details");
@@ -81,11 +82,12 @@ function row(line) {
   return item;
 }
 
-function restart() {
+/** @param {string} where */
+function restart(where) {
   const item = document.createElement("li");
   item.dataset.level = "CRITICAL";
   item.dataset.text = "";
-  item.append(piece("strong", "", "The gateway has started again."));
+  item.append(piece("strong", "", `The gateway${where} has started again.`));
   return item;
 }
 

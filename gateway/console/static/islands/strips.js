@@ -22,7 +22,8 @@ export function start(element) {
   /** @type {Map<string, any[]>} */ const events = new Map();
   /** @type {Record<string, number | null>} */ let since = {};
   /** @type {Map<HTMLElement, number>} */ const cursors = new Map();
-  let now = 0, after = 0, number = 0;
+  let now = 0, after = 0, numbers = "";
+  /** @type {[number, number][]} */ let gaps = [];
 
   const cellsOf = (/** @type {HTMLElement} */ strip) => {
     const cellMs = spanMs / count;
@@ -30,7 +31,7 @@ export function start(element) {
     const end = (Math.floor(now / cellMs) + 1) * cellMs;
     const cells = Array.from({ length: count }, (_, index) => {
       const from = end - (count - index) * cellMs;
-      return { from, to: from + cellMs, events: /** @type {any[]} */ ([]), isWatched: from + cellMs > began };
+      return { from, to: from + cellMs, events: /** @type {any[]} */ ([]), isWatched: from + cellMs > began && !gaps.some(([left, back]) => from >= left && from + cellMs <= back) };
     });
     for (const event of events.get(strip.dataset.key ?? "") ?? []) cells[Math.floor((event.time - cells[0].from) / cellMs)]?.events.push(event);
     return cells;
@@ -69,11 +70,12 @@ export function start(element) {
     const source = element.dataset.source ?? "";
     const separator = source.includes("?") ? "&" : "?";
     try {
-      const found = await feed(`${source}${separator}after=${after}&number=${number}`);
+      const found = await feed(`${source}${separator}after=${after}&numbers=${encodeURIComponent(numbers)}`);
       now = found.now;
       since = found.since;
       after = found.sampled;
-      number = found.number;
+      numbers = found.numbers;
+      gaps = found.gaps;
       for (const [key, rows] of Object.entries(found.events)) {
         const known = events.get(key) ?? [];
         known.push(...rows.map((/** @type {any[]} */ row) => Object.fromEntries(FIELDS.map((name, index) => [name, row[index]]))));

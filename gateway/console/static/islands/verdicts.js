@@ -11,18 +11,18 @@ export function start(element) {
   const body = /** @type {HTMLElement} */ (element.querySelector("tbody"));
   const template = /** @type {HTMLTemplateElement} */ (element.querySelector("template"));
   const nothing = /** @type {HTMLElement} */ (element.querySelector(".nothing"));
-  let number = Number(element.dataset.number);
+  let numbers = element.dataset.numbers ?? "";
   repeat(async () => {
     try {
       const source = element.dataset.source ?? "";
-      const found = await feed(`${source}${source.includes("?") ? "&" : "?"}number=${number}`);
+      const found = await feed(`${source}${source.includes("?") ? "&" : "?"}numbers=${encodeURIComponent(numbers)}`);
+      numbers = found.numbers;
       for (const verdict of found.verdicts.reverse()) {
-        number = Math.max(number, verdict.number);
         body.prepend(rowOf(template, verdict));
         nothing.hidden = true;
       }
       while (body.children.length > MOST_ROWS) body.lastElementChild?.remove();
-      showProblem(element, null);
+      showProblem(element, found.error);
     } catch (error) {
       showProblem(element, error);
     }
@@ -38,6 +38,7 @@ function rowOf(template, verdict) {
     if (found) found.textContent = value === null ? "–" : String(value);
   };
   for (const name of ["epoch", "sequences", "offset", "client", "short", "meaning", "advice"]) put(name, verdict[name]);
+  put("node", `Told by node ${verdict.node}.`);
   put("message", verdict.message ? `The client got: ${verdict.message}` : "");
   const badge = cell("outcome")?.firstElementChild;
   if (badge) {
