@@ -36,11 +36,14 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """The newest lines, the oldest first. Each gateway of `nodes` keeps the newest `kept` lines in memory."""
+    """The newest lines, the oldest first. Each gateway of `nodes` keeps the newest `kept` lines in memory;
+    the first of them started at `started_ms`.
+    """
 
     lines: list[LogLine]
     kept: int
     nodes: list[int] = []
+    started_ms: int = -1
 
 
 class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
@@ -126,4 +129,5 @@ def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
     if not lines or lines[-1].number < after:
         after = 0
     newest = islice((line for line in reversed(lines) if line.number > after), request.limit)
-    return LogPage([LogLine(*line, node_id) for line in newest][::-1], LINES_KEPT, [node_id])
+    rows = [LogLine(*line, node_id) for line in newest][::-1]
+    return LogPage(rows, LINES_KEPT, [node_id], gateway.started_at_ms)

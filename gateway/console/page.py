@@ -160,7 +160,7 @@ class Visit:
             told = _gathered(_listened(self.console.listeners, request))
             if told.answers:
                 return told._replace(of=max(told.of, replies.of), note=trouble)
-            trouble = trouble or "; ".join(told.silent)
+            trouble = "; ".join([*([] if trouble is None else [trouble]), *told.silent])
         if failed is not None:
             raise failed
         if trouble is None:

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seqgate.gateway.admin.logs import LogLine, LogLinesRequest
+from seqgate.gateway.admin.logs import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.metrics import MetricsRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.metrics.listener import ScrapedSample, samples
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit, numbers_of, numbers_text
+from seqgate.gateway.console.page import Feed, Gathered, Get, Page, PageGroup, Visit, numbers_of, numbers_text
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000
@@ -42,28 +42,38 @@ def lines(visit: Visit) -> PageAnswer:
     """Return the lines of all gateways after a number of each, by time. `restarted` are the nodes that count
     anew, and whose first lines these are.
     """
-    after = numbers_of(visit, "after")
+    after, started = numbers_of(visit, "after"), numbers_of(visit, "started")
     found = visit.ask_gateways(LogLinesRequest(after_of=after, limit=MOST_LINES))
+    restarted = [
+        node_id
+        for node_id, page in _by_node(found)
+        if started.get(node_id, page.started_ms) != page.started_ms
+    ]
+    if restarted:
+        after = {node_id: number for node_id, number in after.items() if node_id not in restarted}
+        found = visit.ask_gateways(LogLinesRequest(after_of=after, limit=MOST_LINES))
     rows: list[LogLine] = []
-    restarted = []
-    for of_gateway in (page.lines for page in found.answers if page.lines):
-        node_id, newest = of_gateway[-1].node_id, of_gateway[-1].number
+    for node_id, page in _by_node(found):
         begin = after.pop(node_id, 0)
-        if newest < begin:
-            restarted.append(node_id)
-            begin = 0
-        after[node_id] = newest
-        rows += [line for line in of_gateway if line.number > begin]
+        rows += [line for line in page.lines if line.number > begin]
+        started.pop(node_id, None)  # the one that answered last stands last
+        after[node_id] = page.lines[-1].number if page.lines else begin
+        started[node_id] = page.started_ms
     rows.sort(key=lambda line: (line.time_ms, line.node_id, line.number))
     return Data(
         {
             "lines": [_shown(line) for line in rows[-MOST_LINES:]],
             "after": numbers_text(after),
+            "started": numbers_text(started),
             "restarted": restarted,
             "silent": found.silent,
             "is_several": found.is_several,
         }
     )
+
+
+def _by_node(found: Gathered[LogPage]) -> list[tuple[int, LogPage]]:
+    return [(page.nodes[0] if page.nodes else -1, page) for page in found.answers]
 
 
 def _shown(line: LogLine) -> dict[str, Any]:

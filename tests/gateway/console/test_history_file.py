@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.admin.producers import ProducerRow
 from seqgate.gateway.console.metrics import history as module
 from seqgate.gateway.console.metrics.history import (
     DAY_MS,
@@ -20,7 +21,8 @@ from seqgate.gateway.console.metrics.history import (
     Key,
     key_of,
 )
-from seqgate.gateway.console.metrics.producer_events import ProducerEvents
+from seqgate.gateway.console.metrics.producer_events import KEPT_MS, ProducerEvents
+from seqgate.gateway.console.metrics.producer_events import key_of as producer_key
 
 BEGIN = 1_795_847_040_000
 STEP = 5_000
@@ -35,7 +37,8 @@ class Kept:
         self, path: Path, most_bytes: int = module.MOST_BYTES, cluster_id: str | None = None
     ) -> None:
         self.history = History()
-        self.file = HistoryFile(path, self.history, ProducerEvents(), most_bytes)
+        self.producers = ProducerEvents()
+        self.file = HistoryFile(path, self.history, self.producers, most_bytes)
         self.file.open(cluster_id)
 
     def add(self, time_ms: int, values: dict[Key, float | None], *written: str) -> None:
@@ -218,3 +221,69 @@ def test_the_cluster_is_known_after_the_file_was_written_anew(path: Path) -> Non
 
 def _full(*_: object) -> None:
     raise OSError("the disk is full")
+
+
+# The strips of producers, which the file keeps beside the samples.
+
+STRIP = producer_key("orders", 3, 7)
+
+
+def row(sequence: int, producer_id: int = 7) -> ProducerRow:
+    return ProducerRow("orders", 3, producer_id, 0, sequence, sequence, 0, -1, -1, 5, 1)
+
+
+def written_strips(path: Path, most_bytes: int = module.MOST_BYTES) -> Kept:
+    """Return the file of a console that has seen a producer write twice."""
+    kept = Kept(path, most_bytes, "c")
+    for number in range(3):
+        kept.producers.see(BEGIN + number * STEP, [row(number * 4)], is_all=True)
+        kept.add(BEGIN + number * STEP, {LAGS: 1.0})
+    return kept
+
+
+def strip(kept: Kept, key: str = STRIP) -> list[tuple[int, int | None]]:
+    """Return the time and the records of each event of a producer."""
+    return [(event.time_ms - BEGIN, event.records) for event in kept.producers.after(0, [key])[1][key]]
+
+
+@pytest.mark.parametrize("is_anew", [False, True], ids=["appended", "written anew"])
+def test_strips_come_back_with_the_time_in_which_nobody_watched(path: Path, is_anew: bool) -> None:
+    kept = written_strips(path)
+    if is_anew:
+        kept.file._write_anew(BEGIN + 2 * STEP)
+    kept.file.close()
+    again = Kept(path, cluster_id="c")
+    assert strip(again) == [(STEP, 4), (2 * STEP, 4)]
+    assert again.producers.since_ms(STRIP) == BEGIN
+    back = BEGIN + 12 * STEP
+    again.producers.see(back, [row(20), row(1, 8)], is_all=True)
+    again.add(back, {LAGS: 1.0})
+    again.file.close()
+    third = Kept(path, cluster_id="c")
+    assert strip(third) == [(STEP, 4), (2 * STEP, 4), (12 * STEP, 12)], "what came meanwhile is not lost"
+    assert strip(third, producer_key("orders", 3, 8)) == [(12 * STEP, None)], "it began meanwhile"
+    assert third.producers.gaps == [(BEGIN + 2 * STEP, back)]
+    third.producers.see(back + KEPT_MS + STEP, [row(90)], is_all=True)
+    assert strip(third) == [], "after a long time a strip begins anew"
+
+
+def test_strips_of_another_cluster_are_not_shown(path: Path) -> None:
+    written_strips(path).file.close()
+    late = Kept(path)
+    assert strip(late)
+    late.file.belongs_to("d")
+    assert strip(late) == []
+    late.file.close()
+    assert strip(Kept(path, cluster_id="e")) == []
+
+
+def test_strips_stay_within_the_limit_of_the_file(path: Path) -> None:
+    most = 60_000
+    kept = Kept(path, most)
+    for number in range(300):
+        rows = [row(number, producer_id) for producer_id in range(10)]
+        kept.producers.see(BEGIN + number * STEP, rows, is_all=True)
+        kept.add(BEGIN + number * STEP, {LAGS: 1.0})
+        assert path.stat().st_size <= most
+    kept.file.close()
+    assert strip(Kept(path, most))[-1] == (299 * STEP, 1)

@@ -50,9 +50,12 @@ def test_the_lines_of_a_real_gateway(tmp_path: Path) -> None:
         assert [row["number"] for row in found] == sorted(row["number"] for row in found)
         assert {"node", "number", "time_ms", "level", "logger", "message", "error"} == set(found[0])
         assert told["after"] == f"{NODE}:{found[-1]['number']}"
-        nothing = {"lines": [], "restarted": [], "silent": [], "is_several": False}
-        assert console.data(f"/api/logs?after={told['after']}") == {**nothing, "after": told["after"]}
-        assert console.data(f"/api/logs?after={NODE}:100000")["restarted"] == [NODE]
+        again = console.data(f"/api/logs?after={told['after']}&started={told['started']}")
+        assert again == {**told, "lines": []}
+        assert (told["restarted"], told["silent"], told["is_several"]) == ([], [], False)
+        # the process of these numbers has ended; the lines of the next one begin again
+        later = console.data(f"/api/logs?after={told['after']}&started={NODE}:7")
+        assert later == {**told, "restarted": [NODE]}
         assert "after must have numbers by node id" in console.data("/api/logs?after=7", status=400)["error"]
         assert "files wait for deletion" in text_of(console.page("/logs/tasks"))
         assert "level" in console.page("/logs?level=nonsense&filter=%3Cscript%3E")

@@ -1,11 +1,12 @@
-"""The figures of all gateways in one console: two workers, and three gateways of a bucket, none with a metrics
-listener.
+"""All gateways in one console: two workers, and three gateways of a bucket, none with a metrics listener. Pages
+have the figures, logs, limits, backlogs, tasks and producers of each, and name one that does not answer.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -13,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
-from tests.support.chromium import NARROW, WIDE, watched
+from seqgate.gateway.console.pages.producers import IDLE_MS, ROWS
+from seqgate.seq_validator.snapshot import decode, encode
+from tests.compat.topics import fresh_topic
+from tests.support.chromium import NARROW, WIDE, Watched, watched
 from tests.support.console_process import console_process
 from tests.support.gateway_cluster import GatewayCluster, Writer, await_true
 from tests.support.gateway_process import GatewayProcess
-from tests.system.workers.scene import consecutive_ports, create_topic, load, present_pid, workers
+from tests.support.producing import send
+from tests.support.wire import Wire
+from tests.system.workers.scene import consecutive_ports, create_topic, load, present_pid, seqgate, workers
 
 WAIT_S = 600.0
 """A round of the console may be long on a busy machine, and a pause follows that is many times longer."""
@@ -110,3 +116,134 @@ def test_the_pages_show_the_sums_and_each_gateway(
             window.check()
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
             window.picture(f"gateways-{name}{shape}")
+
+
+# The pages that show what each worker tells of itself.
+
+NEVER_MS = str(3_600_000)
+
+
+def leaders(bootstrap: str, topic: str) -> dict[int, str]:
+    """Return the address of the leader of each partition of a topic."""
+    with Wire(bootstrap) as wire:
+        asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+        found = wire.call("metadata", 12, asked).fields
+    addresses = {row["node_id"]: f"{row['host']}:{row['port']}" for row in found["brokers"]}
+    rows = found["topics"][0]["partitions"]
+    return {row["partition_index"]: addresses[row["leader_id"]] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def stopping_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """Two workers; a worker that stands still is not started again."""
+    settings = {"seqgate.workers.timeout.ms": NEVER_MS}
+    data = tmp_path_factory.mktemp("stopping") / "data"
+    with workers(data, 2, consecutive_ports(2), settings) as process:
+        yield process
+
+
+def nodes(page: Page) -> set[str]:
+    """Return the nodes that the rows of a page name."""
+    return set(page.locator("td[data-label=Node]").all_inner_texts())
+
+
+PAGES_OF_ALL = ("/limits", "/logs/tasks", "/backlog?topic={topic}", "/logs?level=DEBUG")
+
+
+def test_logs_limits_backlog_and_tasks_are_those_of_all_workers(
+    browser: Browser, stopping_workers: GatewayProcess, tmp_path: Path
+) -> None:
+    bootstrap = stopping_workers.bootstrap
+    topic = fresh_topic(bootstrap, "tight", partitions=4, configs={"backlog.quota.bytes": "100000"})
+    for number in (1, 2):
+        seqgate(stopping_workers.data_dir / "workers" / str(number), "sweep")
+    with console_process(tmp_path, bootstrap) as base, watched(browser, base) as window:
+        for path in PAGES_OF_ALL[:3]:
+            page = window.open(path.format(topic=topic))
+            assert nodes(page) == {"1", "2"}, path
+            expect(page.get_by_text("gives no answer")).to_have_count(0)
+            window.check()
+        page = window.open(PAGES_OF_ALL[3])
+        lines = page.locator(".log li")
+        expect(lines.filter(has_text="node 1 ").first).to_be_visible()
+        expect(lines.filter(has_text="node 2 ").first).to_be_visible()
+        stopped = present_pid(stopping_workers, 2)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            expect(page.get_by_role("alert")).to_contain_text("node 2 at 127.0.0.1:")
+            name_the_silent(browser, base, topic)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        expect(page.get_by_role("alert")).to_be_hidden()
+        before = lines.filter(has_text="node 1 ").all_inner_texts()
+        os.kill(stopped, signal.SIGKILL)
+        expect(lines.filter(has_text="The gateway on node 2 has started again.")).to_have_count(1)
+        expect(page.get_by_role("alert")).to_be_hidden()
+        after = lines.filter(has_text="node 1 ").all_inner_texts()
+        assert after[-len(before) :] == before, "the lines of the other one go on, and do not come again"
+        assert not window.errors
+
+
+def name_the_silent(browser: Browser, base: str, topic: str) -> None:
+    """Check that each page names the worker that stands still, and fits a telephone."""
+    with watched(browser, base, size=NARROW) as window:
+        for path in PAGES_OF_ALL:
+            page = window.open(path.format(topic=topic))
+            expect(
+                page.get_by_text(re.compile(r"[Nn]ode 2 at 127\.0\.0\.1:\d+ gives no answer")).first
+            ).to_be_visible()
+            if "backlog" in path:
+                expect(page.locator("tbody tr").filter(has_text="elsewhere").first).to_be_visible()
+                assert nodes(page) == {"1", "–"}
+            window.check()
+
+
+# The list of producers, of which the idle ones come behind all others.
+
+ACTIVE = (40_001, 40_003, 40_119)
+PRODUCERS = range(40_000, 40_120)
+
+
+def age(data_dir: Path, topic: str, *besides: int) -> None:
+    """Let all other producers of a stopped gateway have written last before the strips begin."""
+    for path in data_dir.rglob(f"{topic}-*/*.snapshot"):
+        entries, end_offset = decode(path.read_bytes(), 5)
+        for entry in entries:
+            if entry.producer_id not in besides:
+                entry.last_active_ms -= 2 * IDLE_MS
+        path.write_bytes(encode(entries, end_offset))
+
+
+def test_idle_producers_come_behind_all_others_on_all_pages(browser: Browser, tmp_path: Path) -> None:
+    with workers(tmp_path / "data", 2, consecutive_ports(2)) as process:
+        topic = fresh_topic(process.bootstrap, "orders", partitions=2)
+        led = leaders(process.bootstrap, topic)
+        assert len(set(led.values())) == 2, "each worker leads one"
+        for number in PRODUCERS:
+            assert send(led[number % 2], topic, number, 0, partition=number % 2)[0] == 0
+        process.stop()
+        age(process.data_dir, topic)
+        process.start()
+        led = leaders(process.bootstrap, topic)
+        for number in ACTIVE:
+            assert send(led[number % 2], topic, number, 1, partition=number % 2)[0] == 0
+        (tmp_path / "process").mkdir()
+        with (
+            console_process(tmp_path / "process", process.bootstrap) as base,
+            watched(browser, base) as window,
+        ):
+            pages = list(pages_of_producers(window, f"/producers?topic={topic}"))
+    assert [len(page) for page in pages] == [ROWS, ROWS, len(PRODUCERS) - 2 * ROWS]
+    idle = sorted((number for number in PRODUCERS if number not in ACTIVE), key=lambda each: (each % 2, each))
+    assert [number for page in pages for number in page] == [*ACTIVE, *idle]
+
+
+def pages_of_producers(window: Watched, path: str) -> Iterator[list[int]]:
+    """Yield the ids on each page of the list."""
+    page = window.open(path)
+    while True:
+        yield [int(found) for found in page.locator(".producers tbody th").all_inner_texts()]
+        following = page.locator("a[rel=next]")
+        if not following.count():
+            return
+        page = window.open(str(following.get_attribute("href")))

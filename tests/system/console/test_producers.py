@@ -129,7 +129,7 @@ def test_keys_tell_the_cells_of_a_strip(browser: Browser, measured: str, busy: B
         page.keyboard.press("Escape")
         expect(page.locator(".strip-tip")).to_be_hidden()
         strip.hover(position={"x": 5, "y": 20})
-        expect(page.locator(".strip-tip")).to_contain_text("did not watch yet")
+        expect(page.locator(".strip-tip")).to_contain_text("The console did not watch.")
         page.get_by_text("The same as a table").click()
         expect(page.locator("#events")).to_contain_text("◆ duplicate")
         expect(page.locator("#events")).to_contain_text("✕ refused with OUT_OF_ORDER_SEQUENCE_NUMBER")
@@ -151,10 +151,9 @@ def test_the_map_of_ids_zooms_and_finds_a_block(browser: Browser, measured: str,
 
 
 def test_without_metrics_pages_say_what_to_do(window: Watched) -> None:
-    for path in ("/producers", "/producer-ids"):
-        page = window.open(path)
-        expect(page.get_by_text("--metrics http://127.0.0.1:9644")).to_be_visible()
-        window.check()
+    page = window.open("/producer-ids")
+    expect(page.get_by_text("--metrics http://127.0.0.1:9644")).to_be_visible()
+    window.check()
 
 
 def test_a_page_says_when_it_does_not_change_any_more(browser: Browser, measured: str, busy: Busy) -> None:

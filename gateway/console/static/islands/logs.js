@@ -17,7 +17,7 @@ export function start(element) {
   const list = part("[data-lines]");
   const pause = part("[data-pause]");
   const trouble = part("[data-trouble]");
-  let after = "";
+  let seen = new URLSearchParams();
   let isPaused = false;
 
   const filter = () => {
@@ -36,8 +36,8 @@ export function start(element) {
   const update = async () => {
     if (isPaused) return;
     try {
-      const found = await feed(`${element.dataset.source}?after=${encodeURIComponent(after)}`);
-      after = found.after;
+      const found = await feed(`${element.dataset.source}?${seen}`);
+      seen = new URLSearchParams({ after: found.after, started: found.started });
       trouble.textContent = found.silent.join(" ");
       trouble.hidden = !found.silent.length;
       for (const node of found.restarted) list.prepend(restart(found.is_several ? ` on node ${node}` : ""));
