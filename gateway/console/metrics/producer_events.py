@@ -201,23 +201,27 @@ class ProducerEvents:
             return frame
 
     def restore(self, frames: Iterable[Strips]) -> None:
-        """Take what `frame` returned, in place of what was seen before."""
-        self.begin()
+        """Take what `frame` returned. Of a producer that a page has seen meanwhile, the frames know more."""
         with self._lock:
+            seen, happened = self._known, self._events
+            self._known, self._events = OrderedDict(), deque(maxlen=MOST_EVENTS)
             for frame in frames:
                 self._all_since_ms = frame.all_since_ms
                 self._gaps = deque(frame.gaps, MOST_GAPS)
                 self._restored_ms = frame.time_ms
-                for key, watched in frame.known.items():
-                    self._known[key] = watched
+                self._known.update(frame.known)
                 for number, key, event in frame.events:
                     self._newest = self._written = number
                     self._events.append((number, key, event))
                     if key in self._known:
                         self._known.move_to_end(key)
                         self._known[key].epoch, self._known[key].sequence = event.epoch, event.last
-                while len(self._known) > MOST_KNOWN:
-                    self._known.popitem(last=False)
+            self._events.extend(each for each in happened if each[1] not in self._known)
+            self._newest = max([self._newest, *(number for number, _, _ in self._events)])
+            self._new = OrderedDict.fromkeys(key for key in seen if key not in self._known)
+            self._known.update((key, seen[key]) for key in self._new)
+            while len(self._known) > MOST_KNOWN:
+                self._new.pop(self._known.popitem(last=False)[0], None)
 
     def since_ms(self, key: str) -> int | None:
         """Return the time from which on the events of a producer are known."""

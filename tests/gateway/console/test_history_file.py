@@ -39,6 +39,9 @@ class Kept:
         self.history = History()
         self.producers = ProducerEvents()
         self.file = HistoryFile(path, self.history, self.producers, most_bytes)
+        self.open(cluster_id)
+
+    def open(self, cluster_id: str | None) -> None:
         self.file.open(cluster_id)
 
     def add(self, time_ms: int, values: dict[Key, float | None], *written: str) -> None:
@@ -265,6 +268,28 @@ def test_strips_come_back_with_the_time_in_which_nobody_watched(path: Path, is_a
     assert third.producers.gaps == [(BEGIN + 2 * STEP, back)]
     third.producers.see(back + KEPT_MS + STEP, [row(90)], is_all=True)
     assert strip(third) == [], "after a long time a strip begins anew"
+
+
+class Unopened(Kept):
+    """A console that has not read its file yet."""
+
+    def open(self, cluster_id: str | None) -> None:
+        """Leave it to the test."""
+
+
+def test_what_a_page_saw_before_the_file_was_read_stays(path: Path) -> None:
+    written_strips(path).file.close()
+    other = producer_key("orders", 3, 8)
+    early = Unopened(path)
+    for number in (3, 4):
+        early.producers.see(BEGIN + number * STEP, [row(number * 4), row(number, 8)])
+    early.file.open("c")
+    early.producers.see(BEGIN + 5 * STEP, [row(20), row(9, 8)], is_all=True)
+    assert strip(early) == [(STEP, 4), (2 * STEP, 4), (5 * STEP, 12)]
+    assert strip(early, other) == [(4 * STEP, 1), (5 * STEP, 5)]
+    early.add(BEGIN + 5 * STEP, {LAGS: 1.0})
+    early.file.close()
+    assert strip(Kept(path), other) == [(4 * STEP, 1), (5 * STEP, 5)]
 
 
 def test_strips_of_another_cluster_are_not_shown(path: Path) -> None:

@@ -247,3 +247,67 @@ def pages_of_producers(window: Watched, path: str) -> Iterator[list[int]]:
         if not following.count():
             return
         page = window.open(str(following.get_attribute("href")))
+
+
+def test_strips_outlive_the_console(
+    browser: Browser, stopping_workers: GatewayProcess, tmp_path: Path
+) -> None:
+    """Each worker has a producer that writes, repeats a batch, and goes on while no console runs."""
+    topic = fresh_topic(stopping_workers.bootstrap, "strips", partitions=2)
+    led = leaders(stopping_workers.bootstrap, topic)
+    assert len(set(led.values())) == 2, "each worker leads one"
+    ids = {partition: 50_000 + partition for partition in led}
+    keys = {partition: f"{partition}/{producer_id}/{topic}" for partition, producer_id in ids.items()}
+    history = ("--history", str(tmp_path / "history"))
+
+    def write(first: int, count: int) -> None:
+        for partition, producer_id in ids.items():
+            code, _ = send(led[partition], topic, producer_id, first, count, partition=partition)
+            assert code == 0
+
+    def accepted(base: str) -> dict[str, list[tuple[int, int]]]:
+        """Return the first and the last sequence of each event of the two producers."""
+        with urllib.request.urlopen(f"{base}/api/producers/strips?topic={topic}") as answer:
+            events = json.load(answer)["events"]
+        return {
+            key: [(event[2], event[3]) for event in of_key if event[1] == "accepted"]
+            for key, of_key in events.items()
+        }
+
+    def has_seen(base: str, *sequences: tuple[int, int]) -> Callable[[], bool]:
+        return lambda: all(set(sequences) <= set(accepted(base).get(key, ())) for key in keys.values())
+
+    write(0, 3)
+    with console_process(tmp_path, stopping_workers.bootstrap, *history) as base:
+        await_true(has_all_rows(base, topic, 2), "both producers are watched", WAIT_S)
+        write(3, 4)
+        await_true(has_seen(base, (3, 6)), "the strips have what came", WAIT_S)
+        write(3, 4)
+        # a sample that follows is in the file, too
+        before = len(figures(base, "gateways_counted"))
+        await_true(lambda: len(figures(base, "gateways_counted")) > before, "a further sample", WAIT_S)
+    write(7, 5)
+    with (
+        console_process(tmp_path, stopping_workers.bootstrap, *history) as base,
+        watched(browser, base) as window,
+    ):
+        await_true(has_seen(base, (3, 6), (7, 11)), "the strips of the console before", WAIT_S)
+        page = window.open(f"/producers?topic={topic}")
+        for key in keys.values():
+            strip = page.locator(f'.strip[data-key="{key}"]')
+            expect(strip.locator(".mark-accepted").first).to_be_attached()
+            expect(strip.locator(".mark-duplicate").first).to_be_attached()
+        page.locator(".verdicts summary").first.click()
+        expect(page.locator(".verdicts tbody tr").first).to_contain_text(re.compile(r"Told by node [12]\."))
+        window.check()
+
+
+def has_all_rows(base: str, topic: str, count: int) -> Callable[[], bool]:
+    """Return whether the console has a time since which it watches each producer of a topic."""
+
+    def ask() -> bool:
+        with urllib.request.urlopen(f"{base}/api/producers/strips?topic={topic}") as answer:
+            since = json.load(answer)["since"]
+        return len(since) == count and None not in since.values()
+
+    return ask
