@@ -38,8 +38,8 @@ def console(
         "--metrics",
         "URL",
         "The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. "
-        "Without it, pages lack what the Kafka protocol does not report. Of several the first is that "
-        "of the pages, and all give the charts where brokers do not report metrics to the console's login.",
+        "Without it, pages such as Producer ids lack what brokers do not report. Of several the first is "
+        "that of these pages, and all take the place of brokers that do not answer the console's questions.",
     ),
     listen: str = option(
         "--listen",
