@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
+from seqgate.gateway.admin.backlog import (
+    ELSEWHERE,
+    OPEN,
+    BacklogPage,
+    BacklogRequest,
+    LimitedTopicsRequest,
+    PartitionBacklog,
+    joined_backlogs,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from tests.gateway.admin.answers import all_pages, answer
@@ -81,3 +89,23 @@ async def test_the_topics_with_a_limit(node: Node) -> None:
 async def test_a_topic_that_is_not_there(node: Node) -> None:
     with pytest.raises(ControlError, match="there is no topic gone"):
         await answer(node, BacklogRequest("gone"))
+
+
+def page(node_id: int, *led: int, count: int, complete: bool) -> BacklogPage:
+    """Return the first rows of a gateway that leads some of the partitions."""
+    rows = [
+        PartitionBacklog("orders", index, verdict=OPEN if index in led else ELSEWHERE, node_id=node_id)
+        for index in range(count)
+    ]
+    return BacklogPage("orders", 1_000, -1, "", -1, 1, 10, rows, complete)
+
+
+def test_of_several_gateways_each_partition_has_the_row_of_its_leader() -> None:
+    found = joined_backlogs([page(1, 0, 3, count=4, complete=True), page(2, 1, count=4, complete=True)])
+    rows = [(row.partition, row.verdict, row.node_id) for row in found.partitions]
+    assert rows[:2] == [(0, OPEN, 1), (1, OPEN, 2)]
+    assert (rows[2][:2], rows[3]) == ((2, ELSEWHERE), (3, OPEN, 1)), "nobody that answers leads the third"
+    assert (found.waiting_requests, found.waiting_bytes, found.complete) == (2, 20, True)
+    ended = joined_backlogs([page(1, 0, 3, count=4, complete=True), page(2, 1, count=2, complete=False)])
+    assert [row.partition for row in ended.partitions] == [0, 1], "the next page begins behind the shortest"
+    assert not ended.complete

@@ -45,6 +45,9 @@ async def test_the_newest_come_first(node: Node) -> None:
     assert await numbers(node, ListVerdictsRequest()) == [5, 4, 3, 2, 1]
     assert await numbers(node, ListVerdictsRequest(limit=2)) == [5, 4]
     assert await numbers(node, ListVerdictsRequest(after=3)) == [5, 4]
+    here = node.services.node.node_id
+    assert await numbers(node, ListVerdictsRequest(after_of={here: 4, here + 1: 9})) == [5]
+    assert await numbers(node, ListVerdictsRequest(after_of={here: 7})) == [5, 4, 3, 2, 1], "it counts again"
     assert (await answer(node, ListVerdictsRequest())).kept == VERDICTS_KEPT
 
 
