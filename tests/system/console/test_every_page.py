@@ -391,7 +391,14 @@ def disk_is_full(person: Operator) -> None:
 
 def busiest_topic(person: Operator) -> None:
     person.link("Topics")
-    person.sees("td[data-label^='Records/s'] .spark")
+    line = person.page.locator("td[data-label^='Records/s'] .spark")
+
+    def has_line() -> bool:
+        person.page.reload()
+        return line.count() > 0
+
+    # a line has a point for each minute, so that it begins with the console's second one
+    await_true(lambda: line.count() > 0 or has_line(), "the line of a topic", 600)
 
 
 def partitions_without_leader(person: Operator) -> None:
