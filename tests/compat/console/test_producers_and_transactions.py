@@ -26,7 +26,8 @@ def test_producers_and_their_strip(console: ConsoleClient, kafka: KafkaPeer) -> 
     assert send(kafka.bootstrap, topic, producer_id, 50)[0] == OUT_OF_ORDER
     text = text_of(console.page(f"/producers?topic={topic}&partition=0"))
     assert f"{producer_id} – 0 2 – – none" in text
-    assert "Apache Kafka does not have this listener" in text
+    assert "The brokers of this cluster do not tell it: they are others, such as Apache Kafka" in text
+    assert "Only Seqgate gateways tell the last offset and the age" in text
     feed = f"/api/producers/strips?topic={topic}&partition=0&id={producer_id}"
     console.data(feed)
     console.console.sampler.sample()
@@ -62,3 +63,5 @@ def test_pages_of_what_only_seqgate_has_say_so(console: ConsoleClient, kafka: Ka
     assert "No topic delays records" in text_of(console.page("/delayed"))
     assert "No transaction hangs" in text_of(console.page("/transactions/hanging"))
     assert "--metrics" in text_of(console.page("/producer-ids"))
+    for path in ("/logs", "/logs/tasks", "/limits", "/backlog?topic=orders"):
+        assert "The brokers of this cluster are others" in text_of(console.page(path)), path

@@ -25,7 +25,15 @@ from tests.support.gateway_cluster import GatewayCluster, Writer, await_true
 from tests.support.gateway_process import GatewayProcess
 from tests.support.producing import send
 from tests.support.wire import Wire
-from tests.system.workers.scene import consecutive_ports, create_topic, load, present_pid, seqgate, workers
+from tests.system.workers.scene import (
+    consecutive_ports,
+    create_topic,
+    listed,
+    load,
+    present_pid,
+    seqgate,
+    workers,
+)
 
 WAIT_S = 600.0
 """A round of the console may be long on a busy machine, and a pause follows that is many times longer."""
@@ -155,6 +163,8 @@ def test_logs_limits_backlog_and_tasks_are_those_of_all_workers(
 ) -> None:
     bootstrap = stopping_workers.bootstrap
     topic = fresh_topic(bootstrap, "tight", partitions=4, configs={"backlog.quota.bytes": "100000"})
+    told = listed(stopping_workers.data_dir, "backlog", topic)["partitions"]
+    assert [(row["partition"], row["verdict"]) for row in told] == [(index, "open") for index in range(4)]
     for number in (1, 2):
         seqgate(stopping_workers.data_dir / "workers" / str(number), "sweep")
     with console_process(tmp_path, bootstrap) as base, watched(browser, base) as window:
