@@ -269,11 +269,6 @@ class Visit:
                 )
         return self.console.listener
 
-    @property
-    def listeners(self) -> Sequence[MetricsClient]:
-        """All listeners of --metrics, for a person who may ask `listener`."""
-        return self.console.listeners
-
     def missing_right(self, error: str) -> MissingRight | None:
         """Return the right that this request lacks; None for another error."""
         names = {kind: self.text(field) for kind, field in FIELDS.items()}
