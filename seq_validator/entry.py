@@ -148,8 +148,3 @@ UNKNOWN_SEQUENCE: Final = -2
 def following(last_sequence: int) -> int:
     """Return the sequence that must follow a batch that ends with `last_sequence`."""
     return (last_sequence + 1) & MAX_SEQUENCE
-
-
-def last_of(base_sequence: int, last_offset_delta: int) -> int:
-    """Return the last sequence of a batch. It is lower than `base_sequence` when the batch wraps."""
-    return (base_sequence + last_offset_delta) & MAX_SEQUENCE

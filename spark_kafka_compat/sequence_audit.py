@@ -199,11 +199,6 @@ class OffsetTrail:
 
 
 NO_PRODUCER_ID = -1
-BATCH_SCHEMA = (
-    "topic string, partition int, base_offset long, last_offset long, producer_id long, producer_epoch int, "
-    "base_sequence int, record_count int, is_transactional boolean, is_control boolean, max_timestamp long, "
-    "batch_bytes int"
-)
 RECORDS_PER_SPLIT = 1_000_000
 
 
@@ -261,14 +256,6 @@ class AuditReport:
     def records_without_producer_id(self) -> int:
         """The number of records without a producer id, which can't be audited."""
         return sum(row.records for row in self.producers if row.producer_id == NO_PRODUCER_ID)
-
-
-def batch_headers(
-    spark: SparkSession, bootstrap: str, topics: Sequence[str], *, records_per_split: int = RECORDS_PER_SPLIT
-) -> DataFrame:
-    """Return a row per batch (see `BatchRow`), for queries of your own. Raises `EndpointError`."""
-    splits = plan_splits(bootstrap, topics, records_per_split)
-    return spark.createDataFrame(_read(spark, splits), BATCH_SCHEMA)
 
 
 def audit_producers(

@@ -35,19 +35,6 @@ class AsksPeers(Protocol):
         """Return the answer: kio's response of the request's version. Raises PeerUnavailable."""
 
 
-class NoPeers:
-    """The port of a gateway that has no others beside it."""
-
-    async def ask(
-        self,
-        node_id: int,
-        request: Any,  # noqa: ARG002 - part of the port
-        *,
-        timeout_s: float = ANSWER_TIMEOUT_S,  # noqa: ARG002 - part of the port
-    ) -> Any:
-        raise PeerUnavailable(f"broker {node_id} is unknown: this gateway serves alone")
-
-
 _GONE: Final = "it is unknown or fenced"
 _MOVED: Final = "it has another address now"
 

@@ -450,7 +450,7 @@ def _scram(name: str, value: Values) -> Make:  # noqa: ARG001 - SCRAM has no set
         security = services.security
         find_credential = security.metadata_log.image.users.find
         return scram_mechanism(
-            hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode()
+            hashing, find_credential, security.tokens.find, lambda: secrets.token_urlsafe(24).encode()
         )
 
     return make

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
-from seqgate.gateway.security.sasl.scram import NoTokens, scram_mechanism
+from seqgate.gateway.security.sasl.scram import scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
-from tests.support.scram import NONCE, ScramClient, credential
+from tests.support.scram import NONCE, ScramClient, credential, no_token
 
 MAX_INPUT_BYTES = 2048
 PEAK_BYTES = 16 << 20
@@ -29,7 +29,7 @@ SERVER_NONCE = b"server"
 @contextmanager
 def opened() -> Iterator[Run]:
     scram = scram_mechanism(
-        SHA_256, lambda _, name: KNOWN if name == "ann" else None, NoTokens(), lambda: SERVER_NONCE
+        SHA_256, lambda _, name: KNOWN if name == "ann" else None, no_token, lambda: SERVER_NONCE
     )
 
     def feed(data: bytes) -> None:
@@ -56,7 +56,7 @@ def _whole_login(*, gs2: bytes = b"n,,", extensions: bytes = b"") -> bytes:
     client = ScramClient(SHA_256, "ann", "pencil", gs2=gs2, extensions=extensions)
 
     async def run() -> bytes:
-        scram = scram_mechanism(SHA_256, lambda *_: KNOWN, NoTokens(), lambda: SERVER_NONCE)
+        scram = scram_mechanism(SHA_256, lambda *_: KNOWN, no_token, lambda: SERVER_NONCE)
         challenge = await scram.begin().step(client.first())
         return client.first() + b"\0" + client.final(challenge.token)
 

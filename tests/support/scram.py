@@ -27,6 +27,10 @@ def credential(
     )
 
 
+async def no_token(_hashing: ScramHash, _token_id: str) -> None:
+    """Find no delegation token."""
+
+
 def escaped(name: str) -> str:
     return name.replace("=", "=3D").replace(",", "=2C")
 

@@ -73,8 +73,8 @@ if TYPE_CHECKING:
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of REASONS. `age_ms` is the time since the producer last wrote to the partition, by the
-    gateway's clock; `last_timestamp` is the timestamp of its newest record.
+    `reason` is UNKNOWN_PRODUCER, NOT_PART or OVERDUE. `age_ms` is the time since the producer last wrote to
+    the partition, by the gateway's clock; `last_timestamp` is the timestamp of its newest record.
     """
 
     broker_id: int
@@ -167,7 +167,6 @@ class AbortHangingRequest(Request[TransactionAbort], tag="transactions.abort-han
 UNKNOWN_PRODUCER: Final = "unknown producer"
 NOT_PART: Final = "not part"
 OVERDUE: Final = "overdue"
-REASONS: Final = (UNKNOWN_PRODUCER, NOT_PART, OVERDUE)
 
 
 # The commands.

@@ -207,8 +207,6 @@ def _lifetime_ms(expires_at_ms: int | None, reauth_ms: int, now_ms: int) -> int 
 
 
 PLAIN: Final = "PLAIN"
-CLIENT_MECHANISMS: Final = (PLAIN, *(each.mechanism for each in ScramHash))
-"""The mechanisms that take a user name and a password."""
 _MOST_ITERATIONS: Final = 100 * MAX_ITERATIONS
 """Iterations that a server may ask for; a login that asks for more is refused, because it would take seconds
 of CPU.
@@ -232,7 +230,7 @@ class ClientLogin(Protocol):
 def client_login(
     mechanism: str, username: str, password: str, new_nonce: Callable[[], bytes] | None = None
 ) -> ClientLogin:
-    """Begin a login; `mechanism` is one of CLIENT_MECHANISMS."""
+    """Begin a login; `mechanism` is PLAIN or one of SCRAM."""
     if mechanism == PLAIN:
         return _PlainLogin(username, password)
     (hashing,) = (each for each in ScramHash if each.mechanism == mechanism)

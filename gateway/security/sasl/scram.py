@@ -11,9 +11,9 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -33,25 +33,15 @@ class TokenLogin(msgspec.Struct, frozen=True):
     expires_at_ms: int
 
 
-class FindToken(Protocol):
-    """Finds delegation tokens."""
-
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:
-        """Return the token of an id; None when there is no such token, or it has expired."""
-
-
-class NoTokens:
-    """The `FindToken` of a gateway without delegation tokens."""
-
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port
-        return None
+FindToken = Callable[[ScramHash, str], Awaitable[TokenLogin | None]]
+"""Returns the delegation token of an id; None when there is no such token, or it has expired."""
 
 
 def scram_mechanism(
-    hashing: ScramHash, find_credential: FindCredential, tokens: FindToken, new_nonce: Callable[[], bytes]
+    hashing: ScramHash, find_credential: FindCredential, find_token: FindToken, new_nonce: Callable[[], bytes]
 ) -> Mechanism:
     """Return a SCRAM mechanism of a listener. `new_nonce` returns random printable ASCII without commas."""
-    return Mechanism(hashing.mechanism, partial(_Login, hashing, find_credential, tokens, new_nonce))
+    return Mechanism(hashing.mechanism, partial(_Login, hashing, find_credential, find_token, new_nonce))
 
 
 class _Challenge(msgspec.Struct, frozen=True):
@@ -69,12 +59,12 @@ class _Login:
         self,
         hashing: ScramHash,
         find_credential: FindCredential,
-        tokens: FindToken,
+        find_token: FindToken,
         new_nonce: Callable[[], bytes],
     ) -> None:
         self._hashing = hashing
         self._find_credential = find_credential
-        self._tokens = tokens
+        self._find_token = find_token
         self._new_nonce = new_nonce
         self._challenge: _Challenge | None = None
         self._is_over = False
@@ -104,7 +94,7 @@ class _Login:
 
     async def _known(self, first: ScramFirstMessage) -> tuple[ScramCredential, LoggedIn]:
         if first.is_token:
-            token = await self._tokens.find(self._hashing, first.name)
+            token = await self._find_token(self._hashing, first.name)
             if token is not None:
                 return token.credential, LoggedIn(user(token.owner), token.expires_at_ms, first.name)
         else:

@@ -15,7 +15,7 @@ from seqgate.spark_kafka_compat.landing import land
 from seqgate.spark_kafka_compat.pipelines import audit
 from seqgate.spark_kafka_compat.pipelines import land as land_program
 from seqgate.spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
-from seqgate.spark_kafka_compat.sequence_audit import audit_producers, audit_records, batch_headers
+from seqgate.spark_kafka_compat.sequence_audit import audit_producers, audit_records
 from seqgate.spark_kafka_compat.session import JARS_VARIABLE, EndpointError, PositionError
 from tests.compat.spark.topics import Topics
 from tests.support.batches import Batch, records
@@ -68,13 +68,6 @@ class TestAuditOfProducers:
             }
         ).save()
         assert audit_producers(spark, topics.bootstrap, [topic]).records_without_producer_id == 10
-
-    @pytest.mark.tier("nightly")
-    def test_batches_are_rows(self, spark: SparkSession, topics: Topics) -> None:
-        topic = topics.fresh()
-        topics.fill(topic, range(100))
-        frame = batch_headers(spark, topics.bootstrap, [topic])
-        assert frame.groupBy().sum("record_count").first()[0] == 100  # type: ignore[index]
 
     @pytest.mark.tier("nightly")
     def test_an_empty_topic(self, spark: SparkSession, topics: Topics) -> None:

@@ -17,7 +17,7 @@ from kio.static.primitive import i32
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.peer import one_peer
-from seqgate.gateway.peer.peers import NoPeers, PeerAddress, Peers, PeerUnavailable
+from seqgate.gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build
 from tests.gateway.peer.fake_broker import fake_broker
 
@@ -121,10 +121,6 @@ class TestUnavailable:
     async def test_unknown_and_fenced_brokers_are_refused_at_once(self, peers: Peers) -> None:
         with pytest.raises(PeerUnavailable, match="broker 2 is unknown or fenced"):
             await peers.ask(OTHER, heartbeat())
-
-    async def test_a_gateway_alone_has_no_peers(self) -> None:
-        with pytest.raises(PeerUnavailable, match="serves alone"):
-            await NoPeers().ask(OTHER, heartbeat())
 
     async def test_a_refused_connection_is_retried_after_a_delay(
         self, peers: Peers, addresses: Addresses, monkeypatch: pytest.MonkeyPatch

@@ -8,10 +8,10 @@ import pytest
 
 from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
 from seqgate.gateway.security.sasl.login import client_login
-from seqgate.gateway.security.sasl.scram import NoTokens, scram_mechanism
+from seqgate.gateway.security.sasl.scram import scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
-from tests.support.scram import credential
+from tests.support.scram import credential, no_token
 
 USER, PASSWORD = "a,b=c", "a, pass=word"
 
@@ -19,7 +19,7 @@ USER, PASSWORD = "a,b=c", "a, pass=word"
 def scram(hashing: ScramHash) -> Mechanism:
     made = credential(hashing, PASSWORD)
     return scram_mechanism(
-        hashing, lambda _, name: made if name == USER else None, NoTokens(), lambda: b"server"
+        hashing, lambda _, name: made if name == USER else None, no_token, lambda: b"server"
     )
 
 

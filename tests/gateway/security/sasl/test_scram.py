@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
-from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, NoTokens, TokenLogin, scram_mechanism
+from seqgate.gateway.security.sasl.scram import MAX_MESSAGE_BYTES, TokenLogin, scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import (
     ScramCredential,
     ScramHash,
@@ -28,13 +28,12 @@ def find(hashing: ScramHash, name: str) -> ScramCredential | None:
     return USERS.get((hashing, name))
 
 
-class OneToken:
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:
-        return TokenLogin(credential(hashing, "hmac"), "ann", 7_000) if token_id == "token" else None
+async def find_token(hashing: ScramHash, token_id: str) -> TokenLogin | None:
+    return TokenLogin(credential(hashing, "hmac"), "ann", 7_000) if token_id == "token" else None
 
 
 def mechanism(hashing: ScramHash = SHA_256) -> Mechanism:
-    return scram_mechanism(hashing, find, OneToken(), lambda: b"server")
+    return scram_mechanism(hashing, find, find_token, lambda: b"server")
 
 
 async def log_in(client: ScramClient, *, channel: bytes = b"biws", extensions: bytes = b"") -> SaslStep:
@@ -48,7 +47,7 @@ async def test_the_example_of_rfc_7677() -> None:
     hashing, salt = SHA_256, base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     known = credential_of(hashing, salt_password(hashing, b"pencil", salt, 4096), salt, 4096)
     login = scram_mechanism(
-        hashing, lambda *_: known, NoTokens(), lambda: b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+        hashing, lambda *_: known, find_token, lambda: b"%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     ).begin()
     first = await login.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first.token == (
