@@ -56,9 +56,8 @@ async def handle_alter_partition_reassignments(context: RequestContext[TopicServ
     if refusal is None:
         refusal = await _carry_out(context, request, outcomes)
     told = iter(outcomes)
-    allows_change = context.api_version < 1 or request.allow_replication_factor_change
-    return build(
-        module.AlterPartitionReassignmentsResponse,
+    allows_change = getattr(request, "allow_replication_factor_change", True)
+    return context.answer(
         allow_replication_factor_change=allows_change,
         error_code=refusal.error_code if refusal else ErrorCode.none,
         error_message=_message(denied, request),
@@ -117,7 +116,7 @@ async def handle_list_partition_reassignments(context: RequestContext[TopicServi
         topics = [_unanswered(module, topic) async for topic in in_slices(request.topics or ())]
     else:
         topics = await _ongoing(context, module, request.topics)
-    return build(module.ListPartitionReassignmentsResponse, **told(error), topics=tuple(topics))
+    return context.answer(**told(error), topics=tuple(topics))
 
 
 async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, asked: Any) -> list[Any]:

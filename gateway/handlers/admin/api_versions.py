@@ -28,7 +28,7 @@ from seqgate.gateway.handlers.answering.api import (
     RequestContext,
     ResponseBytes,
 )
-from seqgate.gateway.protocol.messages import build, encode_response, response_module
+from seqgate.gateway.protocol.messages import encode_response, response_module
 from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
@@ -88,7 +88,7 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
             if error is ErrorCode.none
         )
         features = _features(context, module) if error is ErrorCode.none else {}
-        response = build(module.ApiVersionsResponse, error_code=error, api_keys=rows, **features)
+        response = context.answer(error_code=error, api_keys=rows, **features)
         return encode_response(API_KEY, context.correlation_id, response)
 
     return begin

@@ -32,7 +32,6 @@ ClusterControlManager.unregisterController.
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -46,7 +45,6 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
 from seqgate.gateway.metadata.membership import drain_broker, undrain_broker, unregister_broker
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
 from seqgate.gateway.security.acls.access import Operation
@@ -59,12 +57,11 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
     """Catch up with the sender, and say whether this gateway has."""
     if context.node.brokers.is_alone:
         raise CloseConnection("BrokerHeartbeat to a gateway that serves alone")
-    module = context.response_module
     denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
     if denied is not None:
-        return _answer(module, denied.error_code)
+        return _answer(context, denied.error_code)
     if request.want_fence:
-        return _answer(module, ErrorCode.invalid_request)
+        return _answer(context, ErrorCode.invalid_request)
     metadata_log = context.services.metadata_log
     wanted: int = request.current_metadata_offset
 
@@ -78,10 +75,9 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
     if not error and (request.want_shut_down or request.broker_epoch == _ANY_EPOCH):
         error = await _set_draining(context, request.broker_id, is_draining=request.want_shut_down)
     if error:
-        return _answer(module, error)
+        return _answer(context, error)
     image = metadata_log.image
-    return build(
-        module.BrokerHeartbeatResponse,
+    return context.answer(
         error_code=ErrorCode.none,
         is_caught_up=has_it(image),
         is_fenced=image.brokers.by_id[request.broker_id].fenced,
@@ -113,19 +109,12 @@ async def _set_draining(
     return ErrorCode.none
 
 
-def _answer(module: ModuleType, error: ErrorCode) -> Any:
-    return build(
-        module.BrokerHeartbeatResponse,
-        error_code=error,
-        is_caught_up=False,
-        is_fenced=True,
-        should_shut_down=False,
-    )
+def _answer(context: RequestContext[TopicServices], error: ErrorCode) -> Any:
+    return context.answer(error_code=error, is_caught_up=False, is_fenced=True, should_shut_down=False)
 
 
 async def handle_unregister_broker(context: RequestContext[TopicServices], request: Any) -> Any:
     """Remove the broker, or refuse: it is unknown, or it runs."""
-    module = context.response_module
     broker = request.broker_id
     error = cluster_refusal(context, Operation.ALTER)
     if error is None and broker == context.node.node_id:
@@ -134,7 +123,7 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
     elif error is None:
         error = await change_metadata(context, lambda image: unregister_broker(image, broker))
     error = error or ApiError(ErrorCode.none)
-    return build(module.UnregisterBrokerResponse, **told(error))
+    return context.answer(**told(error))
 
 
 UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle_unregister_broker)
@@ -142,12 +131,10 @@ UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=han
 
 async def handle_unregister_controller(context: RequestContext[TopicServices], request: Any) -> Any:
     """Refuse: nobody is registered as a controller."""
-    module = context.response_module
     denied = cluster_refusal(context, Operation.ALTER)
     if denied is not None:
-        return build(module.UnregisterControllerResponse, **told(denied))
-    return build(
-        module.UnregisterControllerResponse,
+        return context.answer(**told(denied))
+    return context.answer(
         error_code=LaterErrorCode.controller_id_not_registered,
         error_message=f"Controller ID {request.controller_id} is not currently registered.",
     )

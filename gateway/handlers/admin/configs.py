@@ -90,7 +90,7 @@ from seqgate.gateway.metadata.image import (
     name_complaint,
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
-from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import NodeServices, TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
@@ -134,7 +134,7 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
     if unknown:
         text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
         refusal = ApiError(ErrorCode.invalid_request, text)
-    documented = context.api_version >= 3 and request.include_documentation
+    documented = getattr(request, "include_documentation", False)
 
     def answer(resource: Any) -> Any:
         denied = config_refusal(
@@ -154,7 +154,7 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
             ),
         )
 
-    return build(module.DescribeConfigsResponse, results=await answer_each(request.resources, answer))
+    return context.answer(results=await answer_each(request.resources, answer))
 
 
 def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable[DescribedConfig] | ApiError:
@@ -263,8 +263,7 @@ async def answer_alterations(
     """Alter the resources and answer each; change nothing when `validate_only` is set."""
     errors = await _alter(context, alterations, validate_only=request.validate_only)
     module = context.response_module
-    return build(
-        response_type(context.api_key, context.api_version),
+    return context.answer(
         responses=tuple(
             build(
                 module.AlterConfigsResourceResponse,
@@ -273,7 +272,7 @@ async def answer_alterations(
                 resource_name=resource.resource_name,
             )
             for resource, error in zip(request.resources, errors, strict=True)
-        ),
+        )
     )
 
 
@@ -460,9 +459,6 @@ def _listeners(
 ALTER_CONFIGS_API = Api(33, "AlterConfigs", 0, 2, api.topics, handle=handle_alter_configs)
 
 
-FIRST_WITH_TYPES: Final = 1
-
-
 _LISTED: Final = (
     GROUP_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -487,22 +483,17 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
     if denied is not None:
-        return build(module.ListConfigResourcesResponse, error_code=denied.error_code, config_resources=())
-    if context.api_version < FIRST_WITH_TYPES:
-        asked = {CLIENT_METRICS_RESOURCE}
-    else:
-        asked = set(request.resource_types) or set(_LISTED)
+        return context.answer(error_code=denied.error_code, config_resources=())
+    asked = set(getattr(request, "resource_types", (CLIENT_METRICS_RESOURCE,))) or set(_LISTED)
     if asked - set(_LISTED):
-        return build(
-            module.ListConfigResourcesResponse, error_code=ErrorCode.unsupported_version, config_resources=()
-        )
+        return context.answer(error_code=ErrorCode.unsupported_version, config_resources=())
     resources = tuple(
         build(module.ConfigResource, resource_name=name, resource_type=resource_type)
         for resource_type in _LISTED
         if resource_type in asked
         for name in _names(context, resource_type)
     )
-    return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
+    return context.answer(error_code=ErrorCode.none, config_resources=resources)
 
 
 LIST_CONFIG_RESOURCES_API = Api(

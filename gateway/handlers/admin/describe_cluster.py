@@ -23,21 +23,20 @@ from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, Resour
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
-FIRST_WITH_FENCED: Final = 2
 
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """List the brokers under their addresses on the client's listener."""
     module = context.response_module
     node = context.node
-    endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
+    endpoint_type = getattr(request, "endpoint_type", _BROKERS)
     if endpoint_type != _BROKERS:
         code, text = ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {endpoint_type}"
         if endpoint_type == _CONTROLLERS:
             code = ErrorCode.mismatched_endpoint_type
             text = "The request asks for controllers, but this endpoint serves brokers."
-        return _answer(module, error_code=code, error_message=text)
-    with_fenced = context.api_version >= FIRST_WITH_FENCED and request.include_fenced_brokers
+        return _answer(context, error_code=code, error_message=text)
+    with_fenced = getattr(request, "include_fenced_brokers", False)
     brokers = tuple(
         build(
             module.DescribeClusterBroker,
@@ -53,7 +52,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     asked = request.include_cluster_authorized_operations
     question = getattr(request, "question", None)
     return _answer(
-        module,
+        context,
         cluster_id=node.cluster_id,
         controller_id=node.brokers.controller_id,
         brokers=brokers,
@@ -71,7 +70,7 @@ async def _told(context: RequestContext[NodeServices], question: str) -> bytes |
     return None if answers is None else await answers(question, may)
 
 
-def _answer(module: Any, **fields: Any) -> Any:
+def _answer(context: RequestContext[NodeServices], **fields: Any) -> Any:
     nothing = {
         "error_code": ErrorCode.none,
         "endpoint_type": _BROKERS,
@@ -80,7 +79,7 @@ def _answer(module: Any, **fields: Any) -> Any:
         "brokers": (),
         "cluster_authorized_operations": NOT_ASKED,
     }
-    return build(module.DescribeClusterResponse, **nothing | fields)
+    return context.answer(**nothing | fields)
 
 
 API = Api(60, "DescribeCluster", 0, 2, api.node, handle=handle)

@@ -37,7 +37,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
-        return _answer(context, module, denied, (), ())
+        return context.answer(**told(denied), topics=(), nodes=())
     asked = [
         (topic.topic_name, [entry.partition_index for entry in topic.partitions]) for topic in request.topics
     ]
@@ -53,23 +53,8 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         )
         for name, indexes in asked
     )
-    nodes = _nodes(context, module, is_known=is_known) if context.api_version >= 2 else ()
-    return _answer(context, module, ApiError(ErrorCode.none, ""), topics, nodes)
-
-
-def _answer(
-    context: RequestContext[TopicServices],
-    module: ModuleType,
-    error: ApiError,
-    topics: tuple[Any, ...],
-    nodes: tuple[Any, ...],
-) -> Any:
-    return build(
-        module.DescribeQuorumResponse,
-        **told(error),
-        topics=topics,
-        **({"nodes": nodes} if context.api_version >= 2 else {}),
-    )
+    nodes = _nodes(context, module) if is_known and context.api_version >= 2 else ()
+    return context.answer(**told(None, ""), topics=topics, nodes=nodes)
 
 
 def _metadata_partition(context: RequestContext[TopicServices], module: ModuleType) -> Any:
@@ -110,10 +95,8 @@ def _partition(
     )
 
 
-def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_known: bool) -> tuple[Any, ...]:
-    """Return the live gateways with their advertised listener addresses; none when the request is refused."""
-    if not is_known:
-        return ()
+def _nodes(context: RequestContext[TopicServices], module: ModuleType) -> tuple[Any, ...]:
+    """Return the live gateways with their advertised listener addresses."""
     brokers = context.node.brokers
     return tuple(
         build(

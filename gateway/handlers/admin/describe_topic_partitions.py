@@ -41,7 +41,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
         # a cursor outside the list or before the first partition
         topics = [_answered(module, topic.name, ErrorCode.invalid_request) for topic in request.topics]
-        return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=None)
+        return context.answer(topics=tuple(topics), next_cursor=None)
     by_name = context.services.topics.metadata_log.image.topics_by_name
     start = "" if cursor is None else cursor.topic_name
     left = max(min(MAX_PARTITIONS_PER_PAGE, request.response_partition_limit), 1)
@@ -69,7 +69,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         left -= max(end - first, 0)
     if names:
         topics += [_answered(module, name, ErrorCode.topic_authorization_failed) for name in sorted(denied)]
-    return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=next_cursor)
+    return context.answer(topics=tuple(topics), next_cursor=next_cursor)
 
 
 def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicImage, indexes: range) -> Any:

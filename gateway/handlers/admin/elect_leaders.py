@@ -58,7 +58,7 @@ _NO_ELIGIBLE: Final = ApiError(
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer for each partition of the request; refuse a wrong request as a whole and for each partition."""
     module = context.response_module
-    kind = request.election_type if context.api_version >= 1 else _PREFERRED
+    kind = getattr(request, "election_type", _PREFERRED)
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
     held: dict[tuple[str, int], ApiError] = {}
     if refusal is None and kind == _PREFERRED and not context.node.brokers.is_alone:
@@ -67,10 +67,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         results = () if refusal else await _failed_elections(context, module, kind, held)
     else:
         results = await _each(context, module, request.topic_partitions, kind, refusal, held)
-    return build(
-        module.ElectLeadersResponse,
-        error_code=refusal.error_code if refusal else ErrorCode.none,
-        replica_election_results=results,
+    return context.answer(
+        error_code=refusal.error_code if refusal else ErrorCode.none, replica_election_results=results
     )
 
 

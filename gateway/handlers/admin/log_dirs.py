@@ -51,7 +51,7 @@ async def handle_describe_log_dirs(context: RequestContext[PartitionServices], r
     module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
-        return build(module.DescribeLogDirsResponse, error_code=denied.error_code, results=())
+        return context.answer(error_code=denied.error_code, results=())
     path = data_directory(context.node.config)
     limit = TimeLimit(context)
     topics: tuple[Any, ...] = ()
@@ -71,7 +71,7 @@ async def handle_describe_log_dirs(context: RequestContext[PartitionServices], r
             "is_cordoned": False,
         }
     result = build(module.DescribeLogDirsResult, error_code=error, log_dir=path, topics=topics, **sizes)
-    return build(module.DescribeLogDirsResponse, error_code=ErrorCode.none, results=(result,))
+    return context.answer(error_code=ErrorCode.none, results=(result,))
 
 
 async def _topics(
@@ -149,7 +149,7 @@ async def handle_alter_replica_log_dirs(context: RequestContext[PartitionService
             async for index in in_slices(list(paths))
         ]
         results.append(build(module.AlterReplicaLogDirTopicResult, topic_name=name, partitions=tuple(rows)))
-    return build(module.AlterReplicaLogDirsResponse, results=tuple(results))
+    return context.answer(results=tuple(results))
 
 
 def _outcome(

@@ -76,9 +76,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     else:
         refused = [topic for topic in request.topics or () if _names_nothing(topic)]
     if refused:
-        return _refuse_all(module, request.topics)
+        return _refuse_all(context, module, request.topics)
     topics = await _topics(context, module, request)
-    cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
+    cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     node = context.node
     brokers = tuple(
         build(
@@ -91,8 +91,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         for broker in node.brokers.on(context.listener_name)
         if not broker.is_fenced
     )
-    return build(
-        module.MetadataResponse,
+    return context.answer(
         brokers=brokers,
         cluster_id=node.cluster_id,
         controller_id=node.brokers.controller_id,
@@ -106,10 +105,9 @@ def _names_nothing(topic: Any) -> bool:
     return topic.name is None and getattr(topic, "topic_id", None) is None
 
 
-def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
+def _refuse_all(context: RequestContext[Services], module: ModuleType, topics: Sequence[Any]) -> Any:
     """Refuse a malformed request: every topic gets INVALID_REQUEST, and no broker is listed."""
-    return build(
-        module.MetadataResponse,
+    return context.answer(
         brokers=(),
         cluster_id=None,
         controller_id=-1,
@@ -127,7 +125,7 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
 async def _topics(context: RequestContext[Services], module: ModuleType, request: Any) -> Iterator[Any]:
     """Find out what the client may see, and return the topics of the answer."""
     image = context.services.topics.metadata_log.image
-    operations_asked = bool(context.api_version >= 8 and request.include_topic_authorized_operations)
+    operations_asked = getattr(request, "include_topic_authorized_operations", False)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         # other requests create and delete topics between the slices
         topics = list(image.topics_by_name.values())
@@ -145,7 +143,7 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
     names = dict.fromkeys(topic.name for topic in request.topics)
     denied = await refused_topics(context, Operation.DESCRIBE, names)
     named = _Named.of(image, names, denied)
-    if named.unknown and (context.api_version < 4 or request.allow_auto_topic_creation):
+    if named.unknown and getattr(request, "allow_auto_topic_creation", True):
         named.creates = context.node.config.bool("auto.create.topics.enable")
         if named.creates and not has_on_cluster(context, Operation.CREATE):
             named.not_created = await refused_topics(context, Operation.CREATE, named.unknown)

@@ -97,9 +97,8 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
         results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
     module = context.response_module
-    return build(
-        module.CreateTopicsResponse,
-        topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)]),
+    return context.answer(
+        topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)])
     )
 
 
@@ -203,12 +202,11 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
     results = [TopicResult(name=name, error=_CREATE_PARTITIONS_DENIED) for name in sorted(denied)] + results
     module = context.response_module
-    return build(
-        module.CreatePartitionsResponse,
+    return context.answer(
         results=tuple(
             build(module.CreatePartitionsTopicResult, name=result.name, **told(result.error))
             for result in results
-        ),
+        )
     )
 
 
@@ -256,14 +254,13 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
     module = context.response_module
-    return build(
-        module.DeleteTopicsResponse,
+    return context.answer(
         responses=tuple(
             build(
                 module.DeletableTopicResult, name=result.name, topic_id=result.topic_id, **told(result.error)
             )
             for result in results
-        ),
+        )
     )
 
 

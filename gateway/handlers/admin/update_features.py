@@ -47,7 +47,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
             )
             for update in accepted
         )
-    return build(module.UpdateFeaturesResponse, **told(error), **results)
+    return context.answer(**told(error), **results)
 
 
 def _error(version: int, request: Any) -> ApiError | None:

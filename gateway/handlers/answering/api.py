@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from seqgate.gateway.protocol.messages import request_name, response_module
+from seqgate.gateway.protocol.messages import build, request_name, response_module, response_type
 from seqgate.gateway.protocol.schema import Read
 from seqgate.gateway.runtime.loop.audit import DeniedRight, Requester
 from seqgate.gateway.runtime.quotas.client_quotas import Charge
@@ -226,6 +226,10 @@ class RequestContext(Generic[R]):
     def response_module(self) -> ModuleType:
         """Return kio's module of the request's API and version: the response class and its nested classes."""
         return response_module(self.api_key, self.api_version)
+
+    def answer(self, **fields: Any) -> Any:
+        """Return kio's response of the request's API and version with the fields that the version has."""
+        return build(response_type(self.api_key, self.api_version), **fields)
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Return whether the client may do the operation on the resource that it names; audit a refusal."""

@@ -16,7 +16,7 @@ from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
@@ -85,7 +85,7 @@ async def describe_each(
         return _described(module, group_id, description, operations)
 
     groups = await answer_each(request.group_ids, answer)
-    return build(response_type(context.api_key, context.api_version), groups=groups)
+    return context.answer(groups=groups)
 
 
 def assigned_topics(*assignments: Any) -> Iterable[str]:
@@ -173,8 +173,7 @@ def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: i
     the member has left. The assignment is left out when the member has it already.
     """
     assigned = reply.assignment
-    return build(
-        response_type(context.api_key, context.api_version),
+    return context.answer(
         error_code=ErrorCode.none,
         error_message=None,
         member_id=reply.member_id,
@@ -186,8 +185,7 @@ def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: i
 
 def refused(context: RequestContext[Any], error: ErrorCode, message: str | None = None) -> Any:
     """Return the answer to a refused heartbeat of a consumer or share group."""
-    return build(
-        response_type(context.api_key, context.api_version),
+    return context.answer(
         error_code=error,
         error_message=message,
         member_id=None,

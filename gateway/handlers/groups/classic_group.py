@@ -43,16 +43,13 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations, sight
-from seqgate.gateway.protocol.messages import build, milliseconds, response_type
+from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
-FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 FIRST_REQUIRING_MEMBER_ID: Final = 4
-JOIN_GROUP_FIRST_WITH_INSTANCE_ID: Final = 5
 FIRST_WITH_NULL_PROTOCOL: Final = 7
-JOIN_GROUP_FIRST_WITH_REASON: Final = 8
 FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
@@ -61,25 +58,20 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
     version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
         return _response(context, JoinReply(error_code=ErrorCode.group_authorization_failed))
-    session_timeout_ms = milliseconds(request.session_timeout)
-    instance_id = request.group_instance_id if version >= JOIN_GROUP_FIRST_WITH_INSTANCE_ID else None
+    instance_id = getattr(request, "group_instance_id", None)
     join = Join(
         member_id=request.member_id,
         group_instance_id=instance_id,
         client_id=context.client_id,
         client_host=f"/{context.peer_host}",
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=(
-            milliseconds(request.rebalance_timeout)
-            if version >= FIRST_WITH_REBALANCE_TIMEOUT
-            else session_timeout_ms
-        ),
+        session_timeout_ms=milliseconds(request.session_timeout),
+        rebalance_timeout_ms=milliseconds(getattr(request, "rebalance_timeout", request.session_timeout)),
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         fresh_member_id=f"{context.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
         requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
-        reason=request.reason if version >= JOIN_GROUP_FIRST_WITH_REASON else None,
+        reason=getattr(request, "reason", None),
         sight=sight(context),
     )
     try:
@@ -101,8 +93,7 @@ def _response(context: RequestContext[CoordinatorServices], reply: JoinReply) ->
         for member_id, group_instance_id, metadata in reply.members
     )
     name = reply.protocol_name or (None if version >= FIRST_WITH_NULL_PROTOCOL else "")
-    return build(
-        module.JoinGroupResponse,
+    return context.answer(
         error_code=reply.error_code,
         generation_id=reply.generation_id,
         protocol_type=reply.protocol_type,
@@ -114,15 +105,13 @@ def _response(context: RequestContext[CoordinatorServices], reply: JoinReply) ->
     )
 
 
-SYNC_GROUP_FIRST_WITH_INSTANCE_ID: Final = 3
 FIRST_WITH_PROTOCOL: Final = 5
 
 
 async def handle_sync(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for the member's assignment."""
     reply = await _sync(context, request)
-    return build(
-        response_type(context.api_key, context.api_version),
+    return context.answer(
         error_code=reply.error_code,
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
@@ -131,52 +120,37 @@ async def handle_sync(context: RequestContext[CoordinatorServices], request: Any
 
 
 async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> SyncReply:
-    version = context.api_version
     protocol: tuple[str | None, str | None] = (None, None)
-    if version >= FIRST_WITH_PROTOCOL:
+    if context.api_version >= FIRST_WITH_PROTOCOL:
         protocol = request.protocol_type, request.protocol_name
         if None in protocol:
             return SyncReply(error_code=ErrorCode.inconsistent_group_protocol)
     if not context.may_group(Operation.READ, request.group_id):
         return SyncReply(error_code=ErrorCode.group_authorization_failed)
-    member = Committer(
-        group_id=request.group_id,
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id if version >= SYNC_GROUP_FIRST_WITH_INSTANCE_ID else None,
-    )
     assignments = {entry.member_id: entry.assignment for entry in request.assignments}
     try:
-        return await context.services.groups.sync(member, protocol, assignments)
+        return await context.services.groups.sync(_sender(request), protocol, assignments)
     except Unavailable as error:
         return SyncReply(error_code=error.error_code)
 
 
-HEARTBEAT_FIRST_WITH_INSTANCE_ID: Final = 3
+def _sender(request: Any) -> Committer:
+    """Return the member that sends a SyncGroup or a Heartbeat."""
+    instance_id = getattr(request, "group_instance_id", None)
+    return Committer(request.group_id, request.generation_id, request.member_id, instance_id)
 
 
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
-        return build(
-            response_type(context.api_key, context.api_version),
-            error_code=ErrorCode.group_authorization_failed,
-        )
-    member = Committer(
-        group_id=request.group_id,
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id if version >= HEARTBEAT_FIRST_WITH_INSTANCE_ID else None,
-    )
+        return context.answer(error_code=ErrorCode.group_authorization_failed)
     try:
-        error_code = context.services.groups.heartbeat(member)
+        error_code = context.services.groups.heartbeat(_sender(request))
     except Unavailable as error:
         error_code = error.error_code
-    return build(response_type(context.api_key, context.api_version), error_code=error_code)
+    return context.answer(error_code=error_code)
 
 
 FIRST_BATCHED_VERSION: Final = 3
-LEAVE_GROUP_FIRST_WITH_REASON: Final = 5
 
 
 async def handle_leave(context: RequestContext[CoordinatorServices], request: Any) -> Any:
@@ -184,22 +158,21 @@ async def handle_leave(context: RequestContext[CoordinatorServices], request: An
     version = context.api_version
     module = context.response_module
     if not context.may_group(Operation.READ, request.group_id):
-        return build(module.LeaveGroupResponse, error_code=ErrorCode.group_authorization_failed, members=())
+        return context.answer(error_code=ErrorCode.group_authorization_failed, members=())
     if version < FIRST_BATCHED_VERSION:
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:
         leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    reason = (
-        request.members[0].reason if version >= LEAVE_GROUP_FIRST_WITH_REASON and request.members else None
-    )
+    named = getattr(request, "members", ())
+    reason = getattr(named[0], "reason", None) if named else None
     try:
         outcome = await context.services.groups.leave(request.group_id, leaving, reason)
     except Unavailable as error:
         outcome = error.error_code
     if isinstance(outcome, ErrorCode):
-        return build(module.LeaveGroupResponse, error_code=outcome, members=())
+        return context.answer(error_code=outcome, members=())
     if version < FIRST_BATCHED_VERSION:
-        return build(module.LeaveGroupResponse, error_code=outcome[0])
+        return context.answer(error_code=outcome[0])
     members = tuple(
         build(
             module.MemberResponse,
@@ -209,18 +182,17 @@ async def handle_leave(context: RequestContext[CoordinatorServices], request: An
         )
         for (member_id, group_instance_id), error_code in zip(leaving, outcome, strict=True)
     )
-    return build(module.LeaveGroupResponse, error_code=ErrorCode.none, members=members)
+    return context.answer(error_code=ErrorCode.none, members=members)
 
 
-FIRST_WITH_OPERATIONS: Final = 3
 FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     module = context.response_module
-    asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
+    asked = getattr(request, "include_authorized_operations", False)
     groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
-    return build(module.DescribeGroupsResponse, groups=groups)
+    return context.answer(groups=groups)
 
 
 def _describe(

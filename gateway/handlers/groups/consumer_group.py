@@ -130,7 +130,7 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
         client_host=f"/{context.peer_host}",
         rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
         subscribed_names=None if names is None else tuple(names),
-        subscribed_regex=request.subscribed_topic_regex if context.api_version >= FIRST_WITH_REGEX else None,
+        subscribed_regex=getattr(request, "subscribed_topic_regex", None),
         server_assignor=request.server_assignor,
         owned=owned,
         sight=sight(context),

@@ -24,7 +24,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
 from seqgate.gateway.metadata.records import topic_id_from_text
-from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices
@@ -67,7 +67,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         answer = _located(context, key_type, request.key, error, message)
         if answer["error_code"] is ErrorCode.none:
             answer["error_message"] = NO_ERROR
-        return build(response_type(context.api_key, context.api_version), **answer)
+        return context.answer(**answer)
     module = context.response_module
     coordinators = tuple(
         [
@@ -77,7 +77,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
             async for key in in_slices(keys)
         ]
     )
-    return build(module.FindCoordinatorResponse, coordinators=coordinators)
+    return context.answer(coordinators=coordinators)
 
 
 async def _refused(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -28,22 +28,14 @@ from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
-FIRST_WITH_STATES: Final = 4
-FIRST_WITH_TYPES: Final = 5
-
 
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the groups that the client may describe, all of them with DESCRIBE on the cluster. Filters ignore
     case. The state filter ignores spaces around a state and underscores in it.
     """
-    version = context.api_version
     module = context.response_module
-    states = (
-        {state.strip().lower().replace("_", "") for state in request.states_filter}
-        if version >= FIRST_WITH_STATES
-        else set()
-    )
-    types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
+    states = {state.strip().lower().replace("_", "") for state in getattr(request, "states_filter", ())}
+    types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     shows_all = has_on_cluster(context, Operation.DESCRIBE)
     groups: list[Any] = []
     error = ErrorCode.none
@@ -66,7 +58,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     except TimeoutError:
         error = ErrorCode.request_timed_out
         groups.clear()
-    return build(module.ListGroupsResponse, error_code=error, groups=tuple(groups))
+    return context.answer(error_code=error, groups=tuple(groups))
 
 
 def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
@@ -101,7 +93,7 @@ async def handle_delete(context: RequestContext[CoordinatorServices], request: A
         if group_id in refused
     ]
     log_change(context, "deleted group", deleted)
-    return build(module.DeleteGroupsResponse, results=tuple(results))
+    return context.answer(results=tuple(results))
 
 
 def _note_late(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> None:

@@ -274,7 +274,7 @@ def _response(context: RequestContext[Services], answered: Iterable[TopicErrors]
         )
         for key, rows in answered
     )
-    return build(module.OffsetCommitResponse, topics=topics)
+    return context.answer(topics=topics)
 
 
 FIRST_VERSION: Final = FIRST_WITH_LEADER_EPOCH

@@ -27,7 +27,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     group_id = request.group_id
     module = context.response_module
     if not context.may_group(Operation.DELETE, group_id):
-        return build(module.OffsetDeleteResponse, error_code=ErrorCode.group_authorization_failed, topics=())
+        return context.answer(error_code=ErrorCode.group_authorization_failed, topics=())
     hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
     refused, known = _sorted_out(context, request, hidden)
     places = [(name, index) for name, indexes in known for index in indexes]
@@ -52,7 +52,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     except TimeoutError:
         outcome = ErrorCode.request_timed_out
     if isinstance(outcome, ErrorCode):
-        return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
+        return context.answer(error_code=outcome, topics=())
     note(outcome)
     errors = dict(zip(places, outcome, strict=True))
     answered = [(name, [(index, errors[name, index]) for index in indexes]) for name, indexes in known]
@@ -71,7 +71,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         )
         for name, rows in answered
     )
-    return build(module.OffsetDeleteResponse, error_code=ErrorCode.none, topics=topics)
+    return context.answer(error_code=ErrorCode.none, topics=topics)
 
 
 def _sorted_out(

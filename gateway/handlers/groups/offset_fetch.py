@@ -64,7 +64,6 @@ from seqgate.log import LogError
 from seqgate.seq_validator.names import NO_NAME_EPOCH, NameState
 
 FIRST_WITH_ERROR: Final = 2
-FIRST_WITH_STABLE: Final = 7
 FIRST_BATCHED_VERSION: Final = 8
 FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
@@ -80,15 +79,14 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     version = context.api_version
     module = context.response_module
     names = NameOffsets(context)
+    stable = getattr(request, "require_stable", False)
     if version >= FIRST_BATCHED_VERSION:
-        stable = _requires_stable(context, request)
         asked = to_answer(request.groups, lambda group: group.group_id)
         answers = {
             group: await _group(context, module, group, names, require_stable=stable)
             async for group in in_slices(dict.fromkeys(asked))
         }
-        return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
-    stable = _requires_stable(context, request)
+        return context.answer(groups=tuple(answers[group] for group in asked))
     behind = await _catch_up(context, request.group_id, request.topics, names)
     hidden = await _hidden(context, request.topics)
     committed = behind or await _committed(
@@ -105,17 +103,12 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if error is ErrorCode.group_authorization_failed and not in_rows:
         asked = ()
     topics = await _topics(context, asked, committed, error if in_rows else None, hidden)
-    return build(
-        module.OffsetFetchResponse,
+    return context.answer(
         topics=await _built(
             module.OffsetFetchResponseTopic, module.OffsetFetchResponsePartition, topics, by_id=False
         ),
         error_code=error,
     )
-
-
-def _requires_stable(context: RequestContext[Services], request: Any) -> bool:
-    return context.api_version >= FIRST_WITH_STABLE and bool(request.require_stable)
 
 
 async def _group(
@@ -130,7 +123,7 @@ async def _group(
         names,
         hidden,
         require_stable=require_stable,
-        only_led_here=context.api_version >= FIRST_WITH_MEMBER and group.member_id == LED_HERE,
+        only_led_here=getattr(group, "member_id", None) == LED_HERE,
     )
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
         error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)

@@ -84,8 +84,7 @@ logger = logging.getLogger(__name__)
 
 
 FIRST_WITH_DESCRIPTIONS: Final = 1
-"""The version from which heartbeats ask for descriptions of the topology, and StreamsGroupDescribe has them.
-"""
+"""The version from which heartbeats ask for descriptions of the topology."""
 NOT_REQUESTED: Final = 0
 NOT_STORED: Final = 1
 AVAILABLE: Final = 3
@@ -95,7 +94,7 @@ HIDDEN_TOPICS: Final = "The described group uses topics that the client is not a
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     groups = context.services.groups
-    with_nodes = context.api_version >= FIRST_WITH_DESCRIPTIONS and request.include_topology_description
+    with_nodes = getattr(request, "include_topology_description", False)
 
     def describe(module: Any, group: StreamsGroup) -> DescribedGroup:
         nodes = _nodes(module, group) if with_nodes else None
@@ -382,8 +381,7 @@ def _answer(
         interval = timedelta(milliseconds=limits.heartbeat_interval_ms)
         offset_interval = timedelta(milliseconds=TASK_OFFSET_INTERVAL_MS)
         lag = ACCEPTABLE_RECOVERY_LAG
-    return build(
-        module.StreamsGroupHeartbeatResponse,
+    return context.answer(
         error_code=error,
         error_message=message,
         member_id=reply.member_id,
@@ -435,10 +433,7 @@ async def handle_description(context: RequestContext[CoordinatorServices], reque
     """Store the description; answer when it is durable. A client needs READ on the group, as for commits."""
 
     def refused(_: RequestContext[Any], error: ErrorCode | LaterErrorCode, message: str | None = None) -> Any:
-        module = context.response_module
-        return build(
-            module.StreamsGroupTopologyDescriptionUpdateResponse, error_code=error, error_message=message
-        )
+        return context.answer(error_code=error, error_message=message)
 
     async def update() -> Any:
         groups, group_id = context.services.groups, request.group_id

@@ -77,7 +77,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             )
         log_change(context, "deleted records of", deleted)
         topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
-    return build(module.DeleteRecordsResponse, topics=tuple(topics))
+    return context.answer(topics=tuple(topics))
 
 
 def _shown(name: str, low_watermark: int) -> str:

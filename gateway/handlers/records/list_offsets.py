@@ -62,7 +62,7 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
     isolation_level = request.isolation_level if context.api_version >= 2 else 0
     if isolation_level not in ISOLATION_LEVELS and any(topic.name not in denied for topic in request.topics):
         topics = [await _refused(module, topic, _UNKNOWN_ISOLATION) for topic in request.topics]
-        return build(module.ListOffsetsResponse, topics=tuple(topics))
+        return context.answer(topics=tuple(topics))
     doubled = _asked_twice(request)
     refused: set[tuple[str, int]] = set()
     committed_only = isolation_level == READ_COMMITTED
@@ -87,7 +87,7 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
     for topic in request.topics if denied else ():
         if topic.name in denied:
             topics.append(await _refused(module, topic, _DENIED))
-    return build(module.ListOffsetsResponse, topics=tuple(topics))
+    return context.answer(topics=tuple(topics))
 
 
 async def _refused(module: ModuleType, topic: Any, found: _Found) -> Any:

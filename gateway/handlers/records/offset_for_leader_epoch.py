@@ -37,7 +37,7 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             async for entry in in_slices(topic.partitions)
         ]
         topics.append(build(module.OffsetForLeaderTopicResult, topic=topic.topic, partitions=tuple(rows)))
-    return build(module.OffsetForLeaderEpochResponse, topics=tuple(topics))
+    return context.answer(topics=tuple(topics))
 
 
 async def _denied(context: RequestContext[PartitionServices], request: Any) -> AbstractSet[str]:

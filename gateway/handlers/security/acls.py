@@ -121,11 +121,10 @@ def create_acls(
 
 async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
     module = context.response_module
-    return build(
-        module.CreateAclsResponse,
+    return context.answer(
         results=tuple(
             [build(module.AclCreationResult, **told(result, "")) async for result in in_slices(results)]
-        ),
+        )
     )
 
 
@@ -200,9 +199,8 @@ async def _answer_delete(
     context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]
 ) -> Any:
     module = context.response_module
-    return build(
-        module.DeleteAclsResponse,
-        filter_results=tuple([_result(module, result) async for result in in_slices(results)]),
+    return context.answer(
+        filter_results=tuple([_result(module, result) async for result in in_slices(results)])
     )
 
 
@@ -249,8 +247,7 @@ async def handle_describe_acls(context: RequestContext[TopicServices], request: 
     module = context.response_module
     error = refusal(context, Operation.DESCRIBE)
     patterns = await _found_describe(context, filter_of_row(request) if error is None else error)
-    return build(
-        module.DescribeAclsResponse,
+    return context.answer(
         **told(error, ""),
         resources=tuple([resource async for resource in in_slices(_resources(module, patterns))]),
     )

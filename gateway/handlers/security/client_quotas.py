@@ -57,7 +57,7 @@ async def handle_alter_client_quotas(context: RequestContext[TopicServices], req
         ]
     else:
         rows = [_row(module, parts_as_answered(entity), error) for entity, error in outcomes.items()]
-    return build(module.AlterClientQuotasResponse, entries=tuple(rows))
+    return context.answer(entries=tuple(rows))
 
 
 def _row(module: Any, parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> Any:
@@ -119,7 +119,7 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
             )
             for entity, values in found
         )
-    return build(module.DescribeClientQuotasResponse, **told(error), entries=entries)
+    return context.answer(**told(error), entries=entries)
 
 
 DESCRIBE_CLIENT_QUOTAS_API = Api(

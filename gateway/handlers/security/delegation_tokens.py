@@ -34,7 +34,7 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired
-from seqgate.gateway.protocol.messages import build, milliseconds, response_type
+from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.services import SecurityServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS
@@ -126,9 +126,7 @@ def _refusal(
 def _answer(
     context: RequestContext[SecurityServices], error: ErrorCode, token: DelegationTokenRecord, password: bytes
 ) -> Any:
-    module = context.response_module
-    return build(
-        module.CreateDelegationTokenResponse,
+    return context.answer(
         error_code=error,
         **_owner_and_requester(token),
         issue_timestamp=_time(token.issue_timestamp),
@@ -234,8 +232,7 @@ async def _change_expiry(
     """Change the time at which the token with this password expires, and answer with that time."""
 
     def answer(error: ErrorCode, time: dt.datetime) -> Any:
-        response = response_type(context.api_key, context.api_version)
-        return build(response, error_code=error, expiry_timestamp=time)
+        return context.answer(error_code=error, expiry_timestamp=time)
 
     tokens = context.services.tokens
     if not may_ask(context):
@@ -302,11 +299,7 @@ def _answer_describe_token(
     context: RequestContext[SecurityServices], error: ErrorCode, tokens: Iterable[DelegationTokenRecord]
 ) -> Any:
     module = context.response_module
-    return build(
-        module.DescribeDelegationTokenResponse,
-        error_code=error,
-        tokens=tuple(_token(context, module, token) for token in tokens),
-    )
+    return context.answer(error_code=error, tokens=tuple(_token(context, module, token) for token in tokens))
 
 
 def _token(context: RequestContext[SecurityServices], module: Any, token: DelegationTokenRecord) -> Any:

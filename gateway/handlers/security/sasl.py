@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, ResponseBytes
-from seqgate.gateway.protocol.messages import build, encode_response, response_type
+from seqgate.gateway.protocol.messages import encode_response
 from seqgate.gateway.runtime.services import NodeServices
 
 
@@ -28,8 +28,7 @@ def begin(
     request: Any,  # noqa: ARG001 - always refused
 ) -> ResponseBytes:
     """Refuse the request."""
-    response = build(
-        response_type(context.api_key, context.api_version),
+    response = context.answer(
         error_code=ErrorCode.illegal_sasl_state,
         mechanisms=(),
         error_message="SaslAuthenticate request received after successful authentication",

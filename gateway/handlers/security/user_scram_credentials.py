@@ -39,12 +39,11 @@ async def handle_alter_user_scram_credentials(context: RequestContext[TopicServi
     ]
     outcomes = await _alter(context, deletions, upsertions)
     module = context.response_module
-    return build(
-        module.AlterUserScramCredentialsResponse,
+    return context.answer(
         results=tuple(
             build(module.AlterUserScramCredentialsResult, user=name, **told(error))
             for name, error in outcomes.items()
-        ),
+        )
     )
 
 
@@ -80,7 +79,7 @@ async def handle_describe_user_scram_credentials(context: RequestContext[TopicSe
     else:
         error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         results = tuple(_result(module, "", error) for _ in names)
-    return build(module.DescribeUserScramCredentialsResponse, **told(error), results=results)
+    return context.answer(**told(error), results=results)
 
 
 def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:

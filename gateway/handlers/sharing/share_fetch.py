@@ -56,7 +56,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
-from seqgate.gateway.protocol.messages import build, milliseconds, response_type
+from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -69,10 +69,8 @@ from seqgate.log.format.records import read_end_marker
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
-FIRST_WITH_RENEW: Final = 2
 MAX_EPOCH: Final = 2**31 - 1
 NO_TOPIC: Final = uuid.UUID(int=0)
-FIRST_WITH_STRICT_LIMIT: Final = 2
 RECORD_LIMIT: Final = 1
 DELAYED_READ_BYTES: Final = 1 << 20
 """Bytes read at once from a log with delayed records, of which only a few may be due."""
@@ -89,16 +87,13 @@ class ShareFetchRow(NamedTuple):
 async def handle_fetch(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements, then acquire records, and wait for records when there are none."""
     services = context.services
-    answer_type = response_type(context.api_key, context.api_version)
     try:
         check_request(context, request)
-        _check_renewing(context, request)
+        _check_renewing(request)
         await services.coordinators.shares.ensure_topic()
         session = await _session(context, request)
-    except ShareRequestRefused as error:
-        return refused(answer_type, error.error_code, str(error))
-    except Unavailable as error:
-        return refused(answer_type, error.error_code, None)
+    except (ShareRequestRefused, Unavailable) as error:
+        return refused(context, error)
     hidden = await unreadable(context, request, session.places)
     outcomes = await acknowledge(context, request, request.topics, hidden)
     if request.share_session_epoch == FINAL_EPOCH:
@@ -115,9 +110,9 @@ async def handle_fetch(context: RequestContext[Services], request: Any) -> Any:
     return _answer(context, request.group_id, rows, outcomes)
 
 
-def _check_renewing(context: RequestContext[Services], request: Any) -> None:
+def _check_renewing(request: Any) -> None:
     """Refuse a request that renews locks and asks for records (KIP-1222). Raises ShareRequestRefused."""
-    if context.api_version < FIRST_WITH_RENEW or not request.is_renew_ack:
+    if not getattr(request, "is_renew_ack", False):
         return
     if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
         text = "A request that renews acknowledgements can't ask for records."
@@ -270,8 +265,7 @@ def _acquire_from(
         max_records,
         context.services.coordinators.shares.limits(request.group_id),
         context.services.coordinators.shares.now_ms(),
-        is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
-        and request.share_acquire_mode == RECORD_LIMIT,
+        is_strict=getattr(request, "share_acquire_mode", None) == RECORD_LIMIT,
         batch_size=request.batch_size,
         delays=log.record_states.delayed,
         read_from=batches.first_offset,
@@ -359,13 +353,7 @@ def _answer(
         (place, _partition(module, place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
         for place in dict.fromkeys((*rows, *outcomes))
     )
-    return answer(
-        module.ShareFetchResponse,
-        module.ShareFetchableTopicResponse,
-        partitions,
-        context.services.coordinators.shares.limits(group_id).lock_duration_ms,
-        ShareLeaders(context, module),
-    )
+    return answer(context, group_id, module.ShareFetchableTopicResponse, partitions)
 
 
 def _partition(module: Any, index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> Any:
@@ -589,7 +577,7 @@ async def acknowledge(
     """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`. The
     partitions whose states are stored together share one flush.
     """
-    renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
+    renews = getattr(request, "is_renew_ack", False)
     places: list[Place] = []
     asked: list[Coroutine[Any, Any, AcknowledgeResult]] = []
     for topic in topics:
@@ -660,13 +648,10 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
 
 
 def answer(
-    response_type: Any,
-    topic_type: Any,
-    rows: Iterable[tuple[Place, Any]],
-    lock_duration_ms: int,
-    leaders: ShareLeaders,
+    context: RequestContext[Services], group_id: str, topic_type: Any, rows: Iterable[tuple[Place, Any]]
 ) -> Any:
     """Return the answer with the partitions' rows, by topic in the order in which topics first appear."""
+    leaders = _Leaders(context)
     by_topic: dict[uuid.UUID, list[Any]] = {}
     for place, row in rows:
         by_topic.setdefault(place[0], []).append(leaders.named_in(place, row))
@@ -674,22 +659,21 @@ def answer(
         build(topic_type, topic_id=topic_id, partitions=tuple(partitions))
         for topic_id, partitions in by_topic.items()
     )
-    return build(
-        response_type,
+    limits = context.services.coordinators.shares.limits(group_id)
+    return context.answer(
         error_code=ErrorCode.none,
         error_message=None,
-        acquisition_lock_timeout=timedelta(milliseconds=lock_duration_ms),
+        acquisition_lock_timeout=timedelta(milliseconds=limits.lock_duration_ms),
         responses=responses,
-        node_endpoints=leaders.endpoints,
+        node_endpoints=tuple(leaders.endpoints.values()),
     )
 
 
-def refused(response_type: Any, error: ErrorCode, message: str | None) -> Any:
+def refused(context: RequestContext[Services], error: ShareRequestRefused | Unavailable) -> Any:
     """Return the answer that refuses the whole request."""
-    return build(
-        response_type,
-        error_code=error,
-        error_message=message,
+    return context.answer(
+        error_code=error.error_code,
+        error_message=str(error) if isinstance(error, ShareRequestRefused) else None,
         acquisition_lock_timeout=timedelta(0),
         responses=(),
         node_endpoints=(),
@@ -704,15 +688,15 @@ def no_leader(module: ModuleType) -> Any:
     return build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0)
 
 
-class ShareLeaders:
+class _Leaders:
     """The leaders that one answer names."""
 
-    def __init__(self, context: RequestContext[Any], module: ModuleType) -> None:
-        """Begin without leaders. `module` has the classes of the answer."""
+    def __init__(self, context: RequestContext[Any]) -> None:
         self._brokers = context.node.brokers
         self._listener_name = context.listener_name
-        self._module = module
-        self._endpoints: dict[int, Any] = {}
+        self._module = context.response_module
+        self.endpoints: dict[int, Any] = {}
+        """The addresses of the leaders that were named, by node id."""
 
     def named_in(self, place: Place, row: Any) -> Any:
         """Return the row, with the partition's leader if the row has an error about leadership."""
@@ -724,16 +708,11 @@ class ShareLeaders:
         named = build(self._module.LeaderIdAndEpoch, leader_id=node_id, leader_epoch=leader_epoch)
         return replace(row, current_leader=named)
 
-    @property
-    def endpoints(self) -> tuple[Any, ...]:
-        """Return the addresses of the leaders that were named."""
-        return tuple(self._endpoints.values())
-
     def _leader_of(self, place: Place) -> tuple[int, int] | None:
         leader = self._brokers.leader_in(place[0].bytes, place[1])
         broker = None if leader is None else self._brokers.find_live(leader[0], self._listener_name)
         if broker is not None:
-            self._endpoints[broker.node_id] = build(
+            self.endpoints[broker.node_id] = build(
                 self._module.NodeEndpoint,
                 node_id=broker.node_id,
                 host=broker.host,
@@ -746,26 +725,17 @@ class ShareLeaders:
 async def handle_acknowledge(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements; the answer leaves when they are durable."""
     module = context.response_module
-    shares = context.services.coordinators.shares
     try:
         check_request(context, request)
         continue_session(context, request)
-    except ShareRequestRefused as error:
-        return refused(module.ShareAcknowledgeResponse, error.error_code, str(error))
-    except Unavailable as error:
-        return refused(module.ShareAcknowledgeResponse, error.error_code, None)
+    except (ShareRequestRefused, Unavailable) as error:
+        return refused(context, error)
     hidden = await unreadable(context, request, ())
     outcomes = await acknowledge(context, request, request.topics, hidden)
     if request.share_session_epoch == FINAL_EPOCH:
-        shares.release_member(request.group_id, request.member_id)
+        context.services.coordinators.shares.release_member(request.group_id, request.member_id)
     rows = ((place, _acknowledged(module, place[1], outcome)) for place, outcome in outcomes.items())
-    return answer(
-        module.ShareAcknowledgeResponse,
-        module.ShareAcknowledgeTopicResponse,
-        rows,
-        shares.limits(request.group_id).lock_duration_ms,
-        ShareLeaders(context, module),
-    )
+    return answer(context, request.group_id, module.ShareAcknowledgeTopicResponse, rows)
 
 
 def _acknowledged(module: Any, index: int, outcome: AcknowledgeResult) -> Any:

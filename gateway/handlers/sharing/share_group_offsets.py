@@ -122,12 +122,7 @@ async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
                 partitions=tuple(rows),
             )
         )
-    return build(
-        module.AlterShareGroupOffsetsResponse,
-        error_code=error,
-        error_message=message,
-        responses=tuple(responses),
-    )
+    return context.answer(error_code=error, error_message=message, responses=tuple(responses))
 
 
 async def _begin_in_time(
@@ -189,12 +184,7 @@ async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
                 error_message=MESSAGES.get(row_error),
             )
         )
-    return build(
-        module.DeleteShareGroupOffsetsResponse,
-        error_code=error,
-        error_message=message,
-        responses=tuple(responses),
-    )
+    return context.answer(error_code=error, error_message=message, responses=tuple(responses))
 
 
 def _note(context: RequestContext[Services], group_id: str, name: str, result: tuple[Any, ErrorCode]) -> None:
@@ -233,7 +223,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     module = context.response_module
     asked = to_answer(request.groups, lambda group: group.group_id)
     answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
-    return build(module.DescribeShareGroupOffsetsResponse, groups=tuple(answers[group] for group in asked))
+    return context.answer(groups=tuple(answers[group] for group in asked))
 
 
 async def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:

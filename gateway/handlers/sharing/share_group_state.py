@@ -65,7 +65,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
-from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_persister import batches_of, state_batches
 from seqgate.gateway.runtime.services import Services
@@ -124,7 +124,7 @@ class _States(msgspec.Struct, frozen=True):
             )
             for topic_id, of_topic in rows.items()
         )
-        return build(response_type(context.api_key, context.api_version), results=results)
+        return context.answer(results=results)
 
     async def _one(
         self, context: RequestContext[Services], group_id: str, place: tuple[uuid.UUID, int], entry: Any

@@ -37,7 +37,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_id
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.telemetry.telemetry import Push, Telemetry
 from seqgate.gateway.telemetry.subscriptions import ClientDescription
 from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
@@ -49,12 +48,10 @@ ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 
 
 async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
-    response = context.response_module.GetTelemetrySubscriptionsResponse
     client_instance_id = request.client_instance_id or fresh_id()
     choice = context.services.subscription(client_of(context, client_instance_id))
     if isinstance(choice, ErrorCode):
-        return build(
-            response,
+        return context.answer(
             error_code=choice,
             client_instance_id=None,
             subscription_id=0,
@@ -64,8 +61,7 @@ async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry],
             delta_temporality=False,
             requested_metrics=(),
         )
-    return build(
-        response,
+    return context.answer(
         error_code=ErrorCode.none,
         client_instance_id=client_instance_id,
         subscription_id=choice.subscription_id,
@@ -89,8 +85,7 @@ async def handle_push_telemetry(context: RequestContext[Telemetry], request: Any
     outcome = await context.services.push(client, push)
     if context.charge is not None:
         context.charge.busy_s += outcome.busy_s
-    module = context.response_module
-    return build(module.PushTelemetryResponse, error_code=outcome.error)
+    return context.answer(error_code=outcome.error)
 
 
 # Describes the client that sent a telemetry request.

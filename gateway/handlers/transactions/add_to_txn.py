@@ -32,7 +32,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.messages import build, response_type
+from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -59,15 +59,9 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
         else:
             places = ((topic.name, index) for topic in topics for index in topic.partitions)
             errors = dict.fromkeys(places, ErrorCode.transactional_id_authorization_failed)
-        return build(
-            module.AddPartitionsToTxnResponse, results_by_topic_v3_and_below=_results(module, topics, errors)
-        )
+        return context.answer(results_by_topic_v3_and_below=_results(module, topics, errors))
     if not context.may_cluster(Operation.CLUSTER_ACTION):
-        return build(
-            module.AddPartitionsToTxnResponse,
-            error_code=ErrorCode.cluster_authorization_failed,
-            results_by_transaction=(),
-        )
+        return context.answer(error_code=ErrorCode.cluster_authorization_failed, results_by_transaction=())
     results = []
     for one in request.transactions:
         producer = Producer(one.producer_id, one.producer_epoch)
@@ -80,9 +74,7 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
                 topic_results=_results(module, one.topics, errors),
             )
         )
-    return build(
-        module.AddPartitionsToTxnResponse, error_code=ErrorCode.none, results_by_transaction=tuple(results)
-    )
+    return context.answer(error_code=ErrorCode.none, results_by_transaction=tuple(results))
 
 
 async def _add(
@@ -193,7 +185,7 @@ async def handle_offsets(context: RequestContext[CoordinatorServices], request: 
             await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)
         except (TransactionRefused, Unavailable) as refused:
             error = error_code_for(refused, version, FIRST_WITH_FENCED)
-    return build(response_type(context.api_key, context.api_version), error_code=error)
+    return context.answer(error_code=error)
 
 
 ADD_OFFSETS_TO_TXN_API = Api(25, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle_offsets)

@@ -40,7 +40,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 answers[topic, index] = await _partition(context, module, limit, find_client, topic, index)
         partitions = tuple([answers[topic, index] for index in indexes])
         topics.append(build(module.TopicResponse, name=topic, partitions=partitions))
-    return build(module.DescribeProducersResponse, topics=tuple(topics))
+    return context.answer(topics=tuple(topics))
 
 
 def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | None:

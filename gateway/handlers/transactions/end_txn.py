@@ -20,7 +20,6 @@ from seqgate.gateway.coordinator.transaction.rules import (
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext, client_of
-from seqgate.gateway.protocol.messages import build, response_type
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -57,11 +56,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 client_of(context.peer, context.client_id),
                 context.node.clock.now_ms(),
             )
-    return build(
-        response_type(context.api_key, context.api_version),
-        error_code=error,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
+    return context.answer(
+        error_code=error, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
     )
 
 

@@ -20,7 +20,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, client_of
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for
-from seqgate.gateway.protocol.messages import build, milliseconds, response_type
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
@@ -100,11 +100,8 @@ _NOBODY: Final = Producer()
 
 
 def _answer(context: RequestContext[Services], error: ErrorCode, producer: Producer = _NOBODY) -> Any:
-    return build(
-        response_type(context.api_key, context.api_version),
-        error_code=error,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
+    return context.answer(
+        error_code=error, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
     )
 
 

@@ -48,7 +48,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     states = await answer_each(
         request.transactional_ids, lambda name: _state(context, module, name, find_client)
     )
-    return build(module.DescribeTransactionsResponse, transaction_states=states)
+    return context.answer(transaction_states=states)
 
 
 def _state(
@@ -89,10 +89,6 @@ def _state(
     )
 
 
-FIRST_WITH_DURATION: Final = 1
-FIRST_WITH_PATTERN: Final = 2
-
-
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List ids that pass every filter and that the client may describe, and the filter's unknown states."""
     module = context.response_module
@@ -118,22 +114,16 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     except TimeoutError:
         error = ErrorCode.request_timed_out
         states.clear()
-    return build(
-        module.ListTransactionsResponse,
-        error_code=error,
-        unknown_state_filters=unknown,
-        transaction_states=tuple(states),
-    )
+    return context.answer(error_code=error, unknown_state_filters=unknown, transaction_states=tuple(states))
 
 
 def _filter(context: RequestContext[CoordinatorServices], request: Any) -> IsWanted:
     """Build the filter of the request. Raises InvalidPattern."""
-    version = context.api_version
     return transaction_filter(
         request.state_filters,
         request.producer_id_filters,
-        request.duration_filter if version >= FIRST_WITH_DURATION else NO_DURATION,
-        request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None,
+        getattr(request, "duration_filter", NO_DURATION),
+        getattr(request, "transactional_id_pattern", None),
         context.node.clock.now_ms(),
     )
 

@@ -31,7 +31,6 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 
-FIRST_WITH_LEADER_EPOCH: Final = 2
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_MEMBER: Final = 3
 FIRST_WITH_ABORTABLE: Final = 4
@@ -74,7 +73,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 oversize[place] = ErrorCode.offset_metadata_too_large
             else:
                 stored_at = name, entry.partition_index
-                records[place] = _record(context, request.group_id, stored_at, entry, now_ms)
+                records[place] = _record(request.group_id, stored_at, entry, now_ms)
     error = ErrorCode.none
     if records or oversize:
         error = await _commit(context, request, list(records.values()))
@@ -107,12 +106,10 @@ def _refusal(context: RequestContext[Services], request: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-def _record(
-    context: RequestContext[Services], group_id: str, place: TopicPartition, entry: Any, now_ms: int
-) -> OffsetCommitRecord:
+def _record(group_id: str, place: TopicPartition, entry: Any, now_ms: int) -> OffsetCommitRecord:
     value = CommittedOffset(
         offset=entry.committed_offset,
-        leader_epoch=(entry.committed_leader_epoch if context.api_version >= FIRST_WITH_LEADER_EPOCH else -1),
+        leader_epoch=getattr(entry, "committed_leader_epoch", -1),
         metadata=entry.committed_metadata or "",
         commit_timestamp_ms=now_ms,
     )
@@ -187,8 +184,7 @@ async def _ask_elsewhere(
 
 def _response(context: RequestContext[Services], request: Any, errors: Errors) -> Any:
     module = context.response_module
-    return build(
-        module.TxnOffsetCommitResponse,
+    return context.answer(
         topics=tuple(
             build(
                 module.TxnOffsetCommitResponseTopic,
@@ -204,7 +200,7 @@ def _response(context: RequestContext[Services], request: Any, errors: Errors) -
             )
             for topic in request.topics
             if topic.partitions
-        ),
+        )
     )
 
 

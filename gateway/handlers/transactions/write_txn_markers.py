@@ -7,7 +7,7 @@ KafkaApis.handleWriteTxnMarkersRequest.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
@@ -22,8 +22,6 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
-
-FIRST_WITH_VERSION: Final = 2
 
 MarkerResult = ErrorCode | tuple[Partition, int]
 """An error, or the partition and offset that must become durable."""
@@ -55,7 +53,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 topics=tuple(_topic(module, topic, errors) for topic in marker.topics),
             )
         )
-    return build(module.WriteTxnMarkersResponse, markers=tuple(rows))
+    return context.answer(markers=tuple(rows))
 
 
 def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> MarkerResult:
@@ -68,7 +66,7 @@ def _append(context: RequestContext[Services], marker: Any, place: TopicPartitio
     if marker.producer_epoch < 0:
         return ErrorCode.invalid_producer_epoch
     producer = Producer(marker.producer_id, marker.producer_epoch)
-    version = marker.transaction_version if context.api_version >= FIRST_WITH_VERSION else 0
+    version = getattr(marker, "transaction_version", 0)
     found = partition.log.transactions.open_transaction(marker.producer_id)
     if version >= VERSION_2 and found is not None and found.producer_epoch >= marker.producer_epoch:
         return ErrorCode.invalid_producer_epoch

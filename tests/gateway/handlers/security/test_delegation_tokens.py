@@ -234,7 +234,7 @@ async def test_tokens_of_others_need_rights(tmp_path: Path) -> None:
 
 async def log_in(node: Node, token_id: str, password: bytes, hashing: ScramHash) -> LoggedIn | None:
     tokens = node.services.security.tokens
-    login = scram_mechanism(hashing, lambda *_: None, tokens, lambda: b"server").begin()
+    login = scram_mechanism(hashing, lambda *_: None, tokens.find, lambda: b"server").begin()
     client = ScramClient(
         hashing, token_id, base64.b64encode(password).decode(), extensions=b",tokenauth=true"
     )
