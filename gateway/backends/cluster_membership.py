@@ -76,7 +76,6 @@ class ClusterMembership:
         self._watcher = Watcher(objects, self._node_id, machine.boot_seconds, self._end_session)
         self._moves = PartitionMoves(
             config,
-            self._node_id,
             self._metadata_log,
             services.node.brokers,
             services.partitions.registry,

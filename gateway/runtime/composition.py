@@ -18,6 +18,7 @@ from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.coordinators.dead_letters import DeadLetters
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.shards import StateParts
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
@@ -128,7 +129,7 @@ async def compose(
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
     peers = Peers(config, node_id, partial(brokers.peer_address, inter_broker_listener(config)))
     metadata_log.add_listener(peers.metadata_changed)
-    news = MetadataNews(node_id, brokers, peers, lambda: metadata_log.last_offset)
+    news = MetadataNews(brokers, peers, lambda: metadata_log.last_offset)
     metadata_log.when_committed.append(news.changed)
     lease = around.lease
     strict_until = (lambda: 0) if lease is None else (lambda: machine.clock.now_ms() + STRICT_MS)
@@ -136,7 +137,6 @@ async def compose(
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
         config=config,
-        node_id=node_id,
         brokers=brokers,
         metadata_log=metadata_log,
         directory=directory,
@@ -149,22 +149,17 @@ async def compose(
     blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
-    internal_topics = InternalTopics(metadata_log, partitions, brokers, node_id)
+    internal_topics = InternalTopics(metadata_log, partitions, brokers)
     clock = ClockChanges(machine.clock, machine.seconds)
-    groups = GroupCoordinator(
-        config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
-    )
-    shares = ShareCoordinator(
-        config, clock, partitions, internal_topics, group_configs, groups, flusher, peers, node_id
-    )
+    parts = StateParts(config, clock, partitions, internal_topics, flusher)
+    groups = GroupCoordinator(parts, metadata_log, group_configs)
+    shares = ShareCoordinator(parts, group_configs, groups, peers, node_id)
     clock.listeners.extend((groups.clock_was_set, shares.clock_was_set))
-    markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers, node_id)
-    elsewhere = TransactionsElsewhere(node_id, brokers, internal_topics, peers)
+    markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers)
+    elsewhere = TransactionsElsewhere(brokers, internal_topics, peers)
     markers.listeners.append(elsewhere.transaction_ended)
     metadata_log.add_listener(markers.metadata_changed)
-    transactions = TransactionCoordinator(
-        config, machine.clock, partitions, internal_topics, producer_ids, markers, flusher
-    )
+    transactions = TransactionCoordinator(parts._replace(clock=machine.clock), producer_ids, markers)
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
     quotas.follow(metadata_log)
     memory = RequestMemory(config.int("queued.max.request.bytes"))
@@ -224,7 +219,6 @@ async def compose(
                 cold_reads,
                 brokers,
                 peers,
-                node_id,
             ),
             transactions,
             elsewhere,

@@ -109,7 +109,6 @@ class DeadLetters:
         cold_reads: ColdReads,
         brokers: Brokers,
         peers: AsksPeers,
-        node_id: int,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -120,7 +119,6 @@ class DeadLetters:
         self._cold_reads = cold_reads
         self._brokers = brokers
         self._peers = peers
-        self._node_id = node_id
         self._is_stopped = False
         self._tasks: dict[SharePartitionKey, asyncio.Task[None]] = {}
         self._most: dict[SharePartitionKey, int] = {}
@@ -155,7 +153,11 @@ class DeadLetters:
     def _is_mine(self, key: SharePartitionKey) -> bool:
         """Return whether this gateway leads the partition, or holds the state of one that is deleted."""
         leads = self._brokers.leader_in(key.topic_id.bytes, key.partition)
-        return not self._shares.persister.is_elsewhere(key) if leads is None else leads[0] == self._node_id
+        return (
+            not self._shares.persister.is_elsewhere(key)
+            if leads is None
+            else leads[0] == self._brokers.node_id
+        )
 
     def _ended(self, key: SharePartitionKey, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
@@ -312,7 +314,7 @@ class DeadLetters:
         def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
             wanted = TopicCreation(name=name, configs=configs)
             return create_topics(
-                image, [wanted], fresh_ids=[fresh_id], config=self._config, node_id=self._node_id
+                image, [wanted], fresh_ids=[fresh_id], config=self._config, node_id=self._brokers.node_id
             )
 
         (result,) = await self._metadata_log.commit(decide)
@@ -403,7 +405,7 @@ class DeadLetters:
             base_sequence=0,
         )
         leader = self._brokers.leader_of(place.topic.partitions[place.partition])
-        if leader != self._node_id:
+        if leader != self._brokers.node_id:
             batch = build_one()
             return await self._produce(leader, place, batch), len(batch)
         served = self._partitions.by_id.get(place.topic.topic_id)

@@ -22,7 +22,6 @@ from typing import Final, TypeVar
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
@@ -60,15 +59,13 @@ from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
+    StateParts,
     Unavailable,
     settle,
 )
-from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics, RegisteredTopics
+from seqgate.gateway.runtime.topics.topic_lifecycle import RegisteredTopics
 from seqgate.log import InvalidProducerEpoch
 
 logger = logging.getLogger(__name__)
@@ -80,21 +77,11 @@ _new_tuple = tuple.__new__
 
 
 class GroupCoordinator:
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        partitions: Partitions,
-        metadata_log: MetadataLog,
-        internal_topics: InternalTopics,
-        group_configs: GroupConfigs,
-        flusher: LogFlusher,
-    ) -> None:
-        self._config = config
-        self._clock = clock
-        self._partitions = partitions
+    def __init__(self, parts: StateParts, metadata_log: MetadataLog, group_configs: GroupConfigs) -> None:
+        self._config = config = parts.config
+        self._clock = parts.clock
+        self._partitions = parts.partitions
         self._metadata_log = metadata_log
-        self._internal_topics = internal_topics
         self._group_configs = group_configs
         self.when_sharer_gone: list[Callable[[str, str], None]] = []
         """Called with the group and member id of each share group member that was removed."""
@@ -109,17 +96,13 @@ class GroupCoordinator:
         )
         # Group id and topic name have the greatest length, with three bytes per character.
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
-        self._topics = RegisteredTopics(partitions)
+        self._topics = RegisteredTopics(parts.partitions)
         self.shards = CoordinatorShards(
             OFFSETS_TOPIC,
             "offsets.topic",
             group_records,
             self._fresh_shard,
-            config,
-            clock,
-            partitions,
-            internal_topics,
-            flusher,
+            parts,
             on_load=self._begin,
             on_lost=self._refuse_waiters,
         )

@@ -130,6 +130,16 @@ class Applied(NamedTuple, Generic[A]):
     last_offset: int
 
 
+class StateParts(NamedTuple):
+    """The parts through which every coordinator keeps its state."""
+
+    config: Config
+    clock: Clock
+    partitions: Partitions
+    internal_topics: InternalTopics
+    flusher: LogFlusher
+
+
 class CoordinatorShards(Generic[S]):
     """Loads shards, carries out operations on them, and drops shards whose log lost records. `on_load` and
     `on_lost` are called once for every shard; a lost shard stays listed until it is replaced, unless its
@@ -142,11 +152,7 @@ class CoordinatorShards(Generic[S]):
         settings: str,
         codec: Codec,
         fresh_state: Callable[[], S],
-        config: Config,
-        clock: Clock,
-        partitions: Partitions,
-        internal_topics: InternalTopics,
-        flusher: LogFlusher,
+        parts: StateParts,
         *,
         on_load: Callable[[LoadedShard[S]], None] = lambda _: None,
         on_lost: Callable[[LoadedShard[S]], None] = lambda _: None,
@@ -154,24 +160,21 @@ class CoordinatorShards(Generic[S]):
         """`settings` is the prefix of the internal topic's settings `….num.partitions` and `….segment.bytes`;
         `codec` is the format of the topic's records.
         """
+        config, self._clock, self._partitions, self._internal_topics, self._flusher = parts
         self.topic = topic
         self._num_partitions = config.int(f"{settings}.num.partitions")
         self._segment_bytes = config.int(f"{settings}.segment.bytes")
         self._codec = codec
         self._fresh_state = fresh_state
-        self._clock = clock
-        self._partitions = partitions
-        self._internal_topics = internal_topics
         self._on_load = on_load
         self._on_lost = on_lost
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._is_stopped = False
-        self._flusher = flusher
         self._asked: dict[LoadedShard[S], list[_Asked]] = {}
         self._scheduled = False
         self._tasks: set[asyncio.Task[None]] = set()
-        partitions.when_closed.append(self._partition_closed)
-        partitions.when_ready.append(self._partition_ready)
+        self._partitions.when_closed.append(self._partition_closed)
+        self._partitions.when_ready.append(self._partition_ready)
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
         return iter(list(self._loaded.values()))

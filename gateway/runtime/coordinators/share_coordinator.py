@@ -24,7 +24,6 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
@@ -45,15 +44,17 @@ from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build, request_type
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable, ask_coordinator
+from seqgate.gateway.runtime.coordinators.shards import (
+    CoordinatorShards,
+    StateParts,
+    Unavailable,
+    ask_coordinator,
+)
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
-from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 _VISIT_AGAIN_MS: Final = 1_000
 """Time after which the timer visits a partition again whose state could not be changed."""
@@ -64,19 +65,13 @@ _REPLACED_KEPT: Final = 100
 class ShareCoordinator:
     def __init__(
         self,
-        config: Config,
-        clock: Clock,
-        partitions: Partitions,
-        internal_topics: InternalTopics,
+        parts: StateParts,
         group_configs: GroupConfigs,
         groups: GroupCoordinator,
-        flusher: LogFlusher,
         peers: AsksPeers,
         node_id: int,
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._partitions = partitions
+        self._config, self._clock, self._partitions, *_ = parts
         self._group_configs = group_configs
         self._groups = groups
         self._peers = peers
@@ -86,11 +81,11 @@ class ShareCoordinator:
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
         """Called with the key of each state that has dead letters to be written."""
-        self._deadlines = ShareDeadlines(clock, self._expire)
-        self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self._changed)
+        self._deadlines = ShareDeadlines(parts.clock, self._expire)
+        self.stored = StoredShares(parts, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
         self.remote = RemoteShares(self.persister, self._changed, self._has_session, self._end_sessions)
-        partitions.when_closed.append(self.remote.partition_closed)
+        parts.partitions.when_closed.append(self.remote.partition_closed)
         groups.when_sharer_gone.append(self.release_member)
 
     @property

@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.share import records as share_records
 from seqgate.gateway.coordinator.share.records import (
@@ -25,12 +24,13 @@ from seqgate.gateway.coordinator.share.records import (
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
-from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, LoadedShard, Unavailable
-from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher
+from seqgate.gateway.runtime.coordinators.shards import (
+    CoordinatorShards,
+    LoadedShard,
+    StateParts,
+    Unavailable,
+)
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
 A = TypeVar("A")
 Act = Callable[[SharePartition, int], Sequence[StateBatch]]
@@ -42,30 +42,18 @@ _KEYS_PER_STEP: Final = 100
 class StoredShares:
     """The states by key. A key whose state another gateway stores raises Unavailable with NOT_COORDINATOR."""
 
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        partitions: Partitions,
-        internal_topics: InternalTopics,
-        flusher: LogFlusher,
-        wake: Callable[[SharePartitionKey], None],
-    ) -> None:
+    def __init__(self, parts: StateParts, wake: Callable[[SharePartitionKey], None]) -> None:
         """`wake` is called with the key of each state that changed, or that was loaded with dead letters
         which are not written, or with records that wait to be delivered again.
         """
-        self._partitions = partitions
+        self._partitions = parts.partitions
         self._wake = wake
         self.shards = CoordinatorShards(
             SHARE_STATE_TOPIC,
             "share.coordinator.state.topic",
             share_records,
             ShareStates,
-            config,
-            clock,
-            partitions,
-            internal_topics,
-            flusher,
+            parts,
             on_load=self._wake_waiting,
         )
 

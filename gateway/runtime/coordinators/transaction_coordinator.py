@@ -26,7 +26,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction import records as transaction_records
@@ -51,15 +50,13 @@ from seqgate.gateway.runtime.coordinators.shards import (
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
+    StateParts,
     Unavailable,
     settle,
 )
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
-from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 from seqgate.pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
@@ -71,24 +68,14 @@ _Loaded = LoadedShard[TransactionShard]
 
 class TransactionCoordinator:
     def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        partitions: Partitions,
-        internal_topics: InternalTopics,
-        producer_ids: ProducerIdAllocator,
-        markers: TransactionMarkers,
-        flusher: LogFlusher,
+        self, parts: StateParts, producer_ids: ProducerIdAllocator, markers: TransactionMarkers
     ) -> None:
-        self._config = config
-        self._clock = clock
-        self._partitions = partitions
-        self._internal_topics = internal_topics
+        self._config, self._clock, self._partitions, self._internal_topics, _ = parts
         self._producer_ids = producer_ids
         self.markers = markers
         self.verifies: bool
         self.limits: TransactionLimits
-        config.follow(self._take_limits)
+        parts.config.follow(self._take_limits)
         self.endings = TransactionEndings()
         self.connections = NewestConnections()
         self.connections_of_offsets = NewestConnections()
@@ -101,11 +88,7 @@ class TransactionCoordinator:
             "transaction.state.log",
             transaction_records,
             TransactionShard,
-            config,
-            clock,
-            partitions,
-            internal_topics,
-            flusher,
+            parts,
             on_load=self._resume,
             on_lost=self._give_up,
         )

@@ -49,19 +49,12 @@ class TransactionMarkers:
     """Appends markers and waits until they are durable."""
 
     def __init__(
-        self,
-        clock: Clock,
-        partitions: Partitions,
-        image: MetadataImage,
-        brokers: Brokers,
-        peers: AsksPeers,
-        node_id: int,
+        self, clock: Clock, partitions: Partitions, image: MetadataImage, brokers: Brokers, peers: AsksPeers
     ) -> None:
         self._clock = clock
         self._partitions = partitions
         self._image = image
         self._brokers = brokers
-        self._node_id = node_id
         self._elsewhere = RemoteMarkers(peers)
         self._changed = asyncio.Event()
         """Set when the metadata changes, and replaced then."""
@@ -119,7 +112,7 @@ class TransactionMarkers:
             partition = self._partitions.get(*place)
             if partition is None or partition.closed:
                 leader = self._leader_of(place)
-                if leader in {NO_LEADER, self._node_id}:
+                if leader in {NO_LEADER, self._brokers.node_id}:
                     left.add(place)
                 elif leader is not None:
                     elsewhere.setdefault(leader, []).append(place)

@@ -84,10 +84,7 @@ class _Question(NamedTuple):
 class TransactionsElsewhere:
     """Knows which transactions another gateway coordinates, and asks that gateway."""
 
-    def __init__(
-        self, node_id: int, brokers: Brokers, internal_topics: InternalTopics, peers: AsksPeers
-    ) -> None:
-        self._node_id = node_id
+    def __init__(self, brokers: Brokers, internal_topics: InternalTopics, peers: AsksPeers) -> None:
         self._brokers = brokers
         self._internal_topics = internal_topics
         self._peers = peers
@@ -108,7 +105,7 @@ class TransactionsElsewhere:
         if self._internal_topics.index_for(TRANSACTION_STATE_TOPIC, transactional_id) is None:
             return None
         node_id = self._internal_topics.leader_for(TRANSACTION_STATE_TOPIC, transactional_id)
-        return None if node_id == self._node_id else node_id
+        return None if node_id == self._brokers.node_id else node_id
 
     @staticmethod
     def is_open_in(partition: Partition, producer: Producer) -> bool:

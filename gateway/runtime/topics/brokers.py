@@ -56,7 +56,7 @@ class Brokers:
     def __init__(self, image: MetadataImage, node_id: int, rack: str | None) -> None:
         self._image = image
         self._stored = image.brokers
-        self._node_id = node_id
+        self.node_id = node_id
         self._rack = rack
         self.advertised: dict[str, Endpoint] = {}
         """The advertised address of each listener of this gateway, by its name."""
@@ -71,11 +71,11 @@ class Brokers:
     @property
     def live_ids(self) -> Sequence[int]:
         """The node ids of the gateways that may lead partitions, in order."""
-        return self._stored.live(self._node_id)
+        return self._stored.live(self.node_id)
 
     def endpoints_of(self, node_id: int) -> Mapping[str, Endpoint]:
         """Return the advertised address of each listener of a gateway, by name; none for an unknown one."""
-        if node_id == self._node_id:
+        if node_id == self.node_id:
             return self.advertised
         stored = self._stored.by_id.get(node_id)
         return (
@@ -87,11 +87,11 @@ class Brokers:
     @property
     def controller_id(self) -> int:
         """The lowest live node id: clients send administrative requests there. Every gateway can do them."""
-        live = self._stored.live(self._node_id)
+        live = self._stored.live(self.node_id)
         return live[0] if live else NO_LEADER
 
     def others(self) -> Sequence[int]:
-        return [node_id for node_id in self._stored.live(self._node_id) if node_id != self._node_id]
+        return [node_id for node_id in self._stored.live(self.node_id) if node_id != self.node_id]
 
     def epoch_of(self, node_id: int) -> int:
         """Return the epoch of a broker's registration; -1 without one."""
@@ -100,14 +100,14 @@ class Brokers:
 
     def on(self, listener_name: str) -> Iterator[AdvertisedBroker]:
         """Yield the brokers that have this listener, in the order of their node ids."""
-        for node_id in sorted(self._stored.by_id.keys() | {self._node_id}):
+        for node_id in sorted(self._stored.by_id.keys() | {self.node_id}):
             broker = self.find(node_id, listener_name)
             if broker is not None:
                 yield broker
 
     def find(self, node_id: int, listener_name: str) -> AdvertisedBroker | None:
         """Return a broker as clients of the listener see it; None for an unknown node id or listener."""
-        if node_id == self._node_id:
+        if node_id == self.node_id:
             endpoint = self.advertised.get(listener_name)
             if endpoint is None:
                 return None
@@ -131,7 +131,7 @@ class Brokers:
     def leader_of(self, partition: PartitionRecord) -> int:
         """Return the node id of the partition's leader; -1 while its gateway is fenced."""
         if self.is_alone:
-            return self._node_id
+            return self.node_id
         return partition.leader if self._is_live(partition.leader) else NO_LEADER
 
     def leader_in(self, topic_key: str | bytes, index: int) -> tuple[int, int] | None:
@@ -143,7 +143,7 @@ class Brokers:
         return None if partition is None else (self.leader_of(partition), partition.leader_epoch)
 
     def leads(self, partition: PartitionRecord) -> bool:
-        return self.is_alone or partition.leader == self._node_id
+        return self.is_alone or partition.leader == self.node_id
 
     def serves(self, topic: str, index: int, partition: PartitionRecord) -> bool:
         """Return whether this gateway leads the partition, and is not handing it over."""
@@ -151,7 +151,7 @@ class Brokers:
 
     def replicas_of(self, partition: PartitionRecord) -> tuple[int, ...]:
         """Return the node ids of the partition's replicas: the gateways that are chosen first to lead it."""
-        return (self._node_id,) if self.is_alone else partition.replicas
+        return (self.node_id,) if self.is_alone else partition.replicas
 
     def isr_of(self, partition: PartitionRecord) -> tuple[int, ...]:
         """Return the replicas that are live. They are in sync, because all gateways share the records."""

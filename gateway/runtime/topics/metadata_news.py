@@ -44,11 +44,8 @@ class _Listener(msgspec.Struct):
 class MetadataNews:
     """The news for each other live gateway, and how far it has the metadata; none without others."""
 
-    def __init__(
-        self, node_id: int, brokers: Brokers, peers: AsksPeers, last_offset: Callable[[], int]
-    ) -> None:
+    def __init__(self, brokers: Brokers, peers: AsksPeers, last_offset: Callable[[], int]) -> None:
         """`last_offset` returns the offset of the newest record in this gateway's metadata."""
-        self._node_id = node_id
         self._brokers = brokers
         self._peers = peers
         self._last_offset = last_offset
@@ -99,8 +96,8 @@ class MetadataNews:
         from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - for peers
 
         request = BrokerHeartbeatRequest(
-            broker_id=BrokerId(self._node_id),
-            broker_epoch=i64(self._brokers.epoch_of(self._node_id)),
+            broker_id=BrokerId(self._brokers.node_id),
+            broker_epoch=i64(self._brokers.epoch_of(self._brokers.node_id)),
             current_metadata_offset=i64(offset),
             want_fence=False,
             want_shut_down=False,

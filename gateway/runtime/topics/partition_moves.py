@@ -60,7 +60,6 @@ class PartitionMoves:
     def __init__(
         self,
         config: Config,
-        node_id: int,
         metadata_log: MetadataLog,
         brokers: Brokers,
         partitions: Partitions,
@@ -69,7 +68,6 @@ class PartitionMoves:
         seconds: Callable[[], float],
     ) -> None:
         self._config = config
-        self._node_id = node_id
         self._metadata_log = metadata_log
         self._brokers = brokers
         self._partitions = partitions
@@ -109,7 +107,7 @@ class PartitionMoves:
         while True:
             self._wake.clear()
             is_balanced = self._balance_at_s is not None and self._seconds() >= self._balance_at_s
-            moves = planned_moves(self._metadata_log.image, self._node_id, is_balanced=is_balanced)
+            moves = planned_moves(self._metadata_log.image, self._brokers.node_id, is_balanced=is_balanced)
             if is_balanced and not moves:
                 self._balance_at_s = None
             present = [move for move in moves if not self._is_awaited(move)]
@@ -164,7 +162,7 @@ class PartitionMoves:
         image = self._metadata_log.image
         partition = image.partition(topic_id, index)
         is_led = partition is not None and [partition.leader, partition.leader_epoch] == led
-        return is_led and to in image.brokers.live(self._node_id)
+        return is_led and to in image.brokers.live(self._brokers.node_id)
 
     async def hand_over(self, moves: Sequence[PartitionMove]) -> int:
         """Hand partitions over that this gateway leads; return how many have moved."""

@@ -71,7 +71,6 @@ class TopicLifecycle:
         self,
         *,
         config: Config,
-        node_id: int,
         brokers: Brokers,
         metadata_log: MetadataLog,
         directory: LogDirectory,
@@ -81,7 +80,6 @@ class TopicLifecycle:
         readiness: Readiness = ALWAYS_READY,
     ) -> None:
         self._config = config
-        self._node_id = node_id
         self._brokers = brokers
         self._metadata_log = metadata_log
         self._directory = directory
@@ -154,7 +152,7 @@ class TopicLifecycle:
         for record in records:
             if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id)):
                 changed.append((topic.name, record.partition_id))
-                if record.leader != self._node_id and not self._brokers.is_alone:
+                if record.leader != self._brokers.node_id and not self._brokers.is_alone:
                     # Also if a later record names this gateway again: the partition has other records then.
                     self._lose(*changed[-1])
         if any(isinstance(record, RegisterBrokerRecord) for record in records):
@@ -245,7 +243,9 @@ class TopicLifecycle:
         self._policies.clear()
         self._plain_policy = None
         self._config.set_dynamic(image.configs(BROKER_RESOURCE, ALL_BROKERS), all_brokers=True)
-        self._config.set_dynamic(image.configs(BROKER_RESOURCE, str(self._node_id)), all_brokers=False)
+        self._config.set_dynamic(
+            image.configs(BROKER_RESOURCE, str(self._brokers.node_id)), all_brokers=False
+        )
 
     async def _alter_delays(self, topics: Iterable[str]) -> None:
         """Apply a new delay header to a topic's partitions, closed ones included."""
@@ -551,13 +551,10 @@ java_hash = lru_cache(maxsize=HASHES_IN_CACHE)(string_hash)
 class InternalTopics:
     """Creates internal topics, as Kafka's AutoTopicCreationManager does."""
 
-    def __init__(
-        self, metadata_log: MetadataLog, partitions: Partitions, brokers: Brokers, node_id: int
-    ) -> None:
+    def __init__(self, metadata_log: MetadataLog, partitions: Partitions, brokers: Brokers) -> None:
         self._metadata_log = metadata_log
         self._partitions = partitions
         self._brokers = brokers
-        self._node_id = node_id
         self._spread: dict[str, tuple[uuid.UUID, int]] = {}
 
     def index_for(self, name: str, text: str) -> int | None:
@@ -586,7 +583,7 @@ class InternalTopics:
         """Return whether another live gateway stores the state of the group or id `text`."""
         if self._brokers.is_alone:
             return False
-        return self.leader_for(name, text) not in {self._node_id, NO_LEADER}
+        return self.leader_for(name, text) not in {self._brokers.node_id, NO_LEADER}
 
     def leads_all(self, name: str) -> bool:
         """Return whether this gateway leads every partition of a topic; True while there is no such topic."""
@@ -613,7 +610,7 @@ class InternalTopics:
                 num_partitions=num_partitions,
                 configs=configs,
                 fresh_id=uuid.uuid4(),
-                node_id=self._node_id,
+                node_id=self._brokers.node_id,
             )
 
         await self._metadata_log.commit(decide)

@@ -54,7 +54,7 @@ class Scene:
         self.others = Others()
         self.offset = 5
         brokers = Brokers(self.image, HERE, None)
-        self.news = MetadataNews(HERE, brokers, self.others, lambda: self.offset)
+        self.news = MetadataNews(brokers, self.others, lambda: self.offset)
         for node_id in (1, 2, 3):
             self.register(node_id)
 
@@ -186,7 +186,7 @@ async def test_an_older_release_is_not_sent_what_it_does_not_know() -> None:
         image.replay(RegisterBrokerRecord(1, uuid.UUID(int=1), 10, ()))
         image.replay(RegisterBrokerRecord(2, uuid.UUID(int=2), 20, (place,)))
         peers = Peers(load_config(), HERE, lambda _: older.address)
-        news = MetadataNews(HERE, Brokers(image, HERE, None), peers, lambda: 6)
+        news = MetadataNews(Brokers(image, HERE, None), peers, lambda: 6)
         try:
             for _ in range(2):
                 news.changed()

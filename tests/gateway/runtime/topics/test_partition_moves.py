@@ -73,7 +73,6 @@ async def moves(path: Path) -> AsyncIterator[tuple[Node, PartitionMoves, Uploads
         config = services.node.config
         made = PartitionMoves(
             config,
-            THIS,
             services.topics.metadata_log,
             services.node.brokers,
             services.partitions.registry,
