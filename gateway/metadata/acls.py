@@ -6,33 +6,18 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 
+import msgspec
+
 from seqgate.gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from seqgate.gateway.security.acls.access import WILDCARD, AclEntry, AclFilter, PatternType
 
 
 def entry_of(record: AccessControlEntryRecord) -> AclEntry:
-    return AclEntry(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    )
+    return AclEntry(*msgspec.structs.astuple(record)[1:])
 
 
 def record_of(entry_id: uuid.UUID, entry: AclEntry) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        entry_id,
-        entry.resource_type,
-        entry.name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )
+    return AccessControlEntryRecord(entry_id, *entry)
 
 
 class StoredAcls:

@@ -160,21 +160,3 @@ def decode_answer(request: Any, frame: bytes) -> Any:
         position = skip_tagged_fields(frame, position)
     response, _ = entity_reader(entity_type)(memoryview(frame), position)
     return response
-
-
-__all__ = [
-    "RequestSchema",
-    "build",
-    "correlation_id_of",
-    "decode_answer",
-    "encode_request",
-    "encode_response",
-    "is_flexible",
-    "milliseconds",
-    "request_module",
-    "request_schema",
-    "request_type",
-    "response_module",
-    "response_type",
-    "written",
-]

@@ -113,10 +113,8 @@ def _features(context: RequestContext[TopicServices], module: Any) -> dict[str, 
     }
 
 
-@lru_cache(maxsize=256)
-def _software(name: str, version: str) -> ClientSoftware:
-    """Return the client's software for telemetry (KIP-714): one object for all connections with the same."""
-    return ClientSoftware(name, version)
+_software = lru_cache(maxsize=256)(ClientSoftware)
+"""Returns the client's software for telemetry (KIP-714): one object for all connections with the same."""
 
 
 def _is_meant(context: RequestContext[TopicServices], request: Any) -> bool:
