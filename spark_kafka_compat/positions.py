@@ -24,8 +24,7 @@ PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "
 _PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"
 _POSITIONS_COLUMNS = (
     "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, next_offset BIGINT NOT "
-    "NULL, "
-    "PRIMARY KEY (pipeline, topic, partition_id)"
+    "NULL, PRIMARY KEY (pipeline, topic, partition_id)"
 )
 _TOPICS_COLUMNS = (
     "pipeline TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, PRIMARY KEY (pipeline, topic)"
@@ -94,9 +93,8 @@ class Claim:
             found = _locked_generation(transaction, self.pipeline)
             if found != self.generation:
                 raise FencedError(
-                    f"Another copy of the pipeline {self.pipeline!r} has started since "
-                    f"(generation {found}, this one is {self.generation}): the other copy continues, and "
-                    "this one ends."
+                    f"Another copy of the pipeline {self.pipeline!r} has started since (generation {found}, "
+                    f"this one is {self.generation}): the other copy continues, and this one ends."
                 )
             yield PipelineTransaction(transaction, self.pipeline, _stored(transaction, self.pipeline))
 
@@ -173,8 +171,7 @@ def _resumed(place: TopicPartition, held: int, bounds: tuple[int, int], *, may_s
     if held > end_offset:
         raise PositionError(
             f"{place} ends at {end_offset:,}, but is written up to {held:,}: the topic was recreated, or the "
-            "endpoint is "
-            "another one. Give the pipeline a new name to read the topic from the beginning."
+            "endpoint is another one. Give the pipeline a new name to read the topic from the beginning."
         )
     if held < log_start_offset and not may_skip:
         raise PositionError(
@@ -250,8 +247,7 @@ def recreated_topic(topic: str) -> RecreatedTopicError:
     """Return the error for a topic that was deleted and recreated since the positions were stored."""
     return RecreatedTopicError(
         f"The topic {topic} was recreated since it was read, so its offsets begin again. To read the topic "
-        "from the "
-        "beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from "
+        "from the beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from "
         f"{POSITIONS}."
     )
 

@@ -163,8 +163,7 @@ class BucketStart:
         if used > CLUSTER_VERSION:
             raise StartFailed(
                 f"the cluster in {self._address} uses version {used} of its formats, and this release knows "
-                f"{CLUSTER_VERSION}; start the "
-                "release that the other gateways run, or a later one"
+                f"{CLUSTER_VERSION}; start the release that the other gateways run, or a later one"
             )
         return written_version(self._known, used)
 
@@ -422,8 +421,6 @@ class StartChecks:
             return
         raise StartFailed(
             f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and "
-            f"{self._address} has no session "
-            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects "
-            "back, or name an empty "
-            "directory"
+            f"{self._address} has no session {local.session} of this cluster, so somebody emptied or "
+            "replaced the bucket; put its objects back, or name an empty directory"
         )

@@ -118,8 +118,7 @@ class StoreOutage:
         self._reported_s = now_s
         logger.warning(
             "The store of the cluster has carried out no call for %.1f s (%d failed calls); %s. The calls "
-            "are repeated until it "
-            "does. The last failure: %s",
+            "are repeated until it does. The last failure: %s",
             away_s,
             self._failures,
             what,

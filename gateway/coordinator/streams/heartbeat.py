@@ -182,8 +182,7 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
         plan.note(
             StreamsGroupStatus.SHUTDOWN_APPLICATION,
             f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a "
-            "shutdown "
-            "for the entire application.",
+            "shutdown for the entire application.",
         )
     missing = [tag for tag in plan.limits.tags if tag not in dict(member.value.client_tags)]
     if missing and not request.is_first_version:

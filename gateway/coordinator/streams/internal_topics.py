@@ -190,14 +190,12 @@ class _Counts:
         if any(sink not in found for sink in sinks):
             raise refused(
                 "Failed to compute number of partitions for all repartition topics. There may be loops in "
-                "the "
-                "topology that cannot be resolved."
+                "the topology that cannot be resolved."
             )
         if any(topic.name not in found for topic in self._repartition):
             raise refused(
                 "Failed to compute number of partitions for all repartition topics, because a repartition "
-                "source "
-                "topic is never used as a sink topic."
+                "source topic is never used as a sink topic."
             )
         self._decided.update(found)
 

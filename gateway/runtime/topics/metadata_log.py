@@ -50,8 +50,7 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
     if why is not None:
         raise CorruptRecord(
             f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but {why}; put it back from its "
-            "*-stray directory or a backup, "
-            "or start with an empty data directory"
+            "*-stray directory or a backup, or start with an empty data directory"
         )
     if log is None:
         if directory.has_taken_names:
