@@ -34,7 +34,7 @@ PATIENCE_S = 30.0
 _HEADER = struct.Struct(">qiiBIhiqqqhii")
 _LENGTH_BEFORE_BATCH = 12
 _CURRENT_MAGIC = 2
-_TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
+_CONTROL = 1 << 5
 
 
 class BatchRow(NamedTuple):
@@ -50,10 +50,7 @@ class BatchRow(NamedTuple):
     producer_epoch: int
     base_sequence: int
     record_count: int
-    is_transactional: bool
     is_control: bool
-    max_timestamp: int
-    batch_bytes: int
 
     @property
     def sequence_count(self) -> int:
@@ -158,7 +155,7 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
     """Yield the batch headers in a Fetch answer, which may end inside a batch; its whole header counts."""
     position = 0
     while position + _HEADER.size <= len(records):
-        (base_offset, length, _, magic, _, attributes, last_offset_delta, _, max_timestamp, *producer) = (
+        (base_offset, length, _, magic, _, attributes, last_offset_delta, _, _, *producer) = (
             _HEADER.unpack_from(records, position)
         )
         if magic != _CURRENT_MAGIC:
@@ -177,10 +174,7 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
             record_count=record_count,
-            is_transactional=bool(attributes & _TRANSACTIONAL),
             is_control=bool(attributes & _CONTROL),
-            max_timestamp=max_timestamp,
-            batch_bytes=_LENGTH_BEFORE_BATCH + length,
         )
         position += _LENGTH_BEFORE_BATCH + length
 

@@ -52,9 +52,8 @@ class PlainCommand(TyperCommand):
             if record is None:
                 continue
             if isinstance(parameter, TyperArgument):
-                sections["Arguments"].append(
-                    (parameter.display_name_raw, _without_required(_DEFAULT.sub(r"\1", record[1])))
-                )
+                text = _DEFAULT.sub(r"\1", record[1]).removesuffix("[required]").rstrip()
+                sections["Arguments"].append((parameter.display_name_raw, text))
             else:
                 sections["Options"].append((record[0], _DEFAULT.sub(r"\1", record[1])))
         for heading, rows in sections.items():
@@ -74,10 +73,6 @@ def _with_hint(message: str, options: Container[str]) -> str:
     if setting is not None and "--set" in options:
         return f"{message.removesuffix('.')}; a configuration is set by --set {setting[1]}"
     return message
-
-
-def _without_required(text: str) -> str:
-    return text.removesuffix("[required]").rstrip()
 
 
 def add(app: typer.Typer, name: str, added: Command | Commands) -> None:

@@ -80,7 +80,7 @@ def produce(
     """  # noqa: D301 - \b keeps the lines of the list apart
     _check(from_json=from_json, key=key, key_separator=key_separator, keep_partitions=keep_partitions)
     defaults = LineFormat(
-        key_separator=None if key_separator is None else _separator(key_separator),
+        key_separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
         key=None if key is None else key.encode(),
         headers=tuple(
             (name, value.encode()) for name, value in name_values(headers or [], "--header").items()
@@ -127,10 +127,6 @@ def _check(*, from_json: bool, key: str | None, key_separator: str | None, keep_
 
 def _opened(file: Path | None) -> BinaryIO:
     return sys.stdin.buffer if file is None else file.open("rb")
-
-
-def _separator(text: str) -> bytes:
-    return text.replace("\\t", "\t").encode()
 
 
 def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Iterator[ProducedRecord]:

@@ -246,7 +246,7 @@ class _Refusal(msgspec.Struct):
         for field in fields(entity_type):
             each = found.get(field.name)
             if each is not None:
-                made[field.name] = self._rows(_item_type(field.type), request, each)
+                made[field.name] = self._rows(get_args(field.type)[0], request, each)
             elif field.metadata.get("kafka_type") == "error_code":
                 made[field.name] = self.error
             elif field.name == "error_message":
@@ -277,10 +277,6 @@ def _copied(row: Any, names: Mapping[str, str]) -> dict[str, Any]:
     if not is_dataclass(row):
         return dict.fromkeys(names, row)
     return {name: getattr(row, source) for name, source in names.items() if hasattr(row, source)}
-
-
-def _item_type(annotation: Any) -> Any:
-    return get_args(annotation)[0]
 
 
 def _fitting(field: Field[Any], value: Any) -> Any:

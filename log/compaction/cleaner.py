@@ -220,7 +220,8 @@ class LogCleaner:
                     is_changed = is_changed or rest is not batch
                     if rest is not None:
                         output.append(rest)
-            output.note_aborted(kept.aborted_kept)
+            for entry in kept.aborted_kept:
+                output.segment.aborts.add(entry)
             kept.aborted_kept.clear()
             if is_changed:
                 modified_ms = self.storage.modified_ms(
@@ -366,10 +367,6 @@ class _Output:
             raise OSError(errno.ENOSPC, "only a part of the bytes was written", self.file.path)
         self.written_bytes += len(content)
         self.throttle.count(len(content))
-
-    def note_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
-        for entry in entries:
-            self.segment.aborts.add(entry)
 
     def finish(self, sources: list[int], modified_ms: int) -> CleanedSegment:
         """Write the rest and the indexes, make all files durable, and return the cleaned segment."""

@@ -61,9 +61,8 @@ class Checking:
         # A segment that ends at the recovery point is checked too, because its indexes were written later.
         first = max(0, bisect_left(bases, self._recovery_point) - 1)
         # A segment without its index may lack that of aborted transactions, too, which nobody would miss.
-        first = next(
-            (number for number, base in enumerate(bases[:first]) if not self._has_index(base)), first
-        )
+        names = [offset_name(base, OFFSET_INDEX_SUFFIX) for base in bases[:first]]
+        first = next((number for number, name in enumerate(names) if name not in listing.files), first)
         if listing.environment.damage.is_lost:
             first = 0
         if listing.saved_epochs is None:
@@ -88,9 +87,6 @@ class Checking:
             self._durability.replace(path, encode_leader_epochs(listing.leader_epochs.entries()))
         self._durability.sync(directories=[listing.directory])
         return log_end_offset
-
-    def _has_index(self, base_offset: int) -> bool:
-        return offset_name(base_offset, OFFSET_INDEX_SUFFIX) in self._listing.files
 
     def _check_from(self, first: int) -> int:
         """Check from segment `first` on, remove those after a cut or gap. Return the log end offset."""

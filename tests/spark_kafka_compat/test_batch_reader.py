@@ -19,8 +19,8 @@ def encoded(base_offset: int, records: int, *, attributes: int = 0, magic: int =
 
 def test_batch_headers_are_parsed() -> None:
     first, second = parse_headers(encoded(10, 3) + encoded(13, 2, attributes=0x30), "t", 4)
-    assert first == BatchRow("t", 4, 10, 12, 7, 1, 9, 3, False, False, 6, 101)
-    assert (second.base_offset, second.is_transactional, second.is_control) == (13, True, True)
+    assert first == BatchRow("t", 4, 10, 12, 7, 1, 9, 3, False)
+    assert (second.base_offset, second.is_control) == (13, True)
     assert second.sequence_count == 2
 
 

@@ -184,7 +184,7 @@ def encode(wal_object: WalObject) -> list[Buffer]:
         wrong = _fault_of(row)
         if wrong is not None:
             raise ValueError(f"a row of WAL object {seq} can't be stored: {wrong}")
-        pieces = pieces_of(content)
+        pieces = content if isinstance(content, tuple) else (content,)
         found = sum(map(len, pieces))
         if found != row.length:
             raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found} bytes")
@@ -390,10 +390,6 @@ def _fault_of(row: WalRow) -> str | None:
 # The data of one row of a WAL object: one buffer, or several that follow each other.
 
 RowData = Buffer | tuple[Buffer, ...]
-
-
-def pieces_of(data: RowData) -> tuple[Buffer, ...]:
-    return data if isinstance(data, tuple) else (data,)
 
 
 def in_one_piece(data: RowData) -> Buffer:

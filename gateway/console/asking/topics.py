@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from uuid import UUID
 
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
@@ -86,7 +85,7 @@ def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
         raise ControlError(f"topic {name}: {refused}")
     return TopicPlaces(
         name=name,
-        topic_id=_shown_id(found.topic_id),
+        topic_id="" if found.topic_id is None else topic_id_text(found.topic_id),
         is_internal=found.is_internal,
         partitions=tuple(
             sorted((_place(row) for row in found.partitions), key=lambda place: place.partition)
@@ -103,10 +102,6 @@ def _place(row: Any) -> PartitionPlace:
         replicas=tuple(int(node_id) for node_id in row.replica_nodes),
         in_sync=tuple(int(node_id) for node_id in row.isr_nodes),
     )
-
-
-def _shown_id(topic_id: UUID | None) -> str:
-    return "" if topic_id is None else topic_id_text(topic_id)
 
 
 def partition_figures(

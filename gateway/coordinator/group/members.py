@@ -179,7 +179,8 @@ class Members:
                 self._members_removed(stored.consumers.groups[request.group_id], effects)
             return reply
         is_empty = group.state is GroupState.EMPTY
-        if request.member_epoch != 0 or not (is_empty or self._may_upgrade(group)):
+        limits = stored.consumers.limits_of(group.group_id)
+        if request.member_epoch != 0 or not (is_empty or migration.may_upgrade(group, limits)):
             text = f"Group {request.group_id} is not a consumer group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         if not group.is_simple:
@@ -293,9 +294,6 @@ class Members:
             converted = self._stored.groups[group.group_id]
             reason = "the last member of the consumer protocol is gone, so it is a classic group now"
             rebalance.prepare_rebalance(converted, self._stored.limits, effects, reason)
-
-    def _may_upgrade(self, group: ClassicGroup) -> bool:
-        return migration.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
 
     def _may_downgrade(self, group: ConsumerGroup) -> bool:
         return migration.may_downgrade(

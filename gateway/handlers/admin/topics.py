@@ -226,6 +226,7 @@ def _more_partitions(topic: Any) -> MorePartitions:
 CREATE_PARTITIONS_API = Api(37, "CreatePartitions", 0, 3, api.topics, handle=handle_create_partitions)
 
 
+FIRST_WITH_DELETION_DISABLED: Final = 3
 DELETE_TOPICS_STRICT_SINCE: Final = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
@@ -250,7 +251,9 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
             context, decide, request.timeout, note=lambda results: _note(context, results)
         )
     else:
-        results = _disabled(context.api_version)
+        has_code = context.api_version >= FIRST_WITH_DELETION_DISABLED
+        code = ErrorCode.topic_deletion_disabled if has_code else ErrorCode.invalid_request
+        results = ApiError(code, "Topic deletion is disabled.")
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
     module = context.response_module
@@ -280,11 +283,6 @@ def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], Deletio
         )
 
     return right
-
-
-def _disabled(api_version: int) -> ApiError:
-    code = ErrorCode.topic_deletion_disabled if api_version >= 3 else ErrorCode.invalid_request
-    return ApiError(code, "Topic deletion is disabled.")
 
 
 DELETE_TOPICS_API = Api(20, "DeleteTopics", 1, 6, api.topics, handle=handle_delete_topics)

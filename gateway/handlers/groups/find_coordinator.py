@@ -36,6 +36,7 @@ SHARE: Final = 2
 FIRST_WITH_SHARE: Final = 6
 FIRST_BATCHED_VERSION: Final = 4
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:-?\d{1,10}")
+"""The form of a key of Kafka's SharePartitionKey.validate."""
 NO_ERROR: Final = "NONE"
 """The message that Kafka sends without an error in versions with one key."""
 _GUARDED: Final = {
@@ -98,14 +99,9 @@ def _coordinator(
     error: ErrorCode,
     message: str,
 ) -> Any:
-    if key_type == SHARE and error is ErrorCode.none and not _is_share_key(key):
+    if key_type == SHARE and error is ErrorCode.none and not _SHARE_KEY.fullmatch(key):
         error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
     return build(module.Coordinator, key=key, **_located(context, key_type, key, error, message))
-
-
-def _is_share_key(key: str) -> bool:
-    """Return whether the key has the form of Kafka's SharePartitionKey.validate."""
-    return _SHARE_KEY.fullmatch(key) is not None
 
 
 async def _error(context: RequestContext[CoordinatorServices], key_type: int) -> tuple[ErrorCode, str]:
