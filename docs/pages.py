@@ -41,7 +41,7 @@ from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.metrics.metric import Subject
 from seqgate.gateway.metrics.table import SUBJECTS
-from seqgate.gateway.protocol.kafka_4_4 import API_NAMES
+from seqgate.gateway.protocol.kafka_4_4 import api_name
 from seqgate.gateway.testing.control.routes import description
 from seqgate.spark_kafka_compat.options import OPTIONS, USE_NAMES
 
@@ -189,15 +189,11 @@ def description_of(api: Api[Any]) -> Description:
 def _not_served(served: set[int]) -> list[str]:
     lines = []
     for area, keys in AREAS:
-        names = [f"{_name(key)} ({key})" for key in keys if key not in served]
+        names = [f"{api_name(key)} ({key})" for key in keys if key not in served]
         if names:
             lines.append(f"- {area}: {', '.join(names)}")
     lines.append("- APIs between Kafka's brokers and controllers")
     return lines
-
-
-def _name(key: int) -> str:
-    return "".join(word.capitalize() for word in API_NAMES[key].split("_"))
 
 
 # docs/configuration.md

@@ -45,6 +45,13 @@ API_NAMES: Final[Mapping[int, str]] = {
 }
 """The names of all APIs by key, in kio's spelling."""
 
+
+@cache
+def api_name(api_key: int) -> str:
+    """Return Kafka's name of an API, such as DescribeAcls."""
+    return "".join(map(str.capitalize, API_NAMES[api_key].split("_")))
+
+
 _Change = tuple[str, str] | tuple[str, str, Any]
 """A new field: its name, type, and default. `new<old` puts it before the field `old`. A field without a type
 is dropped.

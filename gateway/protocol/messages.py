@@ -51,13 +51,6 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 @cache
-def request_name(api_key: int, version: int) -> str:
-    """Return the name of an API, such as DescribeAcls."""
-    entity_type = request_type(api_key, version)
-    return str(entity_type.__name__).removesuffix("Request")
-
-
-@cache
 def response_module(api_key: int, version: int) -> ModuleType:
     """Return the module of this API and version: the response class and its nested classes."""
     return payload_module(api_key, version, EntityType.response)

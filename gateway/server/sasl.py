@@ -30,13 +30,8 @@ from seqgate.gateway.protocol.frames import (
     parse_request_header,
     skip_tagged_fields,
 )
-from seqgate.gateway.protocol.messages import (
-    build,
-    encode_response,
-    request_name,
-    request_schema,
-    response_module,
-)
+from seqgate.gateway.protocol.kafka_4_4 import api_name
+from seqgate.gateway.protocol.messages import build, encode_response, request_schema, response_module
 from seqgate.gateway.runtime.loop.audit import AuditLog, FailedLogin
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
@@ -118,7 +113,7 @@ def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
         header.correlation_id,
         request_body(header, frame),
         ErrorCode.illegal_sasl_state,
-        f"{request_name(header.api_key, header.api_version)} came instead of the next token of the login",
+        f"{api_name(header.api_key)} came instead of the next token of the login",
         most_rows=REFUSED_ROWS,
     )
 

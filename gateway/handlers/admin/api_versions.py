@@ -52,7 +52,6 @@ def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     for_gateways = {api.key for api in apis if api.is_between_gateways}
     return Api(
         key=API_KEY,
-        name="ApiVersions",
         min_version=MIN_VERSION,
         max_version=MAX_VERSION,
         reaches=reach.topics,

@@ -126,7 +126,7 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
     return context.answer(**told(error))
 
 
-UNREGISTER_BROKER_API = Api(64, "UnregisterBroker", 0, 0, api.topics, handle=handle_unregister_broker)
+UNREGISTER_BROKER_API = Api(64, 0, 0, api.topics, handle=handle_unregister_broker)
 
 
 async def handle_unregister_controller(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -140,11 +140,7 @@ async def handle_unregister_controller(context: RequestContext[TopicServices], r
     )
 
 
-UNREGISTER_CONTROLLER_API = Api(
-    94, "UnregisterController", 0, 0, api.topics, handle=handle_unregister_controller
-)
+UNREGISTER_CONTROLLER_API = Api(94, 0, 0, api.topics, handle=handle_unregister_controller)
 
 
-BROKER_HEARTBEAT_API = Api(
-    63, "BrokerHeartbeat", 0, 1, api.topics, handle=handle_broker_heartbeat, is_between_gateways=True
-)
+BROKER_HEARTBEAT_API = Api(63, 0, 1, api.topics, handle=handle_broker_heartbeat, is_between_gateways=True)

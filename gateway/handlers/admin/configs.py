@@ -226,9 +226,7 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
     )
 
 
-DESCRIBE_CONFIGS_API = Api(
-    32, "DescribeConfigs", 1, 4, api.topics, handle=handle_describe_configs, may_be_given_up=True
-)
+DESCRIBE_CONFIGS_API = Api(32, 1, 4, api.topics, handle=handle_describe_configs, may_be_given_up=True)
 
 
 _KINDS: Final = {
@@ -372,9 +370,7 @@ async def handle_incremental_alter_configs(context: RequestContext[TopicServices
     return await answer_alterations(context, request, alterations)
 
 
-INCREMENTAL_ALTER_CONFIGS_API = Api(
-    44, "IncrementalAlterConfigs", 0, 1, api.topics, handle=handle_incremental_alter_configs
-)
+INCREMENTAL_ALTER_CONFIGS_API = Api(44, 0, 1, api.topics, handle=handle_incremental_alter_configs)
 
 
 async def refuse_unusable(
@@ -456,7 +452,7 @@ def _listeners(
     return found
 
 
-ALTER_CONFIGS_API = Api(33, "AlterConfigs", 0, 2, api.topics, handle=handle_alter_configs)
+ALTER_CONFIGS_API = Api(33, 0, 2, api.topics, handle=handle_alter_configs)
 
 
 _LISTED: Final = (
@@ -496,6 +492,4 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     return context.answer(error_code=ErrorCode.none, config_resources=resources)
 
 
-LIST_CONFIG_RESOURCES_API = Api(
-    74, "ListConfigResources", 0, 1, api.topics, handle=handle_list_config_resources
-)
+LIST_CONFIG_RESOURCES_API = Api(74, 0, 1, api.topics, handle=handle_list_config_resources)

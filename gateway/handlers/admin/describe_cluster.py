@@ -82,4 +82,4 @@ def _answer(context: RequestContext[NodeServices], **fields: Any) -> Any:
     return context.answer(**nothing | fields)
 
 
-API = Api(60, "DescribeCluster", 0, 2, api.node, handle=handle)
+API = Api(60, 0, 2, api.node, handle=handle)

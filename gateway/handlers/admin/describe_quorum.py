@@ -111,4 +111,4 @@ def _nodes(context: RequestContext[TopicServices], module: ModuleType) -> tuple[
     )
 
 
-API = Api(55, "DescribeQuorum", 0, 2, api.topics, handle=handle, is_long=True)
+API = Api(55, 0, 2, api.topics, handle=handle, is_long=True)

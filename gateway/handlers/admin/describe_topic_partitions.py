@@ -121,4 +121,4 @@ def _answered(
     )
 
 
-API = Api(75, "DescribeTopicPartitions", 0, 0, api.everything, handle=handle, may_be_given_up=True)
+API = Api(75, 0, 0, api.everything, handle=handle, may_be_given_up=True)

@@ -113,14 +113,7 @@ def _partition(context: RequestContext[PartitionServices], module: ModuleType, t
 
 
 DESCRIBE_LOG_DIRS_API = Api(
-    35,
-    "DescribeLogDirs",
-    1,
-    5,
-    api.partitions,
-    handle=handle_describe_log_dirs,
-    is_long=True,
-    may_be_given_up=True,
+    35, 1, 5, api.partitions, handle=handle_describe_log_dirs, is_long=True, may_be_given_up=True
 )
 
 
@@ -164,12 +157,5 @@ def _outcome(
 
 
 ALTER_REPLICA_LOG_DIRS_API = Api(
-    34,
-    "AlterReplicaLogDirs",
-    1,
-    2,
-    api.partitions,
-    handle=handle_alter_replica_log_dirs,
-    is_long=True,
-    may_be_given_up=True,
+    34, 1, 2, api.partitions, handle=handle_alter_replica_log_dirs, is_long=True, may_be_given_up=True
 )

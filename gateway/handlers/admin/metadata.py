@@ -309,4 +309,4 @@ def _topic_error(
     )
 
 
-API = Api(3, "Metadata", 0, 13, api.everything, handle=handle, may_be_given_up=True)
+API = Api(3, 0, 13, api.everything, handle=handle, may_be_given_up=True)

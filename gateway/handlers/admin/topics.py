@@ -223,7 +223,7 @@ def _more_partitions(topic: Any) -> MorePartitions:
     )
 
 
-CREATE_PARTITIONS_API = Api(37, "CreatePartitions", 0, 3, api.topics, handle=handle_create_partitions)
+CREATE_PARTITIONS_API = Api(37, 0, 3, api.topics, handle=handle_create_partitions)
 
 
 FIRST_WITH_DELETION_DISABLED: Final = 3
@@ -285,10 +285,10 @@ def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], Deletio
     return right
 
 
-DELETE_TOPICS_API = Api(20, "DeleteTopics", 1, 6, api.topics, handle=handle_delete_topics)
+DELETE_TOPICS_API = Api(20, 1, 6, api.topics, handle=handle_delete_topics)
 
 
-CREATE_TOPICS_API = Api(19, "CreateTopics", 2, 7, api.topics, handle=handle_create_topics)
+CREATE_TOPICS_API = Api(19, 2, 7, api.topics, handle=handle_create_topics)
 
 
 # The charge of created and deleted partitions to `controller_mutation_rate` (KIP-599).

@@ -73,4 +73,4 @@ def _complaint(version: int, update: Any) -> str | None:
     return None
 
 
-API = Api(57, "UpdateFeatures", 0, 2, api.node, handle=handle)
+API = Api(57, 0, 2, api.node, handle=handle)

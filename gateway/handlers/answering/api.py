@@ -9,7 +9,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from seqgate.gateway.protocol.messages import build, request_name, response_module, response_type
+from seqgate.gateway.protocol.kafka_4_4 import api_name
+from seqgate.gateway.protocol.messages import build, response_module, response_type
 from seqgate.gateway.protocol.schema import Read
 from seqgate.gateway.runtime.loop.audit import DeniedRight, Requester
 from seqgate.gateway.runtime.quotas.client_quotas import Charge
@@ -254,11 +255,7 @@ class RequestContext(Generic[R]):
     def requester(self) -> Requester:
         """Return who sent the request, for the audit log."""
         return Requester(
-            self.peer.principal,
-            self.peer_host,
-            self.listener_name,
-            self.client_id,
-            request_name(self.api_key, self.api_version),
+            self.peer.principal, self.peer_host, self.listener_name, self.client_id, api_name(self.api_key)
         )
 
     def may_topic(self, operation: Operation, topic: str) -> bool:
@@ -327,7 +324,6 @@ class Api(msgspec.Struct, Generic[R], frozen=True):
     """
 
     key: int
-    name: str
     min_version: int
     max_version: int
     reaches: Callable[[Services], R]
@@ -342,6 +338,11 @@ class Api(msgspec.Struct, Generic[R], frozen=True):
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[R, int], Repeats] | None = None
     advertised_min_version: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API, such as DescribeAcls."""
+        return api_name(self.key)
 
 
 # The services that a handler may use: each row of the API table names one of these functions.

@@ -241,10 +241,8 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
     )
 
 
-JOIN_GROUP_API = Api(11, "JoinGroup", 0, 9, api.coordinators, handle=handle_join)
-HEARTBEAT_API = Api(12, "Heartbeat", 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
-LEAVE_GROUP_API = Api(13, "LeaveGroup", 0, 5, api.coordinators, handle=handle_leave)
-SYNC_GROUP_API = Api(14, "SyncGroup", 0, 5, api.coordinators, handle=handle_sync)
-DESCRIBE_GROUPS_API = Api(
-    15, "DescribeGroups", 0, 6, api.coordinators, handle=handle_describe, may_be_given_up=True
-)
+JOIN_GROUP_API = Api(11, 0, 9, api.coordinators, handle=handle_join)
+HEARTBEAT_API = Api(12, 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
+LEAVE_GROUP_API = Api(13, 0, 5, api.coordinators, handle=handle_leave)
+SYNC_GROUP_API = Api(14, 0, 5, api.coordinators, handle=handle_sync)
+DESCRIBE_GROUPS_API = Api(15, 0, 6, api.coordinators, handle=handle_describe, may_be_given_up=True)

@@ -113,9 +113,7 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
         return error.error_code
 
 
-DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 3, api.coordinators, handle=handle_delete)
+DELETE_GROUPS_API = Api(42, 0, 3, api.coordinators, handle=handle_delete)
 
 
-LIST_GROUPS_API = Api(
-    16, "ListGroups", 0, 5, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
-)
+LIST_GROUPS_API = Api(16, 0, 5, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True)

@@ -586,7 +586,6 @@ async def _move(
 
 API = Api(
     8,
-    "OffsetCommit",
     2,
     10,
     api.everything,

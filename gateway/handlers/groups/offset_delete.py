@@ -102,4 +102,4 @@ def _sorted_out(
     return refused, known
 
 
-API = Api(47, "OffsetDelete", 0, 0, api.everything, handle=handle)
+API = Api(47, 0, 0, api.everything, handle=handle)

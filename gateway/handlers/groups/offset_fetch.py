@@ -555,4 +555,4 @@ def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: b
     return build(request_type(_OFFSET_FETCH, _VERSION), groups=(group,), require_stable=require_stable)
 
 
-API = Api(9, "OffsetFetch", 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)
+API = Api(9, 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)

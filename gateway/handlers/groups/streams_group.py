@@ -421,9 +421,7 @@ def _endpoint(module: Any, found: EndpointPartitions) -> Any:
     )
 
 
-STREAMS_GROUP_HEARTBEAT_API = Api(
-    88, "StreamsGroupHeartbeat", 0, 1, api.everything, handle=handle_heartbeat, is_eager=True
-)
+STREAMS_GROUP_HEARTBEAT_API = Api(88, 0, 1, api.everything, handle=handle_heartbeat, is_eager=True)
 
 
 # --- the description of the topology
@@ -480,9 +478,7 @@ def _node(entry: Any) -> Node:
     )
 
 
-TOPOLOGY_DESCRIPTION_UPDATE_API = Api(
-    93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, api.coordinators, handle=handle_description
-)
+TOPOLOGY_DESCRIPTION_UPDATE_API = Api(93, 0, 0, api.coordinators, handle=handle_description)
 
 
 _KEPT_INTERVALS: Final = 2
@@ -580,6 +576,4 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
     return replace(reply, notes=notes)
 
 
-STREAMS_GROUP_DESCRIBE_API = Api(
-    89, "StreamsGroupDescribe", 0, 1, api.coordinators, handle=handle_describe, may_be_given_up=True
-)
+STREAMS_GROUP_DESCRIBE_API = Api(89, 0, 1, api.coordinators, handle=handle_describe, may_be_given_up=True)

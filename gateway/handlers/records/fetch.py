@@ -728,4 +728,4 @@ def by_topic(rows: Sequence[RowOf]) -> list[TopicRows]:
     return list(topics)
 
 
-API = Api(1, "Fetch", 4, 18, api.partitions, begin=begin, reader=fetch_reader, names_much=True)
+API = Api(1, 4, 18, api.partitions, begin=begin, reader=fetch_reader, names_much=True)

@@ -74,4 +74,4 @@ def _end_offset(
     )
 
 
-API = Api(23, "OffsetForLeaderEpoch", 2, 4, api.partitions, handle=handle, may_be_given_up=True)
+API = Api(23, 2, 4, api.partitions, handle=handle, may_be_given_up=True)

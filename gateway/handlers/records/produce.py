@@ -949,7 +949,6 @@ class ProduceRepeats:
 
 API = Api(
     0,
-    "Produce",
     3,
     13,
     ProduceServices.of,

@@ -235,7 +235,7 @@ def _verdict(entry: AclEntry) -> dict[str, Any]:
     }
 
 
-DELETE_ACLS_API = Api(31, "DeleteAcls", 1, 3, api.topics, handle=handle_delete_acls, is_long=True)
+DELETE_ACLS_API = Api(31, 1, 3, api.topics, handle=handle_delete_acls, is_long=True)
 
 
 _Pattern = tuple[ResourceType, str, PatternType]
@@ -279,9 +279,7 @@ def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterato
         )
 
 
-DESCRIBE_ACLS_API = Api(
-    29, "DescribeAcls", 1, 3, api.topics, handle=handle_describe_acls, is_long=True, may_be_given_up=True
-)
+DESCRIBE_ACLS_API = Api(29, 1, 3, api.topics, handle=handle_describe_acls, is_long=True, may_be_given_up=True)
 
 
 _UNKNOWN: Final = 0
@@ -380,4 +378,4 @@ def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.invalid_request, message)
 
 
-CREATE_ACLS_API = Api(30, "CreateAcls", 1, 3, api.topics, handle=handle_create_acls)
+CREATE_ACLS_API = Api(30, 1, 3, api.topics, handle=handle_create_acls)

@@ -122,7 +122,5 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
     return context.answer(**told(error), entries=entries)
 
 
-DESCRIBE_CLIENT_QUOTAS_API = Api(
-    48, "DescribeClientQuotas", 0, 1, api.topics, handle=handle_describe_client_quotas, is_long=True
-)
-ALTER_CLIENT_QUOTAS_API = Api(49, "AlterClientQuotas", 0, 1, api.topics, handle=handle_alter_client_quotas)
+DESCRIBE_CLIENT_QUOTAS_API = Api(48, 0, 1, api.topics, handle=handle_describe_client_quotas, is_long=True)
+ALTER_CLIENT_QUOTAS_API = Api(49, 0, 1, api.topics, handle=handle_alter_client_quotas)

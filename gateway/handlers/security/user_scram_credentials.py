@@ -97,16 +97,8 @@ def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential]
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(
-    50,
-    "DescribeUserScramCredentials",
-    0,
-    0,
-    api.topics,
-    handle=handle_describe_user_scram_credentials,
-    is_long=True,
+    50, 0, 0, api.topics, handle=handle_describe_user_scram_credentials, is_long=True
 )
 
 
-ALTER_USER_SCRAM_CREDENTIALS_API = Api(
-    51, "AlterUserScramCredentials", 0, 0, api.topics, handle=handle_alter_user_scram_credentials
-)
+ALTER_USER_SCRAM_CREDENTIALS_API = Api(51, 0, 0, api.topics, handle=handle_alter_user_scram_credentials)

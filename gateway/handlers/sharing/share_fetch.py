@@ -748,5 +748,5 @@ def _acknowledged(module: Any, index: int, outcome: AcknowledgeResult) -> Any:
     )
 
 
-SHARE_FETCH_API = Api(78, "ShareFetch", 1, 2, api.everything, handle=handle_fetch)
-SHARE_ACKNOWLEDGE_API = Api(79, "ShareAcknowledge", 1, 2, api.everything, handle=handle_acknowledge)
+SHARE_FETCH_API = Api(78, 1, 2, api.everything, handle=handle_fetch)
+SHARE_ACKNOWLEDGE_API = Api(79, 1, 2, api.everything, handle=handle_acknowledge)

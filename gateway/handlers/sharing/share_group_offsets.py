@@ -152,7 +152,7 @@ async def _begin(context: RequestContext[Services], group_id: str, topic: Any, e
     return ErrorCode.none
 
 
-ALTER_SHARE_GROUP_OFFSETS_API = Api(91, "AlterShareGroupOffsets", 0, 0, api.everything, handle=handle_alter)
+ALTER_SHARE_GROUP_OFFSETS_API = Api(91, 0, 0, api.everything, handle=handle_alter)
 
 
 async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
@@ -210,9 +210,7 @@ async def _forget(
     return topic.topic_id, ErrorCode.none
 
 
-DELETE_SHARE_GROUP_OFFSETS_API = Api(
-    92, "DeleteShareGroupOffsets", 0, 0, api.everything, handle=handle_delete
-)
+DELETE_SHARE_GROUP_OFFSETS_API = Api(92, 0, 0, api.everything, handle=handle_delete)
 
 
 UNKNOWN: Final = -1
@@ -337,6 +335,4 @@ def _topic(
     )
 
 
-DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(
-    90, "DescribeShareGroupOffsets", 0, 1, api.everything, handle=handle_describe, may_be_given_up=True
-)
+DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(90, 0, 1, api.everything, handle=handle_describe, may_be_given_up=True)

@@ -181,7 +181,6 @@ def _written(entry: Any) -> Write:
 
 INITIALIZE_SHARE_GROUP_STATE_API = Api(
     83,
-    "InitializeShareGroupState",
     0,
     0,
     api.everything,
@@ -196,7 +195,6 @@ INITIALIZE_SHARE_GROUP_STATE_API = Api(
 
 READ_SHARE_GROUP_STATE_API = Api(
     84,
-    "ReadShareGroupState",
     0,
     0,
     api.everything,
@@ -211,7 +209,6 @@ READ_SHARE_GROUP_STATE_API = Api(
 
 WRITE_SHARE_GROUP_STATE_API = Api(
     85,
-    "WriteShareGroupState",
     0,
     1,
     api.everything,
@@ -224,7 +221,6 @@ WRITE_SHARE_GROUP_STATE_API = Api(
 
 DELETE_SHARE_GROUP_STATE_API = Api(
     86,
-    "DeleteShareGroupState",
     0,
     0,
     api.everything,
@@ -235,7 +231,6 @@ DELETE_SHARE_GROUP_STATE_API = Api(
 
 READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
     87,
-    "ReadShareGroupStateSummary",
     0,
     1,
     api.everything,

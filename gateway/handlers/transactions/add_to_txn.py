@@ -188,7 +188,7 @@ async def handle_offsets(context: RequestContext[CoordinatorServices], request: 
     return context.answer(error_code=error)
 
 
-ADD_OFFSETS_TO_TXN_API = Api(25, "AddOffsetsToTxn", 0, 4, api.coordinators, handle=handle_offsets)
+ADD_OFFSETS_TO_TXN_API = Api(25, 0, 4, api.coordinators, handle=handle_offsets)
 
 
-ADD_PARTITIONS_TO_TXN_API = Api(24, "AddPartitionsToTxn", 0, 5, api.everything, handle=handle_partitions)
+ADD_PARTITIONS_TO_TXN_API = Api(24, 0, 5, api.everything, handle=handle_partitions)

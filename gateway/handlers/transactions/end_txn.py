@@ -84,4 +84,4 @@ def error_code_for(
     return error.error_code
 
 
-API = Api(26, "EndTxn", 0, 5, api.everything, handle=handle)
+API = Api(26, 0, 5, api.everything, handle=handle)

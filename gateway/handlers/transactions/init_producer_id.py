@@ -105,4 +105,4 @@ def _answer(context: RequestContext[Services], error: ErrorCode, producer: Produ
     )
 
 
-API = Api(22, "InitProducerId", 0, 5, api.everything, handle=handle)
+API = Api(22, 0, 5, api.everything, handle=handle)

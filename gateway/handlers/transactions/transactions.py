@@ -129,10 +129,8 @@ def _filter(context: RequestContext[CoordinatorServices], request: Any) -> IsWan
 
 
 LIST_TRANSACTIONS_API = Api(
-    66, "ListTransactions", 0, 2, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
+    66, 0, 2, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
 )
 
 
-DESCRIBE_TRANSACTIONS_API = Api(
-    65, "DescribeTransactions", 0, 0, api.everything, handle=handle_describe, may_be_given_up=True
-)
+DESCRIBE_TRANSACTIONS_API = Api(65, 0, 0, api.everything, handle=handle_describe, may_be_given_up=True)

@@ -101,4 +101,4 @@ def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> 
     )
 
 
-API = Api(27, "WriteTxnMarkers", 1, 2, api.everything, handle=handle)
+API = Api(27, 1, 2, api.everything, handle=handle)

@@ -14,11 +14,12 @@ from seqgate.gateway.protocol.kafka_4_4 import (
     CLIENT_TAG,
     QUESTION_API,
     QUESTION_TAG,
+    api_name,
     has_version,
     payload_module,
     payload_type,
 )
-from seqgate.gateway.protocol.messages import request_name, request_schema, response_type, written
+from seqgate.gateway.protocol.messages import request_schema, response_type, written
 from seqgate.gateway.protocol.schema import entity_reader, unsigned_varint
 from tests.support.wire import Plain, build, encode_body, plain
 
@@ -161,7 +162,7 @@ def test_a_question_and_its_answer_are_tagged_fields_that_others_skip(kind: Enti
 
 def test_versions_that_kio_has_are_kios() -> None:
     assert payload_type(42, 2, EntityType.response) is load_response_schema(42, 2)
-    assert request_name(93, 0) == "StreamsGroupTopologyDescriptionUpdate"
+    assert api_name(93) == "StreamsGroupTopologyDescriptionUpdate"
     with pytest.raises(KioIndexError):
         payload_type(42, 4, EntityType.response)
     with pytest.raises(KioIndexError):

@@ -50,7 +50,6 @@ async def test_a_client_that_hangs_up_in_the_same_turn(
     handler = Handler()
     api = Api(
         key=LIST_GROUPS,
-        name="ListGroups",
         min_version=VERSION,
         max_version=VERSION,
         reaches=reach.node,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from seqgate.gateway.handlers import APIS
+from seqgate.gateway.protocol.kafka_4_4 import API_NAMES
 from seqgate.gateway.testing import Broker, Fault
 from tests.gateway.testing.exchanges import batch, eventually, produce, produce_on, values
 from tests.support.batches import read_batches
@@ -248,7 +249,7 @@ def test_every_api_can_be_refused_in_its_newest_and_oldest_version(broker: Broke
     fault = broker.faults.error("POLICY_VIOLATION", times=1_000)
     asked = 0
     for api in APIS:
-        name = "".join(f"_{each.lower()}" if each.isupper() else each for each in api.name).lstrip("_")
+        name = API_NAMES[api.key]
         for version in {api.min_version, api.max_version}:
             with Wire(broker.bootstrap) as wire:
                 wire.call(name, version, full_request(name, version))
