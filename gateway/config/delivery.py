@@ -9,7 +9,8 @@ from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingVa
 # Settings of delayed records, which share groups get only when the records are due.
 
 _DELIVERY = Section("Delayed records")
-_LETTERS = Section("Dead letters")
+_DELAYS = Section(_DELIVERY.title, "log.", dynamic=True)
+_LETTERS = Section("Dead letters", dynamic=True)
 _MAX_NAME_BYTES = 1_000
 
 
@@ -23,42 +24,26 @@ def _name_complaint(value: SettingValue) -> str | None:
 
 
 DELIVERY_TOPIC_SETTINGS = (
-    _DELIVERY.text(
-        "delivery.delay.header", "", topic_name="delivery.delay.header", check=_name_complaint, dynamic=True
-    )(
+    _DELAYS.text("delivery.delay.header", "", check=_name_complaint)(
         "Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups "
         "get the record no earlier. With an empty name no record is delayed. Not allowed together with the "
         "cleanup policy compact. See `seqgate help delayed-records`."
     ),
 )
 DELIVERY_SETTINGS = (
-    _LETTERS.text("errors.deadletterqueue.topic.name.prefix", "dlq.", dynamic=True)(
+    _LETTERS.text("errors.deadletterqueue.topic.name.prefix", "dlq.")(
         "Beginning of the name of every topic that share groups may write their dead letters to (KIP-1191). "
         "With an empty value every name but one that begins with `__` is allowed."
     ),
-    _LETTERS.switch("errors.deadletterqueue.auto.create.topics.enable", False, dynamic=True)(
+    _LETTERS.switch("errors.deadletterqueue.auto.create.topics.enable", False)(
         "Whether the gateway creates the dead-letter topic of a share group when the first letter is written "
         "(KIP-1191). A group whose topic does not exist archives its records without a letter, as in Kafka."
     ),
-    _DELIVERY.long(
-        "log.delivery.delay.max.ms",
-        2_592_000_000,
-        topic_name="delivery.delay.max.ms",
-        minimum=0,
-        maximum=LONG_MAX,
-        dynamic=True,
-    )(
+    _DELAYS.long("log.delivery.delay.max.ms", 2_592_000_000, minimum=0, maximum=LONG_MAX)(
         "Longest delay of a record, from now. A batch with a record that is due later is refused with "
         "INVALID_RECORD."
     ),
-    _DELIVERY.long(
-        "log.delivery.delay.hold.ms",
-        3_600_000,
-        topic_name="delivery.delay.hold.ms",
-        minimum=0,
-        maximum=LONG_MAX,
-        dynamic=True,
-    )(
+    _DELAYS.long("log.delivery.delay.hold.ms", 3_600_000, minimum=0, maximum=LONG_MAX)(
         "Time for which retention and TTL keep a delayed record after it is due, so that groups can read "
         "the record."
     ),
@@ -83,7 +68,8 @@ DELIVERY_SETTINGS = (
 
 # Settings of backlog quotas and of message TTL.
 
-_BACKLOG = Section("Backlog and message TTL")
+_BACKLOG = Section("Backlog and message TTL", dynamic=True)
+_QUOTAS = Section(_BACKLOG.title, "seqgate.", dynamic=True)
 
 
 NO_LIMIT = -1
@@ -98,9 +84,7 @@ def _not_zero(value: SettingValue) -> str | None:
 
 
 def _limit(name: str, doc: str) -> Setting:
-    return _BACKLOG.long(
-        f"seqgate.{name}", NO_LIMIT, topic_name=name, minimum=NO_LIMIT, check=_not_zero, dynamic=True
-    )(doc)
+    return _QUOTAS.long(f"seqgate.{name}", NO_LIMIT, minimum=NO_LIMIT, check=_not_zero)(doc)
 
 
 BACKLOG_SETTINGS = (
@@ -113,13 +97,7 @@ BACKLOG_SETTINGS = (
         "backlog.quota.ms",
         "Age that the first unread record of a partition's slowest group may reach; -1 for no limit.",
     ),
-    _BACKLOG.text(
-        "seqgate.backlog.quota.policy",
-        HOLD,
-        topic_name="backlog.quota.policy",
-        choices=POLICIES,
-        dynamic=True,
-    )(
+    _QUOTAS.text("seqgate.backlog.quota.policy", HOLD, choices=POLICIES)(
         f"Effect of an exceeded backlog quota. `{HOLD}`: producers wait for their answers. `{REFUSE}`: "
         f"producers are refused with a retriable error. `{EVICT}`: slow groups are moved forward. The names "
         "are those of Apache Pulsar."
@@ -129,17 +107,17 @@ BACKLOG_SETTINGS = (
         "Age at which groups are moved forward past unread records; -1 for never. The records stay until "
         "retention deletes them.",
     ),
-    _BACKLOG.number("seqgate.backlog.check.interval.ms", 1_000, dynamic=True)(
+    _BACKLOG.number("seqgate.backlog.check.interval.ms", 1_000)(
         "Interval at which the gateway measures the backlogs of topics with a quota or a TTL."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.ms", 60_000, dynamic=True)(
+    _BACKLOG.number("seqgate.backlog.hold.max.ms", 60_000)(
         "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most "
         "nine tenths of its own timeout. Then it is refused."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.requests", 1_000, minimum=0, dynamic=True)(
+    _BACKLOG.number("seqgate.backlog.hold.max.requests", 1_000, minimum=0)(
         "Produce requests that wait at the same time. A further request is refused."
     ),
-    _BACKLOG.number("seqgate.backlog.hold.max.bytes", 33_554_432, minimum=0, dynamic=True)(
+    _BACKLOG.number("seqgate.backlog.hold.max.bytes", 33_554_432, minimum=0)(
         "Bytes of the Produce requests that wait. A further request is refused. Waiting requests count "
         "towards queued.max.request.bytes."
     ),

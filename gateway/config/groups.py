@@ -215,7 +215,7 @@ MOST_RETRY_DELAYS: Final = 25
 """Delays that a group may have: as many as a record may have deliveries."""
 COPIES_RECORDS: Final = "errors.deadletterqueue.copy.record.enable"
 
-_OF_ONE_GROUP = Section("Configurations of groups")
+_OF_ONE_GROUP = Section("Configurations of groups", dynamic=True)
 
 
 class GroupConfig(msgspec.Struct, frozen=True):
@@ -265,7 +265,7 @@ def _retry_backoff_complaint(value: SettingValue) -> str | None:
 def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
     """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, bounds `group.KIND.min.NAME`/`max`."""
     setting = _OF_ONE_GROUP.whole(
-        f"{kind}.{name}", None, minimum=minimum, fallbacks=(Fallback(f"group.{kind}.{name}"),), dynamic=True
+        f"{kind}.{name}", None, minimum=minimum, fallbacks=(Fallback(f"group.{kind}.{name}"),)
     )(doc)
     return GroupConfig(setting, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
 
@@ -273,7 +273,7 @@ def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig
 def _streams_number(name: str, doc: str, at_most: str | None = None) -> GroupConfig:
     """Return a configuration of streams groups that may be 0 and has no lower bound of its own."""
     setting = _OF_ONE_GROUP.whole(
-        f"streams.{name}", None, minimum=0, fallbacks=(Fallback(f"group.streams.{name}"),), dynamic=True
+        f"streams.{name}", None, minimum=0, fallbacks=(Fallback(f"group.streams.{name}"),)
     )(doc)
     return GroupConfig(setting, at_most=at_most)
 
@@ -355,42 +355,36 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     ),
     GroupConfig(
         _OF_ONE_GROUP.items(
-            STREAMS_TAGS,
-            None,
-            fallbacks=(Fallback("group.streams.rack.aware.assignment.tags"),),
-            dynamic=True,
+            STREAMS_TAGS, None, fallbacks=(Fallback("group.streams.rack.aware.assignment.tags"),)
         )("Client tags that the members of the streams group must have.")
     ),
     GroupConfig(
-        _OF_ONE_GROUP.text(
-            "streams.assignor.name", None, fallbacks=(Fallback(STREAMS_ASSIGNORS),), dynamic=True
-        )("Task assignor of the streams group (KIP-1357). There is one, `sticky`."),
+        _OF_ONE_GROUP.text("streams.assignor.name", None, fallbacks=(Fallback(STREAMS_ASSIGNORS),))(
+            "Task assignor of the streams group (KIP-1357). There is one, `sticky`."
+        ),
         one_of=(STICKY,),
     ),
     GroupConfig(
-        _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint, dynamic=True)(
+        _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint)(
             "Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
             "`by_duration:` and a duration before now, such as `PT1H30M` (ISO 8601)."
         )
     ),
     GroupConfig(
         _OF_ONE_GROUP.text(
-            "share.isolation.level",
-            "read_uncommitted",
-            choices=(READ_COMMITTED, "read_uncommitted"),
-            dynamic=True,
+            "share.isolation.level", "read_uncommitted", choices=(READ_COMMITTED, "read_uncommitted")
         )(
             "Records that a share group reads: only committed records (`read_committed`), or also records "
             "of open and aborted transactions (`read_uncommitted`)."
         )
     ),
     GroupConfig(
-        _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True, dynamic=True)(
+        _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True)(
             "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
         )
     ),
     GroupConfig(
-        _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint, dynamic=True)(
+        _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint)(
             "Delays in ms, such as `1000,5000,25000`, after which the share group gets a record again that "
             "was released or whose lock timed out: the first one after the first delivery, and so on; the "
             "last one is repeated. Empty: at once. Other records are not held up. See "
@@ -398,13 +392,13 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         )
     ),
     GroupConfig(
-        _OF_ONE_GROUP.text(LETTER_TOPIC, "", dynamic=True)(
+        _OF_ONE_GROUP.text(LETTER_TOPIC, "")(
             "Topic to which the records of the share group go that a member rejects, or that were delivered "
             "too often (KIP-1191). Empty for none. See `seqgate help dead-letters`."
         )
     ),
     GroupConfig(
-        _OF_ONE_GROUP.switch(COPIES_RECORDS, False, dynamic=True)(
+        _OF_ONE_GROUP.switch(COPIES_RECORDS, False)(
             "Whether a dead letter has the key, the value and the headers of its record, or only the headers "
             "that tell the record's place and why it died."
         )

@@ -146,20 +146,20 @@ DEFAULT_INTERVAL_MS: Final = 300_000
 SHORTEST_INTERVAL_MS: Final = 100
 LONGEST_INTERVAL_MS: Final = 3_600_000
 
-_OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics")
+_OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics", dynamic=True)
 
 CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
-    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS, dynamic=True)(
+    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS)(
         "Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
         "subscriptions pushes at the shortest of their intervals."
     ),
-    _OF_ONE_SUBSCRIPTION.items(MATCH, (), dynamic=True)(
+    _OF_ONE_SUBSCRIPTION.items(MATCH, ())(
         "Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
         "match. The selectors are `client_instance_id`, `client_id`, `client_software_name`, "
         "`client_software_version`, `client_source_address` and `client_source_port`. The expression is a "
         "regular expression of RE2 that matches the whole value. An empty list applies to every client."
     ),
-    _OF_ONE_SUBSCRIPTION.items(METRICS, (), dynamic=True)(
+    _OF_ONE_SUBSCRIPTION.items(METRICS, ())(
         "Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
         "`*` is every metric; an empty list is none."
     ),

@@ -113,6 +113,7 @@ TRANSACTION_SETTINGS = (
 # each record.
 
 _DEDUPLICATION = Section("Deduplication by name")
+_OF_TOPICS = Section(_DEDUPLICATION.title, "log.", dynamic=True)
 _MAX_HEADER_BYTES = 1_000
 
 
@@ -131,19 +132,11 @@ def _expiration_complaint(value: SettingValue) -> str | None:
 
 def _header(what: str, default: str) -> Callable[[str], Setting]:
     """Begin the setting of the record header that holds a part of the name."""
-    return _DEDUPLICATION.text(
-        f"log.message.deduplication.{what}.header",
-        default,
-        topic_name=f"message.deduplication.{what}.header",
-        check=_header_complaint,
-        dynamic=True,
-    )
+    return _OF_TOPICS.text(f"log.message.deduplication.{what}.header", default, check=_header_complaint)
 
 
 DEDUPLICATION_SETTINGS = (
-    _DEDUPLICATION.switch(
-        "log.message.deduplication.enable", False, topic_name="message.deduplication.enable", dynamic=True
-    )(
+    _OF_TOPICS.switch("log.message.deduplication.enable", False)(
         "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
         "is not above the highest sequence id of its name in the partition is acknowledged and not stored. "
         "See `seqgate help deduplication`."
@@ -154,35 +147,22 @@ DEDUPLICATION_SETTINGS = (
         "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, "
         "records of the name with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED."
     ),
-    _DEDUPLICATION.text(
-        "log.message.deduplication.start",
-        "latest",
-        topic_name="message.deduplication.start",
-        choices=("latest", "earliest"),
-        dynamic=True,
-    )(
+    _OF_TOPICS.text("log.message.deduplication.start", "latest", choices=("latest", "earliest"))(
         "Records whose names a partition tracks when deduplication is enabled for the first time: only "
         "later records (latest), or also the records that the partition already holds (earliest), which are "
         "read then."
     ),
-    _DEDUPLICATION.number(
-        "log.message.deduplication.names.max",
-        10_000,
-        topic_name="message.deduplication.names.max",
-        dynamic=True,
-    )(
+    _OF_TOPICS.number("log.message.deduplication.names.max", 10_000)(
         "Producer names that are tracked of one topic. Beyond the limit the longest idle name is evicted "
         "if it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is "
         "refused with NOT_ENOUGH_REPLICAS, which producers retry."
     ),
-    _DEDUPLICATION.long(
+    _OF_TOPICS.long(
         "log.message.deduplication.expiration.ms",
         604_800_000,
-        topic_name="message.deduplication.expiration.ms",
         minimum=-1,
         maximum=LONG_MAX,
         check=_expiration_complaint,
-        dynamic=True,
     )("Idle time after which a producer name expires; -1 for never."),
     _DEDUPLICATION.number("seqgate.deduplication.names.max", 250_000)(
         "Producer names that are tracked over all partitions; a name counts once per partition, and "

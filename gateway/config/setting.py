@@ -220,16 +220,21 @@ class Section:
 
     A setting is written in two steps, what it is and what it does: `SECTION.long("log.roll.ms", None,
     minimum=1)("Age at which a log begins a new segment.")`. Facts of the section hold for all its settings.
+    With `topic_prefix` they exist on topics too, each under its `topic_name`, or else its name without the
+    prefix.
     """
 
-    def __init__(self, title: str, **facts: Unpack[Facts]) -> None:
+    def __init__(self, title: str, topic_prefix: str | None = None, **facts: Unpack[Facts]) -> None:
         self.title = title
+        self._topic_prefix = topic_prefix
         self._facts = facts
 
     def _row(
         self, kind: SettingType, name: str, default: SettingValue | None, facts: Facts
     ) -> Callable[[str], Setting]:
         every: Facts = {**self._facts, **facts}
+        if self._topic_prefix is not None:
+            every.setdefault("topic_name", name.removeprefix(self._topic_prefix))
         return lambda doc: Setting(
             name=name, type=kind, default=default, doc=doc, section=self.title, **every
         )

@@ -117,36 +117,24 @@ READ_SETTINGS = (
 # Settings of log compaction: settings of a topic, and limits on the work for all topics.
 
 _COMPACTION = Section("Compaction")
+_COMPACTED = Section(_COMPACTION.title, "log.cleaner.", dynamic=True)
 _MIB = 1048576
 
 COMPACTED_TOPIC_SETTINGS = (
-    _COMPACTION.long(
-        "log.cleaner.delete.retention.ms", 86400000, topic_name="delete.retention.ms", minimum=0, dynamic=True
-    )(
+    _COMPACTED.long("log.cleaner.delete.retention.ms", 86400000, minimum=0)(
         "Time for which a record without a value (a tombstone) stays in a compacted topic after its first "
         "compaction. A consumer that reads from the start sees every deletion only if it reaches the end "
         "within this time."
     ),
-    _COMPACTION.long(
-        "log.cleaner.min.compaction.lag.ms", 0, topic_name="min.compaction.lag.ms", minimum=0, dynamic=True
-    )("Age below which a record is not compacted."),
-    _COMPACTION.long(
-        "log.cleaner.max.compaction.lag.ms",
-        LONG_MAX,
-        topic_name="max.compaction.lag.ms",
-        minimum=1,
-        dynamic=True,
-    )(
+    _COMPACTED.long("log.cleaner.min.compaction.lag.ms", 0, minimum=0)(
+        "Age below which a record is not compacted."
+    ),
+    _COMPACTED.long("log.cleaner.max.compaction.lag.ms", LONG_MAX, minimum=1)(
         "Age of a record at which its log is compacted, whatever the dirty ratio. The active segment rolls "
         "by then."
     ),
-    _COMPACTION.decimal(
-        "log.cleaner.min.cleanable.ratio",
-        0.5,
-        topic_name="min.cleanable.dirty.ratio",
-        minimum=0,
-        maximum=1,
-        dynamic=True,
+    _COMPACTED.decimal(
+        "log.cleaner.min.cleanable.ratio", 0.5, topic_name="min.cleanable.dirty.ratio", minimum=0, maximum=1
     )("Share of a log's bytes that must be dirty (not compacted yet) before the log is compacted."),
 )
 
