@@ -6,20 +6,24 @@ the log and return quickly. Source of the rules: Kafka's `LogCleanerManager`, `U
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from seqgate.log.compaction.job import CleaningJob, JobSegment, SegmentAge
+from seqgate.log.compaction.job import (
+    Cleanable,
+    CleanedSegment,
+    CleaningJob,
+    JobLimits,
+    JobSegment,
+    SegmentAge,
+)
 from seqgate.log.compaction.job import cleanable as decide_cleanable
 from seqgate.log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from seqgate.log.errors import StorageFailed
 from seqgate.log.files.file_names import LOG_SUFFIX
+from seqgate.log.partition_log import PartitionLog
 from seqgate.log.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from seqgate.log.compaction.job import Cleanable, CleanedSegment, JobLimits
-    from seqgate.log.partition_log import PartitionLog
 
 _NEVER_MS: Final = 2**63 - 1
 

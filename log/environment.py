@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from seqgate.log.durability.durability import Durability, LocalDurability
 from seqgate.log.durability.unflushed import DurableEnds
 from seqgate.log.files.deletion_queue import DeletionQueue
-from seqgate.log.files.storage import Storage
+from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.segments.damage import DamageRegister
 from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes, SegmentIndexes
 from seqgate.log.segments.transaction_index import TransactionIndex
 from seqgate.seq_validator import ProducerLimit
 from seqgate.seq_validator.names import NameBudget, TopicNames
-
-if TYPE_CHECKING:
-    import uuid
-
-    from seqgate.log.files.storage import DataFile
 
 
 class DelayedLimit:

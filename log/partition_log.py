@@ -26,41 +26,46 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
-from seqgate.log.config import LogPlace
-from seqgate.log.durability.unflushed import LogStart, Unflushed
+from seqgate.log.config import LogConfig, LogPlace
+from seqgate.log.durability.unflushed import FlushTicket, LogStart, Unflushed
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, DerivedProducer, OffsetOutOfRange, StorageFailed, refuse
 from seqgate.log.files.checkpoints import encode_leader_epochs
 from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
 from seqgate.log.format.batch_validation import HERE, RecordCheck, check_batch
-from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
-from seqgate.log.format.records import build_end_marker, iterate_records
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, Buffer, crc_matches
+from seqgate.log.format.records import Record, build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
-from seqgate.log.recovery.load import Recovery, clean_stop, is_as, load_log, new_log, new_metadata
+from seqgate.log.recovery.load import (
+    CleanStop,
+    LoadedLog,
+    Recovery,
+    clean_stop,
+    is_as,
+    load_log,
+    new_log,
+    new_metadata,
+)
 from seqgate.log.segments.reader import SegmentList
-from seqgate.log.segments.scan import Appended
+from seqgate.log.segments.scan import Appended, FileRegion, TimestampAndOffset
 from seqgate.log.segments.segment import Segment
 from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
-from seqgate.log.state.record_states import RecordStates
+from seqgate.log.state.record_states import BatchFindings, RecordStates
 from seqgate.log.state.transactions import Transactions
-from seqgate.seq_validator import ACCEPTED, FIRST_DERIVED_ID, NO_TRANSACTION, Duplicate
-
-if TYPE_CHECKING:
-    import uuid
-    from collections.abc import Iterator
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.durability.unflushed import FlushTicket
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.format.record_batch import BatchHeader, Buffer
-    from seqgate.log.format.records import Record
-    from seqgate.log.recovery.load import CleanStop, LoadedLog
-    from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
-    from seqgate.log.state.record_states import BatchFindings
-    from seqgate.seq_validator import RefusedBefore, Verdict
+from seqgate.seq_validator import (
+    ACCEPTED,
+    FIRST_DERIVED_ID,
+    NO_TRANSACTION,
+    Duplicate,
+    RefusedBefore,
+    Verdict,
+)
 
 _logger = logging.getLogger(__name__)
 

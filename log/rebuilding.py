@@ -12,8 +12,10 @@ A running gateway so stages partitions beside those that it serves (`StagedParti
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seqgate.log.directory.identity import DirectoryIdentity, check_empty, fresh_id, write_identity
 from seqgate.log.directory.stored_logs import (
@@ -25,21 +27,14 @@ from seqgate.log.directory.stored_logs import (
     is_unchanged,
     peek_stored_logs,
 )
-from seqgate.log.durability.durability import LocalDurability
+from seqgate.log.durability.durability import Durability, LocalDurability
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import encode_offsets, encode_partition_metadata
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from seqgate.log.files.page_cache import SegmentKey
 from seqgate.log.files.sparse_disk import META
-from seqgate.log.files.storage import DataFile
-
-if TYPE_CHECKING:
-    import uuid
-    from collections.abc import Sequence
-
-    from seqgate.log.durability.durability import Durability
-    from seqgate.log.files.storage import Storage
-    from seqgate.log.format.record_batch import Buffer
+from seqgate.log.files.storage import DataFile, Storage
+from seqgate.log.format.record_batch import Buffer
 
 __all__ = [
     "BUCKET_SESSION",

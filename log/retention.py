@@ -15,21 +15,17 @@ three passes. One pass decides the same, because each rule removes from the fron
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from seqgate.log.durability.unflushed import LogStart, LogStartCapture
+from seqgate.log.durability.unflushed import FlushTicket, LogStart, LogStartCapture
 from seqgate.log.errors import OffsetOutOfRange
+from seqgate.log.partition_log import PartitionLog
 from seqgate.log.state.delays import NOT_HELD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from seqgate.log.durability.unflushed import FlushTicket
-    from seqgate.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 SEGMENTS_AT_ONCE: Final = 50

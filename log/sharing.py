@@ -10,7 +10,9 @@ caller holds the lock of the directory, and no worker runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
 
 import msgspec
 
@@ -28,6 +30,7 @@ from seqgate.log.directory.stored_logs import (
     stopped_logs,
     write_stored_logs,
 )
+from seqgate.log.durability.durability import Durability
 from seqgate.log.errors import StorageFailed
 from seqgate.log.files.checkpoints import (
     CLEANER_OFFSETS,
@@ -40,14 +43,8 @@ from seqgate.log.files.checkpoints import (
 )
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
+from seqgate.log.files.storage import Storage
 from seqgate.log.segments.damage import DAMAGED_BATCHES, CutBytes, DamagedRange, DamageRegister
-
-if TYPE_CHECKING:
-    import uuid
-    from collections.abc import Callable, Collection, Iterable
-
-    from seqgate.log.durability.durability import Durability
-    from seqgate.log.files.storage import Storage
 
 __all__ = [
     "WORKERS",

@@ -14,17 +14,15 @@ A start without a clean stop must make the data directory anew: nothing else tel
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from seqgate.log.directory.stored_logs import RESIDENCY
 from seqgate.log.files.page_cache import BLOCK_BYTES, SegmentKey, SparseFile, without_fetching
 from seqgate.log.files.sparse_disk import SparseDisk
+from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.seq_validator.checksum import crc32c
-
-if TYPE_CHECKING:
-    from seqgate.log.files.storage import DurableFiles, Storage
 
 __all__ = [
     "BLOCK_BYTES",

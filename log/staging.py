@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from seqgate.log.directory.log_directory import LogDirectory
 from seqgate.log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
     DELETE_SUFFIX,
@@ -47,7 +49,7 @@ from seqgate.log.files.checkpoints import (
     encode_offsets,
     read_cleaned_offsets,
 )
-from seqgate.log.files.disk import FileEntry
+from seqgate.log.files.disk import FileEntry, FileSystemFlush
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -66,19 +68,10 @@ from seqgate.log.files.file_names import (
 )
 from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.sparse_disk import META, check_directory_version, read_properties
-from seqgate.log.files.storage import DataFile
+from seqgate.log.files.storage import DataFile, Storage
+from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.damage import DAMAGED_BATCHES
-
-if TYPE_CHECKING:
-    import uuid
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from seqgate.log.directory.log_directory import LogDirectory
-    from seqgate.log.files.disk import FileSystemFlush
-    from seqgate.log.files.storage import Storage
-    from seqgate.log.partition_log import PartitionLog
-
 
 __all__ = [
     "META",

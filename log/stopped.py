@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
 from seqgate.log.directory.identity import check_identity, give_up
@@ -47,13 +47,10 @@ from seqgate.log.files.file_names import (
     parse_partition_directory,
 )
 from seqgate.log.files.sparse_disk import check_directory_version
+from seqgate.log.files.storage import Storage
 from seqgate.log.state.names import KEPT_SNAPSHOTS as KEPT_NAMES
 from seqgate.log.state.names import newest_names
 from seqgate.log.state.producer_snapshots import KEPT_SNAPSHOTS
-
-if TYPE_CHECKING:
-    from seqgate.log.files.storage import Storage
-
 
 __all__ = [
     "KNOWN_NAMES",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.checkpoints import decode_offset, encode_offsets
@@ -20,14 +20,11 @@ from seqgate.log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
-from seqgate.log.files.storage import DataFile
+from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
+from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from seqgate.log.files.storage import Storage
-    from seqgate.log.partition_log import PartitionLog
 
 __all__ = [
     "LOG_START_OFFSET",

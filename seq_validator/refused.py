@@ -28,15 +28,11 @@ twice: the first attempt is refused, and remembered like any other.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
-from seqgate.seq_validator.entry import MAX_SEQUENCE
+from seqgate.seq_validator.entry import MAX_SEQUENCE, ProducerBatch
 from seqgate.seq_validator.rule import Rejected, RejectionReason
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from seqgate.seq_validator.entry import ProducerBatch
 
 LATER_BATCHES: Final = 4
 """The later batches that are refused behind a refused one. An idempotent producer has at most five batches in

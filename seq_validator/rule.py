@@ -23,14 +23,18 @@ A marker is accepted unless its producer epoch or its coordinator epoch is older
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 import msgspec
 
-from seqgate.seq_validator.entry import NO_PRODUCER_EPOCH, NO_SEQUENCE, UNKNOWN_SEQUENCE
-
-if TYPE_CHECKING:
-    from seqgate.seq_validator.entry import ProducerBatch, ProducerEntry, RetainedBatch
+from seqgate.seq_validator.entry import (
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    UNKNOWN_SEQUENCE,
+    ProducerBatch,
+    ProducerEntry,
+    RetainedBatch,
+)
 
 
 @final

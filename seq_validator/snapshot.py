@@ -15,13 +15,11 @@ window, so that a retry of an older batch is recognized after a restart.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import Final
 
 from seqgate.seq_validator.checksum import CRC_BYTES, Envelope
 from seqgate.seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch, following
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 VERSION: Final = 2
 FIRST_VERSION: Final = 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from seqgate.seq_validator import snapshot
 from seqgate.seq_validator.entry import (
@@ -13,17 +14,20 @@ from seqgate.seq_validator.entry import (
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TRANSACTION,
+    ProducerBatch,
     ProducerEntry,
     RetainedBatch,
 )
-from seqgate.seq_validator.rule import ACCEPTED, Rejected, RejectionReason, judge_known, judge_marker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seqgate.seq_validator.entry import ProducerBatch
-    from seqgate.seq_validator.refused import RefusedBefore
-    from seqgate.seq_validator.rule import Accepted, Verdict
+from seqgate.seq_validator.refused import RefusedBefore
+from seqgate.seq_validator.rule import (
+    ACCEPTED,
+    Accepted,
+    Rejected,
+    RejectionReason,
+    Verdict,
+    judge_known,
+    judge_marker,
+)
 
 
 class ProducerLimit:

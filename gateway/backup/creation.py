@@ -13,15 +13,13 @@ from seqgate.gateway.backup.repository import (
     Repository,
     encode,
 )
-from seqgate.log import LocalDurability
-from seqgate.log.staging import META, FileEntry, Flush, copy_file, data_path, read_properties
+from seqgate.log import LocalDurability, Storage
+from seqgate.log.staging import META, FileEntry, Flush, Staged, copy_file, data_path, read_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seqgate.gateway.backup.pace import Pace
-    from seqgate.log import Storage
-    from seqgate.log.staging import Staged
 
 RESERVE_BYTES: Final = 64 << 20
 """Bytes that a backup leaves free on the disk that it is written to."""

@@ -49,13 +49,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import BinaryIO, Final
 
 from seqgate.log.compaction.job import (
     CleanedSegment,
     CleaningFailed,
     CleaningFinished,
+    CleaningJob,
     CleaningReport,
+    JobSegment,
     UnknownJobVersion,
     decode_job,
     encode_report,
@@ -82,16 +84,9 @@ from seqgate.log.format.batch_validation import (
     stored_records,
 )
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
-from seqgate.log.format.records import read_end_marker
+from seqgate.log.format.records import EndMarker, read_end_marker
 from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
-    from seqgate.log.compaction.job import CleaningJob, JobSegment
-    from seqgate.log.format.records import EndMarker
-
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
 

@@ -12,15 +12,13 @@ Kafka's `LogCleanerManager.cleanableOffsets`, `maxCompactionDelay`, `LogToClean`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from seqgate.log.config import LogConfig
 from seqgate.log.files.file_names import LOG_SUFFIX, offset_name
 from seqgate.log.segments.transaction_index import AbortedTransaction
-
-if TYPE_CHECKING:
-    from seqgate.log.config import LogConfig
 
 JOB_VERSION: Final = 2
 """Raised with every change of these messages: the process may start from newer files than the gateway."""

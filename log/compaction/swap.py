@@ -23,10 +23,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from seqgate.log.compaction.job import CleanedSegment
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.file_names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -38,16 +39,10 @@ from seqgate.log.files.file_names import (
     offset_name,
     parse_offset_name,
 )
-from seqgate.log.files.storage import DataFile
-from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.files.storage import DataFile, DurableFiles, Storage
+from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from seqgate.log.segments.indexes import SegmentIndexes
-
-if TYPE_CHECKING:
-    from seqgate.log.compaction.job import CleanedSegment
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.files.storage import DurableFiles, Storage
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.segment import Segment
+from seqgate.log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
 

@@ -11,8 +11,9 @@ was durable and can't be read is damaged, and an error.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from seqgate.log.directory.stored_logs import RECOVERY_POINTS, WORKERS, peek_stored_logs
 from seqgate.log.durability.durability import LocalDurability
@@ -25,16 +26,10 @@ from seqgate.log.files.file_names import (
     offsets_of,
     parse_partition_directory,
 )
-from seqgate.log.files.storage import DataFile
-from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header
+from seqgate.log.files.storage import DataFile, Storage
+from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from seqgate.log.segments.damage import DamagedRange, DamageRegister
 from seqgate.log.segments.scan import EVERYWHERE, SegmentScan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from seqgate.log.files.storage import Storage
-    from seqgate.log.format.record_batch import BatchHeader
 
 
 class DamagedPartition(NamedTuple):

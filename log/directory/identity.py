@@ -19,14 +19,13 @@ from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
-from seqgate.log.files.storage import DataFile
+from seqgate.log.files.storage import DataFile, DurableFiles, Storage
 from seqgate.log.segments.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from seqgate.log.directory.damage_scan import DamagedPartition
-    from seqgate.log.files.storage import DurableFiles, Storage
     from seqgate.log.segments.damage import DamagedRange
 
 

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.directory.identity import check_ownership, take_identity
@@ -35,6 +35,8 @@ from seqgate.log.directory.stored_logs import (
     rename_away,
     write_stored_logs,
 )
+from seqgate.log.durability.durability import Durability
+from seqgate.log.durability.unflushed import FlushTicket
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import IncompatibleFormat, NeedsRecovery, StorageFailed
 from seqgate.log.files.checkpoints import (
@@ -42,6 +44,7 @@ from seqgate.log.files.checkpoints import (
     decode_partition_metadata,
     encode_partition_metadata,
 )
+from seqgate.log.files.disk import FileSystemFlush
 from seqgate.log.files.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -51,15 +54,9 @@ from seqgate.log.files.file_names import (
 from seqgate.log.files.storage import Storage
 from seqgate.log.log_lists import LogLists
 from seqgate.log.partition_log import PartitionLog
-from seqgate.log.recovery.load import Recovery
+from seqgate.log.recovery.load import CleanStop, Recovery
+from seqgate.log.segments.damage import CutBytes, DamagedRange
 from seqgate.seq_validator import ProducerLimit
-
-if TYPE_CHECKING:
-    from seqgate.log.durability.durability import Durability
-    from seqgate.log.durability.unflushed import FlushTicket
-    from seqgate.log.files.disk import FileSystemFlush
-    from seqgate.log.recovery.load import CleanStop
-    from seqgate.log.segments.damage import CutBytes, DamagedRange
 
 logger = logging.getLogger(__name__)
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from seqgate.log.directory.stored_logs import RECOVERY_POINTS
+from seqgate.log.directory.stored_logs import RECOVERY_POINTS, StoredLog
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.checkpoints import CLEANER_OFFSETS, CorruptCheckpoint, decode_offsets, encode_offsets
 from seqgate.log.files.file_names import parse_partition_directory
-
-if TYPE_CHECKING:
-    from seqgate.log.directory.stored_logs import StoredLog
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.partition_log import PartitionLog
+from seqgate.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 Key = tuple[str, int]

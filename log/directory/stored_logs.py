@@ -15,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
+from seqgate.log.config import LogConfig
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files.checkpoints import (
     CLEANER_OFFSETS,
@@ -29,14 +31,9 @@ from seqgate.log.files.checkpoints import (
 )
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from seqgate.log.files.sparse_disk import META
+from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.log.recovery.load import CleanStop
 from seqgate.log.segments.damage import DAMAGED_BATCHES
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.files.storage import DurableFiles, Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -16,19 +16,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
+from seqgate.log.durability.kept_writes import KeptWrites
+from seqgate.log.durability.unflushed import FlushTicket
+from seqgate.log.files.disk import FileSystemFlush
 from seqgate.log.files.file_names import PARTITION_METADATA
 from seqgate.log.files.page_cache import PageRange
-from seqgate.log.files.storage import DurableFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from seqgate.log.durability.kept_writes import KeptWrites
-    from seqgate.log.durability.unflushed import FlushTicket
-    from seqgate.log.files.disk import FileSystemFlush
-    from seqgate.log.files.storage import DataFile, Storage
+from seqgate.log.files.storage import DataFile, DurableFiles, Storage
 
 
 class Durability(DurableFiles, Protocol):

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from seqgate.log.durability.unflushed import FileRange
-    from seqgate.log.files.storage import DataFile
+from seqgate.log.durability.unflushed import FileRange
+from seqgate.log.files.storage import DataFile
 
 OWNER_SHARE: Final = 2
 """A batch is kept only if the memory that its view holds is at most so many times as large."""

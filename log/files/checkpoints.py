@@ -10,15 +10,12 @@ from __future__ import annotations
 import base64
 import logging
 import uuid
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 from zlib import crc32
 
 from seqgate.log.errors import IncompatibleFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from seqgate.log.files.storage import Storage
+from seqgate.log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 

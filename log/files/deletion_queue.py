@@ -11,10 +11,9 @@ import contextlib
 import heapq
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from seqgate.log.files.storage import DurableFiles, Storage
+from seqgate.log.files.storage import DurableFiles, Storage
 
 _logger = logging.getLogger(__name__)
 

@@ -13,16 +13,12 @@ import errno
 import fcntl
 import itertools
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from seqgate.log.files import page_cache
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from seqgate.log.format.record_batch import Buffer
-
+from seqgate.log.format.record_batch import Buffer
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700

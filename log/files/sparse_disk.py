@@ -30,6 +30,8 @@ from seqgate.log.files.page_cache import (
     NotCached,
     PageRange,
     Refusing,
+    SegmentKey,
+    SparseFile,
     SparseFiles,
     is_live,
 )
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from seqgate.log.files.disk import Disk
-    from seqgate.log.files.page_cache import SegmentKey, SparseFile
     from seqgate.log.files.storage import Storage
     from seqgate.log.format.record_batch import Buffer
 

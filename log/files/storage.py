@@ -18,20 +18,16 @@ import contextlib
 import errno
 import os
 import weakref
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, Protocol
 
 from seqgate.log.errors import DirectoryLocked
 from seqgate.log.files import page_cache
-from seqgate.log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
+from seqgate.log.files.disk import FILE_MODE, Disk, FileEntry, FileSystemFlush, SystemDisk
 from seqgate.log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX
 from seqgate.log.files.page_cache import NotCached, PageRange
 from seqgate.log.files.sparse_disk import SparseDisk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from seqgate.log.files.disk import Disk, FileEntry
-    from seqgate.log.format.record_batch import Buffer
+from seqgate.log.format.record_batch import Buffer
 
 CLOSED: Final = -1
 NEVER: Final = 1 << 63

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from seqgate.log.compaction.swap import finish_swaps
+from seqgate.log.config import LogConfig, LogPlace
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat, NeedsRecovery
 from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
@@ -44,9 +47,11 @@ from seqgate.log.files.file_names import (
     parse_offset_name,
 )
 from seqgate.log.files.page_cache import NotCached, without_fetching
+from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.log.recovery.checking import Checking
 from seqgate.log.recovery.producer_recovery import Undecided, load_producers
 from seqgate.log.recovery.transaction_checks import not_borne_out, rebuild_transaction_indexes
+from seqgate.log.segments.damage import DamagedRange
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.segment import Segment
 from seqgate.log.state.delays import check_delayed_snapshot
@@ -60,14 +65,6 @@ from seqgate.seq_validator import (
     newer_snapshot_version,
 )
 from seqgate.seq_validator.names import NAMES_VERSION, newer_names_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from seqgate.log.config import LogConfig, LogPlace
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.files.storage import DurableFiles, Storage
-    from seqgate.log.segments.damage import DamagedRange
 
 _logger = logging.getLogger(__name__)
 

@@ -12,24 +12,19 @@ for readers of committed records, until `seqgate repair` removes the damaged bat
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from seqgate.log.config import LogConfig
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
-from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from seqgate.log.files.storage import Storage
+from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchHeader
 from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.damage import NO_TRANSACTION, DamagedRange
+from seqgate.log.segments.segment import Segment
 from seqgate.log.state.producer_snapshots import restore_newest, write_snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.files.storage import Storage
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.segment import Segment
-    from seqgate.seq_validator import ProducerTable
+from seqgate.seq_validator import ProducerTable
 
 _logger = logging.getLogger(__name__)
 

@@ -17,25 +17,21 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
+from seqgate.log.config import LogConfig
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import TRANSACTION_INDEX_SUFFIX
-from seqgate.log.format.record_batch import crc_matches
+from seqgate.log.format.record_batch import BatchHeader, crc_matches
 from seqgate.log.format.records import read_end_marker
+from seqgate.log.recovery.producer_recovery import Undecided
 from seqgate.log.segments.damage import DamagedRange
+from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
 from seqgate.log.state.producer_snapshots import restore_newest
 from seqgate.log.state.transactions import OngoingTransactions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.recovery.producer_recovery import Undecided
-    from seqgate.log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
 

@@ -14,17 +14,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
 
 from seqgate.log.errors import IncompatibleFormat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from seqgate.log.files.storage import DurableFiles, Storage
+from seqgate.log.files.storage import DurableFiles, Storage
 
 _logger = logging.getLogger(__name__)
 

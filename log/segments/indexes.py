@@ -21,14 +21,11 @@ import struct
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from seqgate.log.files.storage import DurableFiles
-    from seqgate.log.segments.transaction_index import TransactionIndex
+from seqgate.log.files.storage import DurableFiles
+from seqgate.log.segments.transaction_index import TransactionIndex
 
 _logger = logging.getLogger(__name__)
 

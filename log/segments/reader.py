@@ -8,28 +8,20 @@ import contextlib
 import math
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from seqgate.log.config import LogConfig
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
-from seqgate.log.files.page_cache import NotCached
+from seqgate.log.files.page_cache import NotCached, PageRange
 from seqgate.log.format.batch_validation import plain_records, stored_records
-from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.format.record_batch import BatchHeader, whole_batches
 from seqgate.log.format.records import as_int64
-from seqgate.log.segments.damage import next_range, range_at, range_holding
+from seqgate.log.segments.damage import DamagedRange, next_range, range_at, range_holding
 from seqgate.log.segments.scan import FileRegion, TimestampAndOffset
-from seqgate.log.segments.segment import Segment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.files.page_cache import PageRange
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.damage import DamagedRange
-    from seqgate.log.segments.segment import SegmentEnvironment
-    from seqgate.log.segments.transaction_index import AbortedTransaction
-
+from seqgate.log.segments.segment import Segment, SegmentEnvironment
+from seqgate.log.segments.transaction_index import AbortedTransaction
 
 _KNOWN_POSITIONS: Final = 16
 _PLACES_AT_ONCE: Final = 128

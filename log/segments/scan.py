@@ -13,27 +13,23 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
 from seqgate.log.files.page_cache import PageRange
+from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.record_batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    BatchHeader,
     crc_matches,
     parse_header,
 )
 from seqgate.log.segments.damage import DamagedRange
 from seqgate.seq_validator.checksum import crc32c
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from seqgate.log.files.storage import DataFile, Storage
-    from seqgate.log.format.record_batch import BatchHeader
-
 
 EVERYWHERE: Final = 2**63 - 1
 CHUNK_BYTES: Final = 1024 * 1024

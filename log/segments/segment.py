@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 from zlib import crc32
 
+from seqgate.log.config import LogConfig
 from seqgate.log.errors import CorruptRecord
+from seqgate.log.files.deletion_queue import DeletionQueue
 from seqgate.log.files.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -24,23 +27,19 @@ from seqgate.log.files.file_names import (
     offset_name,
 )
 from seqgate.log.files.page_cache import NotCached
-from seqgate.log.files.storage import DataFile
-from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, NO_TIMESTAMP, crc_matches, parse_header
-from seqgate.log.segments.damage import DamagedRange, range_at, range_holding
-from seqgate.log.segments.indexes import TIME_ENTRY, SegmentIndexes
+from seqgate.log.files.storage import DataFile, DurableFiles, Storage
+from seqgate.log.format.record_batch import (
+    HEADER_BYTES,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    crc_matches,
+    parse_header,
+)
+from seqgate.log.segments.damage import DamagedRange, DamageRegister, range_at, range_holding
+from seqgate.log.segments.indexes import TIME_ENTRY, IndexCache, RebuiltIndexes, SegmentIndexes
 from seqgate.log.segments.scan import SegmentScan, headers, headers_around
-from seqgate.log.segments.transaction_index import TransactionIndex
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.files.deletion_queue import DeletionQueue
-    from seqgate.log.files.storage import DurableFiles, Storage
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.segments.damage import DamageRegister
-    from seqgate.log.segments.indexes import IndexCache, RebuiltIndexes
-    from seqgate.log.segments.transaction_index import AbortedTransaction
+from seqgate.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 _logger = logging.getLogger(__name__)
 

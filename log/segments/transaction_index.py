@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 VERSION: Final = 0
 ENTRY: Final = struct.Struct(">hqqqq")

@@ -33,8 +33,9 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.durability.unflushed import SideFile
 from seqgate.log.environment import DelayedLimit
 from seqgate.log.errors import (
@@ -44,17 +45,13 @@ from seqgate.log.errors import (
     UnsupportedCompressionType,
 )
 from seqgate.log.files.file_names import DELAYED_RECORDS
+from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.log.format import compression
 from seqgate.log.format.batch_validation import check_countable
-from seqgate.log.format.record_batch import HEADER_BYTES
+from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader
 from seqgate.log.format.records import check_header_count, read_end_marker, read_varint, read_varlong
 from seqgate.log.state.transactions import OffsetRanges
 from seqgate.seq_validator.checksum import crc32c
-
-if TYPE_CHECKING:
-    from seqgate.log.config import LogConfig, LogPlace
-    from seqgate.log.files.storage import DurableFiles, Storage
-    from seqgate.log.format.record_batch import BatchHeader
 
 _logger = logging.getLogger(__name__)
 

@@ -30,9 +30,11 @@ class, and one row in `RecordStates.all`.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.config import LogConfig, LogPlace
+from seqgate.log.durability.unflushed import Capture, SideFile
 from seqgate.log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
@@ -47,29 +49,24 @@ from seqgate.log.files.file_names import (
     offset_name,
     offsets_of,
 )
+from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.log.format.batch_validation import check_countable
 from seqgate.log.format.named_records import NameHeaders, named_records
-from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
+from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, crc_matches
 from seqgate.log.format.records import read_end_marker
+from seqgate.log.state.transactions import Transactions
 from seqgate.seq_validator.names import (
     NO_PRODUCER,
     CorruptNames,
+    NameAdvance,
+    NamedRecord,
     NameTable,
+    TopicNames,
     WrittenName,
     advances_of,
     decode_names,
     encode_names,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from seqgate.log.config import LogConfig, LogPlace
-    from seqgate.log.durability.unflushed import Capture
-    from seqgate.log.files.storage import DurableFiles, Storage
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.state.transactions import Transactions
-    from seqgate.seq_validator.names import NameAdvance, NamedRecord, TopicNames
 
 _logger = logging.getLogger(__name__)
 

@@ -7,16 +7,13 @@ tear the file, which its checksum reveals. Then an earlier one and a longer repl
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+from seqgate.log.config import LogConfig
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of
 from seqgate.seq_validator import CorruptSnapshot, ProducerTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seqgate.log.config import LogConfig
-    from seqgate.log.environment import LogEnvironment
 
 KEPT_SNAPSHOTS: Final = 3
 """Snapshots of durable data kept per partition; older ones are deleted when a new one is written."""

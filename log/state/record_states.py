@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.config import LogConfig, LogPlace
+from seqgate.log.durability.unflushed import SideFile, Unflushed
+from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import (
     CorruptRecord,
     DelayedLimitReached,
@@ -24,24 +27,27 @@ from seqgate.log.errors import (
 )
 from seqgate.log.files.page_cache import NotCached
 from seqgate.log.format.batch_validation import empty_batch, plain_records, rewritten_batch, stored_records
-from seqgate.log.format.record_batch import NO_TIMESTAMP, parse_header
-from seqgate.log.state.delays import NEVER_DUE, NOTHING_DUE_LATER, REPLAY_BYTES, Delays
-from seqgate.log.state.names import NOT_KEPT, REPLAYED_RECORD_BYTES, Names, configured_headers, transaction_of
-from seqgate.seq_validator.names import NameRejectionReason, NamesRejected
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from seqgate.log.config import LogConfig, LogPlace
-    from seqgate.log.durability.unflushed import Unflushed
-    from seqgate.log.environment import LogEnvironment
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.log.log_lists import LogLists
-    from seqgate.log.segments.reader import SegmentList
-    from seqgate.log.state.delays import DelayedRecords, DueTimes
-    from seqgate.log.state.names import DerivedState
-    from seqgate.log.state.transactions import Transactions
-    from seqgate.seq_validator.names import NameAdvance, NameState
+from seqgate.log.format.record_batch import NO_TIMESTAMP, BatchHeader, parse_header
+from seqgate.log.log_lists import LogLists
+from seqgate.log.segments.reader import SegmentList
+from seqgate.log.state.delays import (
+    NEVER_DUE,
+    NOTHING_DUE_LATER,
+    REPLAY_BYTES,
+    DelayedRecords,
+    Delays,
+    DueTimes,
+)
+from seqgate.log.state.names import (
+    NOT_KEPT,
+    REPLAYED_RECORD_BYTES,
+    DerivedState,
+    Names,
+    configured_headers,
+    transaction_of,
+)
+from seqgate.log.state.transactions import Transactions
+from seqgate.seq_validator.names import NameAdvance, NameRejectionReason, NamesRejected, NameState
 
 _logger = logging.getLogger(__name__)
 

@@ -14,19 +14,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from seqgate.log.format.record_batch import CONTROL_FLAG
+from seqgate.log.format.record_batch import CONTROL_FLAG, BatchHeader
 from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.transaction_index import AbortedTransaction
-from seqgate.seq_validator import NO_TRANSACTION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seqgate.log.format.record_batch import BatchHeader
-    from seqgate.seq_validator import ProducerTable
+from seqgate.seq_validator import NO_TRANSACTION, ProducerTable
 
 
 class OpenTransaction(NamedTuple):

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from seqgate.seq_validator.names.entry import (
     NO_OFFSET,
     NO_SEQUENCE_ID,
     Activity,
     NameAdvance,
+    NamedRecord,
     NameEntry,
     NameRejectionReason,
     NamesAccepted,
@@ -26,11 +27,6 @@ from seqgate.seq_validator.names.entry import (
     NameState,
     NamesVerdict,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from seqgate.seq_validator.names.entry import NamedRecord
 
 
 class NameBudget:

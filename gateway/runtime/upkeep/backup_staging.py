@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from seqgate.gateway.runtime.loop.clock import Task, TaskList
+from seqgate.gateway.runtime.loop.clock import Clock, Task, TaskList
 from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from seqgate.log.staging import (
     STAGING,
@@ -32,11 +32,6 @@ from seqgate.log.staging import (
     stage,
     stage_share,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from seqgate.gateway.runtime.loop.clock import Clock
 
 logger = logging.getLogger(__name__)
 
