@@ -40,6 +40,17 @@ _LZ4_STRONG: Final = range(3, 13)
 """The levels of the lz4 library's strong compressor; it treats lower ones as quick, higher ones as 12."""
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """The header of an lz4 frame: independent blocks of 64 KiB, no checksums."""
+_LZ4_FLAGS_AT: Final = 4
+_LZ4_HAS_SIZE: Final = 0x08
+_LZ4_HAS_DICTIONARY: Final = 0x01
+_LZ4_HAS_CHECKSUMS: Final = 0x10
+_LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
+_LZ4_SIZE_MASK: Final = 0x7FFFFFFF
+"""The size of a block without the bit of a block that is not compressed."""
+_LZ4_SMALLEST_BYTES: Final = 11
+_LZ4_LARGEST_RATIO: Final = 255
+_GZIP_SMALLEST_BYTES: Final = 18
+_GZIP_LARGEST_RATIO: Final = 1032
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_END: Final = bytes(4)
 _LZ4_TRAILER_BYTES: Final = 12
@@ -62,7 +73,7 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
     try:
         if codec == SNAPPY:
             return _snappy(data, limit_bytes)
-        return _bounded(_decompressor(codec), data, limit_bytes)
+        return _bounded(_decompressor(codec), data, _expected_bytes(codec, data), limit_bytes)
     except cramjam.DecompressionError as error:
         raise InvalidRecord(f"compressed records can't be read: {error}") from error
 
@@ -131,13 +142,45 @@ def _decompressor(codec: int) -> Callable[[memoryview, bytearray], int]:
     raise UnsupportedCompressionType(f"unknown compression type {codec}")
 
 
+def _expected_bytes(codec: int, data: memoryview) -> int:
+    """Return a guess of the plain size: what the data says, if it says anything that is possible."""
+    said = 0
+    if codec == LZ4:
+        said = min(_lz4_room(data), _LZ4_LARGEST_RATIO * len(data))
+    elif codec == GZIP and len(data) >= _GZIP_SMALLEST_BYTES:
+        said = min(int.from_bytes(data[-4:], "little"), _GZIP_LARGEST_RATIO * len(data))
+    return said or max(_FIRST_GUESS_BYTES, 4 * len(data))
+
+
+def _lz4_room(data: memoryview) -> int:
+    """Return the room that the blocks of the first frame need at most; 0 for no whole frame."""
+    if len(data) < _LZ4_SMALLEST_BYTES:
+        return 0
+    flags, block_bytes = data[_LZ4_FLAGS_AT], 1 << 8 + 2 * (data[_LZ4_FLAGS_AT + 1] >> 4 & 7)
+    position = (
+        len(_LZ4_HEADER) + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
+    )
+    between = 4 if flags & _LZ4_HAS_CHECKSUMS else 0
+    room = 0
+    while position + 4 <= len(data):
+        (size,) = _LZ4_BLOCK_SIZE.unpack_from(data, position)
+        if not size:
+            return room
+        room += block_bytes
+        position += 4 + (size & _LZ4_SIZE_MASK) + between
+    return 0
+
+
 def _bounded(
-    decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit_bytes: int
+    decompress_into: Callable[[memoryview, bytearray], int],
+    data: memoryview,
+    expected_bytes: int,
+    limit_bytes: int,
 ) -> memoryview:
     """Decompress into a buffer of fixed size, and retry with a larger buffer up to `limit_bytes`. A
     decompression bomb so meets the limit before it fills the memory.
     """
-    size = min(limit_bytes, max(_FIRST_GUESS_BYTES, 4 * len(data)))
+    size = min(limit_bytes, expected_bytes)
     while True:
         output = bytearray(size)
         try:

@@ -10,10 +10,12 @@ import random
 import timeit
 from collections.abc import Sequence
 from dataclasses import replace
+from string import ascii_lowercase
 from typing import Final, NamedTuple
 
 from seqgate.log.config import LogConfig
 from seqgate.log.format import batch_validation
+from seqgate.log.format.compression import CODEC_IDS, compress
 from tests.log.format.test_record_walk import WALKS
 from tests.support.batches import Batch, Record
 
@@ -25,7 +27,8 @@ BATCHES: Final[Sequence[tuple[str, int, int, str]]] = (
     ("1 record of 100 bytes", 1, 100, "none"),
     ("160 records of 100 bytes", 160, 100, "none"),
     ("10,000 records of 100 bytes", 10_000, 100, "none"),
-    ("60 records of 1,000 bytes in lz4", 60, 1000, "lz4"),
+    ("60 records of 1,000 bytes of words, lz4", 60, 1000, "lz4"),
+    ("60 records of 1,000 bytes of words, zstd", 60, 1000, "zstd"),
 )
 
 
@@ -51,14 +54,15 @@ def best_s(batch: memoryview, config: LogConfig) -> float:
 
 def row(name: str, count: int, size_bytes: int, codec: str) -> Row:
     """Measure one batch. Raises AssertionError where the core is not compiled."""
-    letters = random.Random(5)
-    words = [bytes(letters.choices(b"etaoinshrdlu", k=letters.randint(2, 9))) for _ in range(500)]
-    text = b" ".join(letters.choices(words, k=size_bytes))
-    values = tuple(
-        Record(value=text[number % size_bytes :][:size_bytes], timestamp_delta=number)
-        for number in range(count)
-    )
-    batch = memoryview(Batch(values, codec=codec, base_timestamp=NOW_MS).encode())
+    chance = random.Random(5)
+    words = [bytes(chance.choices(ascii_lowercase.encode(), k=chance.randint(2, 9))) for _ in range(800)]
+    text = b" ".join(chance.choices(words, k=count * size_bytes // 4))
+    pieces = (text[number * size_bytes :][:size_bytes] for number in range(count))
+    values = tuple(Record(piece, timestamp_delta=number) for number, piece in enumerate(pieces))
+    plain = b"".join(record.encode(number) for number, record in enumerate(values))
+    payload = compress(CODEC_IDS[codec], plain)
+    sent = Batch(values, codec=codec, payload=payload, base_timestamp=NOW_MS)
+    batch = memoryview(sent.encode())
     assert len(WALKS) == 2, "the core is not compiled: run `python hatch_build.py`"
     times = [best_s(batch, replace(DEEP, deep_validation=False))]
     used = batch_validation.walk_records
