@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from types import FunctionType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from seqgate.log.config import ANY_RECORD_BYTES
@@ -95,8 +96,14 @@ QUICK_BYTES: Final = 64 << 10
 """The compressed bytes of a batch whose records are checked in the event loop, and ..."""
 QUICK_PLAIN_BYTES: Final = 1 << 20
 """... the bytes to which they may decompress, and ..."""
-QUICK_RECORDS: Final = 20_000
-"""... the number of records. A larger batch is checked in a thread first."""
+QUICK_RECORDS: Final = 4_000 if isinstance(walk_records, FunctionType) else 20_000
+"""... the number of records, which is smaller where the core is interpreted, and ..."""
+QUICK_HEADERS: Final = 4_000 if isinstance(walk_records, FunctionType) else 100_000
+"""... the number of headers. A larger batch is checked in a thread first."""
+QUICK_DECODED_BYTES: Final = 16 << 10
+"""The decompressed bytes of a batch whose records are decoded in the event loop, to find out what is wrong. A
+larger batch is decoded in a thread.
+"""
 
 
 class RecordCheck(Enum):
@@ -381,9 +388,12 @@ def _check_records(
         plain = _plain(batch, records, config, record_check)
     else:
         plain = records[HEADER_BYTES : batch.size_bytes]
-    found = walk_records(plain, record_count, MAX_HEADERS, HEADERS_PER_RECORD)
+    if record_check is IF_QUICK:
+        found = walk_records(plain, record_count, QUICK_HEADERS, 0)
+    else:
+        found = walk_records(plain, record_count, MAX_HEADERS, HEADERS_PER_RECORD)
     if found is None or (found[2] and config.compact):
-        max_timestamp = _decode_records(batch, plain, config, now_ms)
+        max_timestamp = _decode_records(batch, plain, config, now_ms, record_check)
     elif config.message_timestamp_type != "CreateTime" or attributes & TIMESTAMP_TYPE_FLAG:
         return
     else:
@@ -394,7 +404,7 @@ def _check_records(
             or latest > _FOREVER
             or earliest < (_SMALLEST_INT64 if before_ms == _FOREVER else now_ms - before_ms)
         ):
-            max_timestamp = _decode_records(batch, plain, config, now_ms)
+            max_timestamp = _decode_records(batch, plain, config, now_ms, record_check)
         elif latest == batch.max_timestamp >= NO_TIMESTAMP:
             return
         else:
@@ -428,10 +438,14 @@ def _plain(
         raise
 
 
-def _decode_records(batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int) -> int:
+def _decode_records(
+    batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+) -> int:
     """Decode the records one by one, and return their largest timestamp. Raises the error of the first rule
-    that a record breaks.
+    that a record breaks; TakesLong as `record_check` says.
     """
+    if record_check is IF_QUICK and len(plain) > QUICK_DECODED_BYTES:
+        raise TakesLong
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
     keyless: list[int] = []

@@ -34,7 +34,7 @@ ZSTD, GZIP, NONE = 4, 1, 0
 THREE = replace(Batch(records(3, 50)), base_timestamp=NOW_MS)
 PAGE_CACHE = {"flush.messages": str(2**63 - 1)}
 OK, CORRUPT, UNKNOWN_TOPIC, TOO_LARGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, STORAGE = 0, 2, 3, 10, 19, 45, 56
-UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN = 76, 87, 48
+UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN, INVALID_TIMESTAMP = 76, 87, 48, 32
 
 
 class Client:
@@ -433,6 +433,10 @@ TAKES_LONG = {
     "compressed bytes": replace(ONE, records=(Record(value=random.Random(5).randbytes(70_000)),)),
     "plain bytes": replace(ONE, records=(Record(value=bytes(2 << 20)),)),
     "records": replace(ONE, records=records(20_001), codec="none"),
+    "headers": replace(ONE, records=(Record(headers=((b"h", None),) * 10),) * 10_001, codec="none"),
+    "a number that the walk leaves to the exact decoding": replace(
+        ONE, records=(Record(), Record(value=bytes(17_000), timestamp_delta=-(2**60))), codec="none"
+    ),
 }
 
 
@@ -461,6 +465,16 @@ async def test_a_thread_refuses_what_consumers_could_not_read(bench: Bench) -> N
     answer = bench.client.produce(sent)
     await bench.work_on(last=True)
     assert bench.client.rows(answer) == [(INVALID_RECORD, -1)]
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_a_thread_finds_out_what_is_wrong_with_a_large_batch(bench: Bench) -> None:
+    await bench.create("producer")
+    late = Record(value=bytes(17_000), timestamp_delta=3_600_001)
+    answer = bench.client.produce(replace(ONE, records=(Record(), late), codec="none"))
+    assert answer.holds_back
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(INVALID_TIMESTAMP, -1)]
     assert bench.partition.log.log_end_offset == 0
 
 
