@@ -55,6 +55,8 @@ $(TESTING): export PYTHONHASHSEED := 0
 # The tests start thousands of processes, each of which would compile the sources again where Python may not keep what it has compiled.
 $(TESTING): export PYTHONDONTWRITEBYTECODE :=
 
+# The core is compiled with what the installation brings.
+.NOTPARALLEL:
 .PHONY: run $(TESTING) demo check format bench bench-bucket bench-catchup soak release docs site architecture peers peers-test peers-all peers-nightly clean
 .DEFAULT_GOAL := run
 
@@ -156,4 +158,4 @@ architecture: $(VENV)/.ready-test
 	$(BIN)/python -m tests.support.architecture
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log/format/*.so

@@ -58,7 +58,7 @@ def _is_wanted() -> bool:
 
 def compile_core(root: Path) -> list[Path]:
     """Compile each text of the core that has no translation yet, and return the paths of all translations.
-    Raises SystemExit where the compiler fails.
+    Raises what `compile_module` raises.
     """
     sys.path.insert(0, str(root / "src"))
     from seqgate.core import MODULES, translation_of
@@ -69,7 +69,7 @@ def compile_core(root: Path) -> list[Path]:
         target = Path(translation_of(str(source)))
         if not target.exists():
             for older in target.parent.glob(f"{source.stem}.*{sysconfig.get_config_var('EXT_SUFFIX')}"):
-                older.unlink()
+                older.unlink(missing_ok=True)  # another build may do the same
             compile_module(source, target)
         targets.append(target)
     return targets
@@ -78,7 +78,9 @@ def compile_core(root: Path) -> list[Path]:
 def compile_module(
     source: Path, target: Path, *, flags: tuple[str, ...] = ("-O3",), **directives: bool
 ) -> None:
-    """Compile one text to `target`. Raises SystemExit where the compiler fails."""
+    """Compile one text to `target`. Raises SystemExit where Cython fails, distutils' errors where the
+    compiler does, OSError.
+    """
     from Cython.Build import cythonize
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
@@ -109,7 +111,10 @@ def main() -> None:
         print("There is no C compiler: the core runs as Python. Each record that a client sends costs more.")
         return
     print("Compiling the core ...")
-    compile_core(ROOT)
+    try:
+        compile_core(ROOT)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - distutils, Cython and the disk have their own
+        print(f"{error}\nThe core could not be compiled; are Python's headers here? It runs as Python.")
 
 
 if __name__ == "__main__":

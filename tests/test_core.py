@@ -59,10 +59,25 @@ def test_only_the_translation_of_this_very_text_is_used(
         shutil.copy(REPOSITORY / "src" / "seqgate" / name, tmp_path / "seqgate")
     program = (
         f"import {MODULES[0]} as module; from seqgate import core; "
+        "open(core.source_of(module.__name__), 'a').write('# changed while it runs'); "
         "print(core.kind(), module.__file__.endswith('.py'), module.walk_records(b'', 0, 0, 0))"
     )
     told = run("-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables)
     assert told.split(maxsplit=2) == [expected, str(expected == "interpreted"), "(0, 0, False)\n"]
+
+
+def test_a_checkout_runs_without_a_translation_where_the_compiler_fails(tmp_path: Path) -> None:
+    """The compiler may be there, and Python's headers not."""
+    for module in MODULES:
+        source = Path(source_of(module))
+        folder = tmp_path.joinpath(*module.split(".")[1:-1])
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in (source, source.with_suffix(".pxd")):
+            shutil.copy(path, folder)
+    shutil.copy(REPOSITORY / "hatch_build.py", tmp_path)
+    told = run("hatch_build.py", cwd=tmp_path, CC="false", PYTHONPATH=str(REPOSITORY / "src"))
+    assert told.endswith("It runs as Python.\n")
+    assert not [*tmp_path.rglob("*.so")]
 
 
 @pytest.mark.tier("all")

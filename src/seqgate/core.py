@@ -35,7 +35,15 @@ def source_of(module: str) -> str:
 
 def kind() -> str:
     """Return how this process runs the core: "compiled" or "interpreted"."""
-    return "compiled" if all(_usable(module) is not None for module in MODULES) else "interpreted"
+    return "compiled" if all(map(_is_compiled, MODULES)) else "interpreted"
+
+
+def _is_compiled(module: str) -> bool:
+    """Return whether a module is loaded from its translation, or will be. Files may change later."""
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        return not str(loaded.__file__).endswith(".py")
+    return _usable(module) is not None
 
 
 def _usable(module: str) -> str | None:
