@@ -7,6 +7,7 @@ Snappy records arrive as raw blocks or framed as by the xerial library of Kafka'
 
 from __future__ import annotations
 
+import mmap
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +33,10 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 _FIRST_GUESS_BYTES: Final = 4096
+_MAPPED_BYTES: Final = 1 << 20
+"""The size from which a buffer is mapped. Python writes zeros to any other one, and keeps its lock meanwhile:
+70 ms and more for 128 MiB.
+"""
 _ZSTD_DEFAULT_LEVEL: Final = 3
 _LZ4_DEFAULT_LEVEL: Final = 9
 """Kafka's default level of lz4. It means the quick compressor; every other level means the strong one."""
@@ -132,7 +137,7 @@ def _lz4_level(level: int | None) -> int | None:
     return min(max(level, _LZ4_STRONG[0]), _LZ4_STRONG[-1])
 
 
-def _decompressor(codec: int) -> Callable[[memoryview, bytearray], int]:
+def _decompressor(codec: int) -> Callable[[memoryview, memoryview], int]:
     if codec == GZIP:
         return cramjam.gzip.decompress_into
     if codec == LZ4:
@@ -172,7 +177,7 @@ def _lz4_room(data: memoryview) -> int:
 
 
 def _bounded(
-    decompress_into: Callable[[memoryview, bytearray], int],
+    decompress_into: Callable[[memoryview, memoryview], int],
     data: memoryview,
     expected_bytes: int,
     limit_bytes: int,
@@ -182,9 +187,9 @@ def _bounded(
     """
     size = min(limit_bytes, expected_bytes)
     while True:
-        output = bytearray(size)
+        output = _buffer(size)
         try:
-            return memoryview(output)[: decompress_into(data, output)]
+            return output[: decompress_into(data, output)]
         except cramjam.DecompressionError as error:
             if "write whole buffer" not in str(error):
                 raise
@@ -193,9 +198,19 @@ def _bounded(
         size = min(limit_bytes, 4 * size)
 
 
+def _buffer(size_bytes: int) -> memoryview:
+    """Return zeros to write to. Raises MemoryError."""
+    if size_bytes < _MAPPED_BYTES:
+        return memoryview(bytearray(size_bytes))
+    try:
+        return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except OSError as error:
+        raise MemoryError(f"there is no memory of {size_bytes} bytes") from error
+
+
 def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return memoryview(_snappy_block(data, limit_bytes))
+        return _snappy_block(data, limit_bytes)
     output = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):
@@ -210,7 +225,7 @@ def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
     return memoryview(output)
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
+def _snappy_block(block: memoryview, limit_bytes: int) -> memoryview:
     length = cramjam.snappy.decompress_raw_len(block)
     # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is wrong.
     if length > 64 * (len(block) + 1):
@@ -220,7 +235,7 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
         )
     if length > limit_bytes:
         raise DecompressionLimitReached(f"records decompress to more than {limit_bytes} bytes")
-    output = bytearray(length)
+    output = _buffer(length)
     if cramjam.snappy.decompress_raw_into(block, output) != length:
         raise InvalidRecord("a snappy block is shorter than the length in its header")
     return output

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 import struct
 import sys
+import tracemalloc
 
 import cramjam
 import pytest
@@ -36,6 +37,19 @@ def test_bomb_meets_the_limit(codec: int) -> None:
     assert len(packed) < 150_000
     with pytest.raises(InvalidRecord, match="more than 1000000"):
         decompress(codec, memoryview(packed), 1_000_000)
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_python_does_not_fill_a_large_buffer_with_zeros(codec: int) -> None:
+    """Python would hold all threads up meanwhile."""
+    packed = compress(codec, BOMB) if codec != SNAPPY else bytes(cramjam.snappy.compress_raw(BOMB))
+    tracemalloc.start()
+    try:
+        plain = decompress(codec, memoryview(packed))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
+    assert plain == BOMB
 
 
 class TestSnappy:
