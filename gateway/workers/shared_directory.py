@@ -89,7 +89,7 @@ def make_whole(
         image = writer.image
     seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
     _write_seen(storage, _newest_seen(storage, seen), [root])
-    _write_clients(storage, _joined_clients(storage, seen), [root])
+    _hand_clients_on(storage, seen, [root])
     merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(image, None, *key))
 
 
@@ -178,8 +178,7 @@ class SharedDirectory:
         seen = _newest_seen(self._storage, [self._root])
         workers = [own_files(self._root, node_id) for node_id in node_ids]
         _write_seen(self._storage, seen, workers)
-        _write_clients(self._storage, _joined_clients(self._storage, [self._root]), workers)
-        self._storage.delete(str(self._root / PRODUCER_CLIENTS))
+        _hand_clients_on(self._storage, [self._root], workers)
 
     def take_away(self, left: LeftDirectory) -> None:
         """Take away a removed partition's directory whose worker is dead. The next start does what fails."""
@@ -237,17 +236,21 @@ def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[P
         LocalDurability(storage).replace(str(directory / SEEN_FILE), content or b"")
 
 
-def _joined_clients(storage: Storage, directories: Iterable[Path]) -> bytes | None:
-    """Return what the processes knew of the clients of producers; None without any. Each worker gets it all:
-    a producer's partitions may have other leaders now.
+def _hand_clients_on(storage: Storage, sources: Collection[Path], targets: Collection[Path]) -> None:
+    """Give each target what the sources knew of the clients of producers, and take it from other sources.
+    Each worker gets it all: a producer's partitions may have other leaders now. A file that can't be read or
+    written costs names alone.
     """
-    paths = [str(directory / PRODUCER_CLIENTS) for directory in directories]
-    return join_clients(storage.read_file(path) for path in paths if storage.exists(path))
-
-
-def _write_clients(storage: Storage, content: bytes | None, directories: Iterable[Path]) -> None:
-    for directory in directories if content is not None else ():
-        storage.replace(str(directory / PRODUCER_CLIENTS), content or b"")
+    try:
+        paths = [str(directory / PRODUCER_CLIENTS) for directory in sources]
+        content = join_clients(storage.read_file(path) for path in paths if storage.exists(path))
+        for directory in targets if content is not None else ():
+            storage.replace(str(directory / PRODUCER_CLIENTS), content or b"")
+        for directory in sources:
+            if directory not in targets:
+                storage.delete(str(directory / PRODUCER_CLIENTS))
+    except OSError as error:
+        logger.warning("the clients of producers are unknown: %s", error)
 
 
 def _owner(image: MetadataImage, otherwise: int | None, topic: str, partition: int) -> str | None:

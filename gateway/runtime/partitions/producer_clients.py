@@ -165,7 +165,7 @@ def decode_clients(content: bytes) -> list[ClientRow]:
         if found.version != _VERSION or crc32(found.producers) != found.checksum:
             return []
         return msgspec.json.decode(found.producers, type=list[ClientRow])
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
 
 

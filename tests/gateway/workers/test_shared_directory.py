@@ -109,3 +109,13 @@ def test_each_worker_knows_the_clients_that_all_knew(tmp_path: Path) -> None:
     (own_files(tmp_path, 1) / PRODUCER_CLIENTS).unlink()  # seqgate.producer.clients.max is 0 now
     shared.close()
     assert not (tmp_path / PRODUCER_CLIENTS).exists()
+
+
+def test_unreadable_clients_of_producers_cost_names_alone(tmp_path: Path) -> None:
+    SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000).close()
+    (tmp_path / PRODUCER_CLIENTS).mkdir()
+    shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
+    shared.share_out([registration(1, 1, uuid.uuid4(), {}, None)])
+    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).write_bytes(encode_clients([client(1)]))
+    shared.close()
+    assert not is_shared(Storage(), str(tmp_path))
