@@ -264,10 +264,16 @@ def undrain(opened: Opened[Asker], node_id: NodeId) -> Output:
 _BROKERS: Final = 1
 _PREFERRED: Final = 0
 _ASK_AGAIN_S: Final = 0.2
+_ANY_EPOCH: Final = -1
+"""The epoch of an order: only the gateway itself must name that of its session."""
+_WAITING_EPOCH: Final = -2
+"""The epoch of a request that orders nothing and waits for the end of a drain."""
 """The time between two questions whether a drained gateway leads nothing any more."""
 _NOT_DRAINED: Final = {
     "broker_id_not_registered": "no live gateway has the node id {node_id}",
     "invalid_request": "no other live gateway can take the partitions of node {node_id}",
+    "no_reassignment_in_progress": "node {node_id} is not drained any more: somebody has taken that back, or "
+    "the node has started again",
     "stale_broker_epoch": "the gateway at {address} is of an earlier release, which takes no drain back: ask "
     "a newer one, or restart node {node_id}",
 }
@@ -346,22 +352,29 @@ def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
     node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
     ask = _heartbeats(cluster, node_id, is_drained=True)
-    while not ask().should_shut_down:
+    has_ended = ask(_ANY_EPOCH).should_shut_down
+    while not has_ended:
         if time.monotonic() >= deadline_s:
             return Drained(node_id, _led(cluster, node_id))
         time.sleep(_ASK_AGAIN_S)
+        # another order would begin the drain anew where somebody has taken it back meanwhile
+        has_ended = ask(_WAITING_EPOCH).should_shut_down
     return Drained(node_id, 0)
 
 
 def undrain_remote(cluster: Cluster, request: UndrainRequest) -> Undrained:
     """Take back the drain of a gateway, by BrokerHeartbeat."""
-    _heartbeats(cluster, request.node_id, is_drained=False)()
+    _heartbeats(cluster, request.node_id, is_drained=False)(_ANY_EPOCH)
     return Undrained(request.node_id, _led(cluster, request.node_id))
 
 
-def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable[[], Any]:
-    """Return what asks for a gateway's drain, or takes the drain back, and returns the answer."""
-    from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415 - slow
+def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable[[int], Any]:
+    """Return what asks for a gateway's drain, or takes the drain back, and returns the answer. It takes the
+    epoch of the request.
+    """
+    from dataclasses import replace  # noqa: PLC0415 - slow to import
+
+    from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415
     from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
     from kio.schema.errors import ErrorCode  # noqa: PLC0415
     from kio.schema.types import BrokerId  # noqa: PLC0415
@@ -372,7 +385,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
 
     asked = BrokerHeartbeatRequest(
         broker_id=BrokerId(node_id),
-        broker_epoch=i64(-1),  # any: only the gateway itself must name the epoch of its session
+        broker_epoch=i64(_ANY_EPOCH),
         current_metadata_offset=i64(-1),  # none: the gateway that answers need not catch up
         want_fence=False,
         want_shut_down=is_drained,
@@ -384,8 +397,11 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
             "alone, an older release, or no Seqgate"
         )
 
-    def ask() -> BrokerHeartbeatResponse:
-        answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
+    def ask(epoch: int) -> BrokerHeartbeatResponse:
+        request = replace(asked, broker_epoch=i64(epoch))
+        answer = ask_broker(cluster.reached, request, BrokerHeartbeatResponse)
+        if answer.error_code == ErrorCode.stale_broker_epoch and epoch == _WAITING_EPOCH:
+            return ask(_ANY_EPOCH)  # a gateway of an earlier release
         if answer.error_code:
             what = "be drained" if is_drained else "take part again"
             raise ControlError(

@@ -7,13 +7,16 @@ gateway, or take a drain back. Rights: `CLUSTER_ACTION` on the cluster.
                                              it leads nothing any more
     `want_shut_down`, and no successor       INVALID_REQUEST
     the epoch −1 without `want_shut_down`    a drain of the broker is taken back
+    the epoch −2 with `want_shut_down`       nothing is ordered; NO_REASSIGNMENT_IN_PROGRESS where the broker
+                                             lives and is not drained
     an unknown broker, another epoch         BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
     without CLUSTER_ACTION on the cluster    CLUSTER_AUTHORIZATION_FAILED, and nothing is read
     at a gateway that serves alone           the connection is closed, as for an unknown API
 
 In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log
 of a gateway's session shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST.
-`seqgate cluster drain` and `undrain` ask for another gateway than themselves, with the epoch −1: any.
+`seqgate cluster drain` and `undrain` ask for another gateway than themselves, with the epoch −1: any. A drain
+is ordered once. Its command waits with the epoch −2, so that the drain can be taken back meanwhile.
 ApiVersions names the API only where there are several gateways. Source: Kafka's
 ControllerApis.handleBrokerHeartBeatRequest.
 
@@ -51,6 +54,8 @@ from seqgate.gateway.security.acls.access import Operation
 
 _ANY_EPOCH: Final = -1
 """The default of the field, in the requests of commands; gateways send the epoch of their session."""
+_WAITING_EPOCH: Final = -2
+"""The epoch in the requests of a command that waits for the end of a drain, which it has ordered before."""
 
 
 async def handle_broker_heartbeat(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -72,7 +77,8 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
         metadata_log.catch_up_soon()
         await context.services.waiters.until(has_it, WAIT_S)
     error = _error_of(metadata_log.image, request)
-    if not error and (request.want_shut_down or request.broker_epoch == _ANY_EPOCH):
+    is_order = request.want_shut_down and request.broker_epoch != _WAITING_EPOCH
+    if not error and (is_order or request.broker_epoch == _ANY_EPOCH):
         error = await _set_draining(context, request.broker_id, is_draining=request.want_shut_down)
     if error:
         return _answer(context, error)
@@ -90,6 +96,9 @@ def _error_of(image: MetadataImage, request: Any) -> ErrorCode:
     broker = image.brokers.by_id.get(request.broker_id)
     if broker is None:
         return ErrorCode.broker_id_not_registered
+    if request.broker_epoch == _WAITING_EPOCH and request.want_shut_down:
+        is_drained = broker.fenced or request.broker_id in image.brokers.draining()
+        return ErrorCode.none if is_drained else ErrorCode.no_reassignment_in_progress
     is_current = request.broker_epoch in {_ANY_EPOCH, broker.broker_epoch}
     return ErrorCode.none if is_current else ErrorCode.stale_broker_epoch
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
+from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.gateways import (
     Drained,
@@ -16,11 +20,16 @@ from seqgate.gateway.admin.gateways import (
     MoveRequest,
     Undrained,
     UndrainRequest,
+    drain_remote,
 )
+from seqgate.gateway.admin.remote import broker
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition
+
+ANY, WAITING = -1, -2
+"""Epochs in requests of commands."""
 
 
 async def test_lists_the_gateways(tmp_path: Path) -> None:
@@ -80,3 +89,30 @@ async def test_a_gateway_alone_has_no_cluster(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         with pytest.raises(ControlError, match="serves alone"):
             await answer(node, GatewaysRequest())
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_command_that_waits_for_a_drain_orders_it_once(
+    monkeypatch: pytest.MonkeyPatch, *, is_old: bool
+) -> None:
+    """A drain that somebody takes back meanwhile must not begin anew. An older gateway is ordered again."""
+    epochs: list[int] = []
+
+    def ask(_: object, request: Any, __: object) -> Any:
+        epochs.append(request.broker_epoch)
+        error = 0
+        if request.broker_epoch == WAITING:
+            error = ErrorCode.stale_broker_epoch if is_old else ErrorCode.no_reassignment_in_progress
+        return SimpleNamespace(error_code=error, should_shut_down=len(epochs) > 2)
+
+    monkeypatch.setattr(broker, "ask_broker", ask)
+    known = SimpleNamespace(api_keys=[SimpleNamespace(api_key=BrokerHeartbeatRequest.__api_key__)])
+    monkeypatch.setattr(broker, "api_versions", lambda _: known)
+    cluster: Any = SimpleNamespace(reached=SimpleNamespace(shown="host:9092"))
+    if is_old:
+        assert drain_remote(cluster, DrainRequest(2)) == Drained(2, 0)
+        assert epochs == [ANY, WAITING, ANY]
+    else:
+        with pytest.raises(ControlError, match="node 2 is not drained any more"):
+            drain_remote(cluster, DrainRequest(2))
+        assert epochs == [ANY, WAITING]

@@ -148,6 +148,8 @@ async def test_a_gateway_is_drained_until_it_leads_nothing(cluster: Cluster) -> 
         answer = await cluster.hear(**drain)
         assert (answer["error_code"], answer["should_shut_down"]) == (0, False)
     assert image.brokers.draining() == [OTHER]
+    answer = await cluster.hear(**{**drain, "broker_epoch": -2})
+    assert (answer["error_code"], answer["should_shut_down"]) == (0, False)
     moved = [partition(image.topics_by_name["t"].topic_id, index, THIS, 1) for index in led]
     await cluster.here.services.topics.metadata_log.commit(lambda _: Decision(moved, None))
     answer = await cluster.hear(**drain)
@@ -162,6 +164,9 @@ async def test_a_gateway_is_drained_until_it_leads_nothing(cluster: Cluster) -> 
         assert (answer["error_code"], answer["should_shut_down"]) == (0, False)
         await cluster.here.services.topics.metadata_log.catch_up()
         assert image.brokers.draining() == []
+    waiting = await cluster.hear(**{**drain, "broker_epoch": -2})
+    assert waiting["error_code"] == ErrorCode.no_reassignment_in_progress
+    assert image.brokers.draining() == [], "a command that waits for a drain orders none"
 
 
 async def test_a_client_without_the_right_causes_no_look(cluster: Cluster) -> None:
