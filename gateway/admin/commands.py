@@ -60,6 +60,12 @@ def argument(
     return CommandOption(None, default, facts)
 
 
+MOST_S: Final = 1_000_000
+"""The longest time that an option takes. Kafka's requests have it as milliseconds, in 4 bytes."""
+MOST_INT16: Final = 2**15 - 1
+MOST_INT32: Final = 2**31 - 1
+"""The largest number that so many bits of a request carry."""
+_LARGEST: Final = 2**63 - 1
 AsJson = Annotated[bool, flag("--json", "Print one JSON document.")]
 
 
@@ -108,6 +114,9 @@ class Command(msgspec.Struct, frozen=True, dict=True):
 
     def __call__(self, **given: Any) -> None:
         """Run the command. A command that ends with another code than 0 raises SystemExit."""
+        for value in given.values():
+            for each in value if isinstance(value, list) else (value,):
+                _check_value(each)
         self.run(**given)
 
     def parse(self, words: Sequence[str]) -> dict[str, Any] | None:
@@ -172,6 +181,17 @@ def _value(parameter: Parameter, texts: Sequence[str]) -> Any:
     facts = option_of(parameter).facts
     values = [_converted(kind, text, facts) for text in texts]
     return values if is_list else values[-1]
+
+
+def _check_value(value: Any) -> None:
+    """Refuse what no request can carry: a text that is not UTF-8, and a number of more than 8 bytes."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise stop(f"{value!r} is not UTF-8", 2) from None
+    if isinstance(value, int) and value > _LARGEST:
+        raise stop(f"{value} is too large: the largest number is {_LARGEST}", 2)
 
 
 def _converted(kind: Any, text: str, facts: Mapping[str, Any]) -> Any:

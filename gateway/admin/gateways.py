@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Output, argument, asks, option, stop
+from seqgate.gateway.admin.commands import MOST_INT32, MOST_S, AsJson, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import (
     Asker,
     CommandConfig,
@@ -143,7 +143,10 @@ class OthersRequest(Request[OtherAnswers], tag="cluster.ask"):
 
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[
-    int, option("--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1)
+    int,
+    option(
+        "--timeout", "SECONDS", "How long to wait until it is done.", show_default=True, min=1, max=MOST_S
+    ),
 ]
 
 
@@ -159,7 +162,7 @@ def _reached(
         yield client
 
 
-NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0)]
+NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0, max=MOST_INT32)]
 
 
 @asks(gateway_or_cluster)

@@ -23,7 +23,7 @@ from seqgate.gateway.admin.client import (
     data_directory,
     read_settings,
 )
-from seqgate.gateway.admin.commands import flag, option, stop
+from seqgate.gateway.admin.commands import MOST_S, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
@@ -88,6 +88,7 @@ Timeout = Annotated[
         "Give up after so many seconds without an answer. [default: 30, over the control socket 40, for a "
         "record of `produce` 60]",
         min=1,
+        max=MOST_S,
     ),
 ]
 Yes = Annotated[bool, flag("--yes", "Do not ask.")]

@@ -9,6 +9,9 @@ from typing import Final
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION: Final = re.compile(rf"(\d+)\s*({'|'.join(_UNITS_MS)})", re.ASCII)
 
+_MOST_DIGITS: Final = 18
+"""Digits of the longest number of milliseconds, which a request carries in 8 bytes."""
+
 
 def duration_ms(text: str) -> int:
     """Return the milliseconds of `500ms`, `30s`, `5m`, `2h` or `1d`."""
@@ -20,7 +23,7 @@ def duration_ms(text: str) -> int:
 
 def timestamp_ms(text: str) -> int:
     """Parse milliseconds since the Unix epoch, or ISO 8601, in local time unless the text names a zone."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     try:
         moment = dt.datetime.fromisoformat(text).astimezone()

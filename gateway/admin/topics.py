@@ -8,7 +8,18 @@ from uuid import UUID
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.commands import (
+    MOST_INT16,
+    MOST_INT32,
+    AsJson,
+    Commands,
+    Output,
+    argument,
+    asks,
+    flag,
+    option,
+    stop,
+)
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, carried_out, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
@@ -137,13 +148,18 @@ def create(
     opened: OpenedCluster,
     topics: NewTopics,
     partitions: int | None = option(
-        "--partitions", "N", "The number of partitions. [default: num.partitions of the cluster]", min=1
+        "--partitions",
+        "N",
+        "The number of partitions. [default: num.partitions of the cluster]",
+        min=1,
+        max=MOST_INT32,
     ),
     replication_factor: int | None = option(
         "--replication-factor",
         "N",
         "Replicas of each partition, 1 on Seqgate. [default: default.replication.factor of the cluster]",
         min=1,
+        max=MOST_INT16,
     ),
     settings: Settings = None,
     if_not_exists: bool = flag("--if-not-exists", "Leave a topic that exists already as it is."),
@@ -176,7 +192,7 @@ def alter(
     opened: OpenedCluster,
     topic: str = argument("TOPIC", "The topic to alter.", autocompletion=topic_names),
     partitions: int | None = option(
-        "--partitions", "N", "The new number of partitions, which can only grow.", min=1
+        "--partitions", "N", "The new number of partitions, which can only grow.", min=1, max=MOST_INT32
     ),
     settings: Settings = None,
     unset: list[str] | None = option(

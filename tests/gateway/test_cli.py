@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from seqgate.gateway.admin.commands import REQUIRED, Command, Commands, Parameter, option_of
 from seqgate.gateway.cli import COMMANDS, app, found, parse
@@ -140,3 +141,23 @@ def test_other_right_words(words: str) -> None:
 )
 def test_typer_looks_at_all_others(words: list[str]) -> None:
     assert parse(words) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("produce t --key \udce4", "is not UTF-8"),
+        ("topics create t --set a=1 --set b=\udce4", "is not UTF-8"),
+        (f"consume t --limit {2**63}", "is too large"),
+        (f"topics list --timeout {2**63}", "less than or equal to"),
+        (f"topics create t --partitions {2**31}", "less than or equal to"),
+        (f"cluster undrain {2**31}", "less than or equal to"),
+    ],
+)
+def test_a_value_that_no_request_carries_is_refused(words: str, why: str) -> None:
+    for_typer = CliRunner().invoke(app, words.split())
+    assert (for_typer.exit_code, why in for_typer.output) == (2, True), for_typer.output
+    right = parse(words.split())
+    if right is not None:
+        with pytest.raises(SystemExit, match="2"):
+            right[0](**right[1])

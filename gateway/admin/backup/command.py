@@ -13,7 +13,7 @@ import msgspec
 
 from seqgate.gateway.admin.client import Client, bootstrap_of
 from seqgate.gateway.admin.cluster.command import Address, Bucket, BucketTimeout, Settings, bucket_settings
-from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.commands import MOST_S, Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -56,6 +56,7 @@ Timeout = Annotated[
         "Give up after so many seconds without an answer. [default: from a gateway 600, with --cluster 40; "
         "for a bucket the command waits until it answers]",
         min=1,
+        max=MOST_S,
     ),
 ]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from seqgate.gateway.admin import gateways
 from seqgate.gateway.admin.client import bootstrap_of
-from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
+from seqgate.gateway.admin.commands import MOST_S, Commands, Output, argument, asks, option
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -60,6 +60,7 @@ BucketTimeout = Annotated[
         "Give up after so many seconds without an answer. [default: from a gateway 30; for a bucket the "
         "command waits until it answers]",
         min=1,
+        max=MOST_S,
     ),
 ]
 

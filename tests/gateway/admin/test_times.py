@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.times import duration_ms
+from seqgate.gateway.admin.times import duration_ms, timestamp_ms
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,9 @@ def test_lengths_of_time(text: str, expected: int) -> None:
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="not a length of time"):
         duration_ms(text)
+
+
+def test_a_time_has_as_many_digits_as_a_request_carries() -> None:
+    assert timestamp_ms("9" * 18) == 10**18 - 1
+    with pytest.raises(ValueError, match="not a valid time"):
+        timestamp_ms("9" * 20)
