@@ -271,8 +271,11 @@ class InThreads:
         self._waiting = deque(batches)
 
     def begin(self) -> Deferred:
-        """Give the first batches to the threads."""
-        for _ in range(min(AT_ONCE, self._left)):
+        """Give the first batches to the threads: only one where its append takes long, too, so that other
+        requests have their turns between two appends.
+        """
+        is_long = any(batch.partition.log.record_states.rules is not None for batch in self._waiting)
+        for _ in range(min(1 if is_long else AT_ONCE, self._left)):
             self._put_next()
         return self._late.deferred
 
