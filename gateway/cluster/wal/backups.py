@@ -148,7 +148,7 @@ async def is_pinned(reads: PersistentReads, now_ms: int, *, logs: bool = False) 
 def _decoded(content: bytes | None) -> _Pin | None:
     """Return the pin; None for an object that is none, which nobody needs to heed."""
     if content is not None:
-        with contextlib.suppress(msgspec.MsgspecError):
+        with contextlib.suppress(msgspec.MsgspecError, RecursionError):
             return msgspec.json.decode(content, type=_Pin)
     return None
 

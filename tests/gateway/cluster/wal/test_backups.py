@@ -267,10 +267,11 @@ def test_clocks_may_differ_by_minutes_and_a_wrong_one_pins_nothing() -> None:
     played(scene())
 
 
-def test_what_is_no_pin_pins_nothing() -> None:
+@pytest.mark.parametrize("content", [b"{", b'{"x":' + b"[" * 100_000], ids=("cut", "deep"))
+def test_what_is_no_pin_pins_nothing(content: bytes) -> None:
     async def scene() -> None:
         at = Pins()
-        await at.objects.create(PIN_KEY, b"{")
+        await at.objects.create(PIN_KEY, content)
         assert await at.kept() == (False, False)
         async with at.of("b").pinned():
             assert await at.kept() == (True, True)
