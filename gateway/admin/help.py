@@ -102,13 +102,26 @@ def _callback(command: Command) -> Callable[..., None]:
 
 def _typed(parameter: Parameter) -> inspect.Parameter:
     mark = option_of(parameter)
-    given = typer.Argument(**mark.facts) if mark.names is None else typer.Option(*mark.names, **mark.facts)
+    facts = dict(mark.facts)
+    largest = facts.pop("max", None)  # typer would show the range of every --timeout in the help
+    if largest is not None:
+        facts["callback"] = _at_most(largest)
+    given = typer.Argument(**facts) if mark.names is None else typer.Option(*mark.names, **facts)
     return inspect.Parameter(
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=parameter.default,
         annotation=Annotated[parameter.type, given],
     )
+
+
+def _at_most(largest: int) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if value is not None and value > largest:
+            raise typer.BadParameter(f"{value} must be less than or equal to {largest}.")
+        return value
+
+    return check
 
 
 def _summary(text: str) -> str:
