@@ -84,10 +84,13 @@ class ConsoleClient:
 def console_client(
     bootstrap: str, *, metrics_url: str | None = None, **options: Any
 ) -> Iterator[ConsoleClient]:
-    """Yield a client of a console for the cluster at `bootstrap`; `options` are those of ConsoleOptions."""
-    host, _, port = bootstrap.rpartition(":")
+    """Yield a client of a console for the cluster at `bootstrap`, one address or several with commas;
+    `options` are those of ConsoleOptions.
+    """
+    addresses = [each.rpartition(":") for each in bootstrap.split(",")]
+    places = tuple((host, int(port)) for host, _, port in addresses)
     urls = () if metrics_url is None else (metrics_url,)
-    console = Console(ConsoleOptions(bootstrap=((host, int(port)),), metrics_urls=urls, **options))
+    console = Console(ConsoleOptions(bootstrap=places, metrics_urls=urls, **options))
     with TestClient(application(console), base_url=BASE) as client:
         yield ConsoleClient(client, console)
 

@@ -149,11 +149,11 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
 
 
 def greet(
-    address: BrokerAddress, timeout_s: float
+    address: BrokerAddress, timeout_s: float, *, is_last: bool = True
 ) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
     """Connect; return the address, the newest version of each API, or None without an answer, and the
     connection. Raises ControlError for TLS or login, OSError without a connection, or without an answer over
-    TLS.
+    TLS, or in time at an address that is not the last one.
     """
     connection = open_connection(address, timeout_s)
     is_certified = address.security.context is not None and not address.security.mechanism
@@ -162,7 +162,8 @@ def greet(
         with _tls_told(address) if is_certified else nullcontext():
             answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
     except Exception as error:
-        if isinstance(error, ControlError) or (is_certified and isinstance(error, OSError)):
+        raised = OSError if is_certified else ControlError if is_last else TimeoutError
+        if isinstance(error, ControlError | raised):
             connection.close()
             raise
         return address, None, connection  # kafka-python tries again, and says why nobody answers

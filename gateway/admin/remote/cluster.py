@@ -82,14 +82,16 @@ class Cluster:
         connection: socket.socket | None = None,
         watch: Watch | None = None,
         deadline: Deadline | None = None,
+        read_timeout_s: float | None = None,
     ) -> None:
         """Take the newest version of each API that the broker serves, and the connection that asked for it;
         without both, kafka-python asks all. `watch` learns what is wrong meanwhile. `deadline` is how long a
-        command tries, None: as long as it thinks fit.
+        command tries, None: as long as it thinks fit. `read_timeout_s` is as in `connected`.
         """
         self.watch = watch or Watch()
         self._deadline = deadline or Deadline(None)
         self.timeout_s = self._deadline.limit_s
+        self._read_timeout_s = read_timeout_s
         self.addresses = addresses
         self.reached = reached
         self._versions = versions or {}
@@ -345,7 +347,7 @@ class Cluster:
             "request_timeout_ms": min(timeout_ms, REQUEST_TIMEOUT_MS),
             "reconnect_backoff_max_ms": RECONNECT_MS,
             "metrics_enabled": False,
-            "kafka_client": partial(_client, self.watch),
+            "kafka_client": partial(_client, self.watch, self._read_timeout_s),
             **self.reached.security.client_settings(),
         }
 
@@ -358,10 +360,12 @@ def connected(
     lasts: bool = False,
     watch: Watch | None = None,
     timeout_s: float | None = None,
+    read_timeout_s: float | None = None,
 ) -> Iterator[Cluster]:
     """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error.
     `lasts`: kafka-python, which opens lost connections again, asks all. `watch` is as in
-    Cluster; `timeout_s` is its deadline.
+    Cluster; `timeout_s` is its deadline. `read_timeout_s` is how long kafka-python waits for one broker that
+    lists or describes; None: as long as for a change.
     """
     watch = watch or Watch()
     deadline = Deadline(timeout_s)
@@ -371,7 +375,7 @@ def connected(
         asked = watch.asks(address.shown)
         answer = None
         try:
-            answer = greet(address, share_s)
+            answer = greet(address, share_s, is_last=(address.host, address.port) == addresses[-1])
             return answer
         finally:
             watch.answered(asked, well=answer is not None and answer[1] is not None)
@@ -382,7 +386,7 @@ def connected(
     names = tuple(shown_address(*address) for address in addresses)
     if versions is not None:
         deadline.answered()
-    cluster = Cluster(names, reached, versions, connection, watch, deadline)
+    cluster = Cluster(names, reached, versions, connection, watch, deadline, read_timeout_s)
     try:
         if versions is None:
             cluster.give_up_in_time(reached)
@@ -523,9 +527,9 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
         raise
 
 
-def _client(watch: Watch, **given: Any) -> Any:
+def _client(watch: Watch, read_timeout_s: float | None, **given: Any) -> Any:
     """Return the network client of kafka-python, which tries again by itself and tells nobody; `watch` learns
-    of each request, lost connection and refusal.
+    of each request, lost connection and refusal. `read_timeout_s` is as in `connected`.
     """
     from kafka import errors  # noqa: PLC0415
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
@@ -533,6 +537,7 @@ def _client(watch: Watch, **given: Any) -> Any:
     from kafka.net.selector import NetworkSelector  # noqa: PLC0415
 
     watched: WeakSet[Any] = WeakSet()
+    limits_ms = {} if read_timeout_s is None else dict.fromkeys(_READS, read_timeout_s * 1000)
 
     class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
         def get_connection(self, node_id: Any, *places: Any, **given: Any) -> Any:
@@ -548,7 +553,7 @@ def _client(watch: Watch, **given: Any) -> Any:
         def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
             node_id = self.least_loaded_node() if node_id is None else node_id
             broker = None if node_id is None else self.cluster.broker_metadata(node_id)
-            future = super().send(request, node_id, request_timeout_ms)
+            future = super().send(request, node_id, request_timeout_ms or limits_ms.get(request.API_KEY))
             if broker is None or future.is_done:
                 return future
             address = shown_address(broker.host, broker.port)
@@ -584,6 +589,10 @@ _CONNECTION: Final = "connection"
 _OF_MEMBERS: Final = frozenset((11, 12, 13, 14))
 """JoinGroup, Heartbeat, LeaveGroup and SyncGroup, whose answers wait for other members, or refuse as a matter
 of course.
+"""
+_READS: Final = frozenset((3, 15, 16, 60, 61, 65, 66, 69))
+"""Metadata, DescribeGroups, ListGroups, DescribeCluster, DescribeProducers, DescribeTransactions,
+ListTransactions and ConsumerGroupDescribe, which change nothing and are answered at once.
 """
 
 

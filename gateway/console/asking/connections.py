@@ -80,6 +80,9 @@ class Connections:
         lent = self._taken(security) or self._opened(security)
         try:
             yield lent
+        except Unreachable:
+            lent.closing.close()  # the next use connects to a broker that answers
+            raise
         except ControlError:
             self._keep(security, lent, is_sure=False)
             raise
@@ -92,20 +95,25 @@ class Connections:
 
     def _opened(self, security: ClientSecurity) -> _Open:
         closing = ExitStack()
-        cluster = closing.enter_context(connected(self.addresses, security, lasts=True))
+        cluster = closing.enter_context(
+            connected(self.addresses, security, lasts=True, read_timeout_s=ANSWER_S)
+        )
         asker = GatewayAsker(self.addresses, security, self._pool, ANSWER_S)
         closing.callback(asker.close)
         return _Open(cluster, closing, asker)
 
     def _taken(self, security: ClientSecurity) -> _Open | None:
-        """Return an idle connection of the same login that still answers."""
+        """Return an idle connection of the same login that still answers. If the newest does not, all are
+        closed: the others know the same brokers.
+        """
         before = time.monotonic() - IDLE_S
         self._drop(lambda _, since: since < before)
-        while True:
-            lent = self._popped(security)
-            if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent):
-                return lent
-            lent.closing.close()
+        lent = self._popped(security)
+        if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent):
+            return lent
+        lent.closing.close()
+        self.forget(security)
+        return None
 
     def _popped(self, security: ClientSecurity) -> _Open | None:
         with self._lock:

@@ -75,9 +75,7 @@ def overview(visit: Visit) -> PageAnswer:
             "overview.html", {**_nothing(visit), "problems": [Problem("The cluster does not answer", advice)]}
         )
     gateway, trouble = _gateway_status(visit, notes)
-    groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
-    transactions = _asked(visit, notes, _transactions)
-    hanging = _hanging(visit, notes, status)
+    groups, transactions, hanging = _asked_of_all(visit, notes, status)
     disks = {
         str(broker.node_id): _samples(visit, DISK_FREE, {"broker": str(broker.node_id)}, DISK_MS)
         for broker in status.brokers
@@ -144,6 +142,20 @@ def _nothing(visit: Visit) -> dict[str, Any]:
         "has_login": False,
         "gateways": visit.gateway_figures(),
     }
+
+
+def _asked_of_all(
+    visit: Visit, notes: list[Problem], status: ClusterStatus
+) -> tuple[list[GroupSamples] | None, list[OpenTransaction] | None, int | None]:
+    """Return the groups, the open transactions, and how many transactions hang; None for an unknown one. Each
+    needs the answer of every broker. While a broker gives none, nothing is asked: each question would only
+    wait until it times out.
+    """
+    if any(not broker.apis for broker in status.brokers):
+        return None, None, None
+    groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
+    transactions = _asked(visit, notes, _transactions)
+    return groups, transactions, _hanging(visit, notes, status)
 
 
 def _asked(visit: Visit, notes: list[Problem], ask: Callable[[Cluster], A]) -> A | None:

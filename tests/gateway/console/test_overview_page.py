@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.admin.remote import cluster as remote
 from seqgate.gateway.console.health import ENOUGH
-from seqgate.gateway.console.metrics.history import LAG, key_of
+from seqgate.gateway.console.metrics.history import HOUR_MS, LAG, key_of
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
+from tests.support.gateway_cluster import NEVER_ENDING_LEASE_MS, GatewayCluster, await_true
 from tests.support.gateway_process import GatewayProcess
 from tests.support.group_members import commit_offsets
 from tests.support.guarded_gateway import PASSWORD, Guarded, guarded_gateway
 from tests.system.commands.clients import create_topic
 from tests.system.commands.conftest import seqgate
+
+WAIT_S = 200.0
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +96,29 @@ def test_the_page_stays_while_nothing_answers(tmp_path: Path) -> None:
         assert gateway.bootstrap in topics.partition("<main")[0]
         gateway.start()
         assert "Nothing is wrong" in text_of(console.page("/"))
+
+
+@pytest.mark.tier("all")
+def test_a_gateway_that_stands_still_is_named_until_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody takes over, and a question without a time limit of its own waits for longer than this test."""
+    monkeypatch.setattr(remote, "REQUEST_TIMEOUT_MS", HOUR_MS)
+    unhurried = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
+    with GatewayCluster(tmp_path, 2, unhurried) as cluster, console_client(cluster.bootstrap) as console:
+        cluster.create()
+        node_ids = cluster.brokers()
+
+        def says(sentence: str) -> bool:
+            return sentence in text_of(console.page("/"))
+
+        await_true(partial(says, "Nothing is wrong"), "all gateways answer", WAIT_S)
+        for node_id, gateway in ((node_ids[each.port], each) for each in cluster.gateways):
+            os.kill(gateway.pid, signal.SIGSTOP)
+            silent = f"Broker {node_id} at {gateway.bootstrap} does not answer."
+            await_true(partial(says, silent), "the page names it", WAIT_S)
+            os.kill(gateway.pid, signal.SIGCONT)
+            await_true(partial(says, "Nothing is wrong"), "all gateways answer again", WAIT_S)
 
 
 def test_the_head_has_the_version_that_the_gateway_tells(measured: ConsoleClient) -> None:
