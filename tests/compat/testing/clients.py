@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-u
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import RebalanceInProgressError
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 REQUEST_TIMEOUT_MS = 2_000
 Produce = Callable[[str, str, Sequence[bytes]], None]
 Read = Callable[[str, str, int], list[bytes]]
