@@ -150,9 +150,17 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
         raise RecordTooLarge(
             f"The batch has {size_bytes} bytes; max.message.bytes is {config.max_message_bytes}."
         )
+    attributes = batch.attributes
+    if (
+        record_check is IF_QUICK
+        and (
+            batch.record_count > QUICK_RECORDS or (attributes & COMPRESSION_MASK and size_bytes > QUICK_BYTES)
+        )
+        and config.deep_validation
+    ):
+        raise TakesLong  # before the CRC, which the thread computes
     if crc32c(records[CRC_COVERS_FROM:size_bytes]) != batch.crc:
         raise CorruptRecord(f"The batch is corrupt: its stored CRC-32C is {batch.crc:#010x}.")
-    attributes = batch.attributes
     if (
         batch.record_count <= 0
         or batch.record_count != batch.last_offset_delta + 1
@@ -164,7 +172,11 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     if is_client:
         if attributes & COMPRESSION_MASK:
             _check_compressed(batch.compression, records)
-            if config.max_record_bytes < ANY_RECORD_BYTES and not config.deep_validation:
+            if (
+                config.max_record_bytes < ANY_RECORD_BYTES
+                and not config.deep_validation
+                and record_check is not DONE
+            ):
                 check_countable(batch, config)
                 plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
         if config.message_timestamp_type == "CreateTime":
@@ -179,7 +191,11 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
         elif attributes & TIMESTAMP_TYPE_FLAG:
             _refuse_timestamp_type(batch, "A producer must not set the timestamp type to LogAppendTime.")
         if config.deep_validation and record_check is not DONE:
-            _check_records(batch, records, config, now_ms, record_check)
+            plain: bytes | memoryview = records[HEADER_BYTES:size_bytes]
+            if attributes & COMPRESSION_MASK or batch.record_count > config.max_decoded_records:
+                check_countable(batch, config)
+                plain = _plain(batch, records, config, record_check)
+            _check_records(batch, plain, config, now_ms, record_check)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
@@ -375,26 +391,31 @@ def check_countable(batch: BatchHeader, config: LogConfig) -> None:
         )
 
 
+def checked_plain(
+    batch: BatchHeader, records: memoryview, config: LogConfig, now_ms: int
+) -> bytes | memoryview:
+    """Decompress the records of a batch whose header is checked, check them as the topic demands, and return
+    them. The header gets their largest timestamp. Raises InvalidRecord, InvalidTimestamp.
+    """
+    if config.deep_validation or config.max_record_bytes < ANY_RECORD_BYTES:
+        check_countable(batch, config)
+    plain = _plain(batch, records, config, HERE)
+    if config.deep_validation:
+        _check_records(batch, plain, config, now_ms, HERE)
+    return plain
+
+
 def _check_records(
-    batch: BatchHeader, records: memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+    batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
 ) -> None:
     """Check all records against the header, and correct a wrong max_timestamp in the header."""
-    record_count, attributes = batch.record_count, batch.attributes
-    if (
-        attributes & COMPRESSION_MASK
-        or record_count > QUICK_RECORDS
-        or record_count > config.max_decoded_records
-    ):
-        plain = _plain(batch, records, config, record_check)
-    else:
-        plain = records[HEADER_BYTES : batch.size_bytes]
     if record_check is IF_QUICK:
-        found = walk_records(plain, record_count, QUICK_HEADERS, 0)
+        found = walk_records(plain, batch.record_count, QUICK_HEADERS, 0)
     else:
-        found = walk_records(plain, record_count, MAX_HEADERS, HEADERS_PER_RECORD)
+        found = walk_records(plain, batch.record_count, MAX_HEADERS, HEADERS_PER_RECORD)
     if found is None or (found[2] and config.compact):
         max_timestamp = _decode_records(batch, plain, config, now_ms, record_check)
-    elif config.message_timestamp_type != "CreateTime" or attributes & TIMESTAMP_TYPE_FLAG:
+    elif config.message_timestamp_type != "CreateTime" or batch.attributes & TIMESTAMP_TYPE_FLAG:
         return
     else:
         earliest, latest = batch.base_timestamp + found[0], batch.base_timestamp + found[1]
@@ -416,18 +437,10 @@ def _check_records(
 def _plain(
     batch: BatchHeader, records: memoryview, config: LogConfig, record_check: RecordCheck
 ) -> bytes | memoryview:
-    """Return the decompressed records of a batch that is compressed or has many records. Raises
-    InvalidRecord, and TakesLong as `record_check` says.
-    """
-    check_countable(batch, config)
+    """Return the decompressed records. Raises InvalidRecord, and TakesLong as `record_check` says."""
     limit_bytes = config.max_decompressed_bytes
     if record_check is IF_QUICK:
-        if batch.record_count > QUICK_RECORDS:
-            raise TakesLong
-        if batch.compression:
-            if batch.size_bytes > QUICK_BYTES:
-                raise TakesLong
-            limit_bytes = min(limit_bytes, QUICK_PLAIN_BYTES)
+        limit_bytes = min(limit_bytes, QUICK_PLAIN_BYTES)
     try:
         if config.max_record_bytes < ANY_RECORD_BYTES:
             return plain_records(batch, records, limit_bytes, config.max_record_bytes)

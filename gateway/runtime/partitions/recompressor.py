@@ -16,8 +16,14 @@ from typing import Final
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
-from seqgate.log.format.batch_validation import check_batch, check_record_sizes, sealed_batch
-from seqgate.log.format.compression import CODEC_IDS, Compression, compress, decompress
+from seqgate.log.format.batch_validation import (
+    DONE,
+    check_batch,
+    check_record_sizes,
+    checked_plain,
+    sealed_batch,
+)
+from seqgate.log.format.compression import CODEC_IDS, Compression, compress
 from seqgate.log.format.record_batch import COMPRESSION_MASK, CORRECTED, HEADER_BYTES, PATCHED, stamped_head
 
 logger = logging.getLogger(__name__)
@@ -115,16 +121,15 @@ def recompressed(records: memoryview, compression: Compression, config: LogConfi
     state of the partition, so that a thread can call it.
 
     Checks the batch with its records as an append does, because the new CRC would hide damage;
-    `segment.bytes` concerns only the stored batch. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
+    `segment.bytes` concerns only the stored batch. A topic that checks only headers examines the timestamps
+    that it limits with the append. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
     InvalidTimestamp, UnsupportedCompressionType. Source: Kafka's
     `LogValidator.validateMessagesAndAssignOffsetsCompressed`.
     """
-    as_sent = replace(config, segment_bytes=_ANY_BYTES)
-    batch = check_batch(records, as_sent, now_ms, is_client=True)
-    plain = decompress(
-        batch.compression, records[HEADER_BYTES : batch.size_bytes], config.max_decompressed_bytes
-    )
-    if compression.codec:
+    as_sent = replace(config, segment_bytes=_ANY_BYTES, examines_timestamps=False)
+    batch = check_batch(records, as_sent, now_ms, is_client=True, record_check=DONE)
+    plain = checked_plain(batch, records, as_sent, now_ms)
+    if compression.codec and not batch.compression:
         check_record_sizes(plain, batch.record_count, config.max_record_bytes)
     payload = compress(compression.codec, plain, compression.level)
     del plain
