@@ -1,4 +1,4 @@
-"""What a build does beside packing files: links for an editable installation, and the compiled core.
+"""Makes the links of an editable installation, and compiles the core.
 
 Under SEQGATE_COMPILE=1 the build of a wheel or of an editable installation compiles the core with Cython and
 a C compiler. Without it nothing is compiled, and the wheel is the same for all platforms. `python
@@ -21,8 +21,6 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 COMPILE = "SEQGATE_COMPILE"
-COMPILING = ["cython>=3.3,<4", "setuptools>=75"]
-"""What compiling needs; the extra `compile` in pyproject.toml has the same."""
 DIRECTIVES = {"annotation_typing": False, "boundscheck": False, "wraparound": False, "language_level": 3}
 """The types are those of the .pxd files; the texts check bounds themselves."""
 
@@ -31,8 +29,8 @@ class Build(BuildHookInterface):
     """The hook of every build of the wheel."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs beside hatchling."""
-        return COMPILING if _is_wanted() else []
+        """Return what the build needs beside hatchling: nothing, or what compiling needs."""
+        return self.metadata.core.optional_dependencies["compile"] if _is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Make each link to a package that is missing, and compile the core where that is wanted."""
@@ -104,17 +102,23 @@ def compile_module(
         whole.replace(target)
 
 
+def can_compile() -> bool:
+    """Return whether a C compiler and Python's headers are here."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    has_compiler = any(map(shutil.which, (compiler, "cc")))
+    return has_compiler and Path(sysconfig.get_path("include"), "Python.h").is_file()
+
+
 def main() -> None:
     """Compile the core of this checkout, or say why it is not compiled."""
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if not any(map(shutil.which, (compiler, "cc"))):
-        print("There is no C compiler: the core runs as Python. Each record that a client sends costs more.")
+    if not can_compile():
+        print("The core can't be compiled without a C compiler and Python's headers. It runs as Python.")
         return
     print("Compiling the core ...")
     try:
         compile_core(ROOT)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - distutils, Cython and the disk have their own
-        print(f"{error}\nThe core could not be compiled; are Python's headers here? It runs as Python.")
+        print(f"{error}\nThe core could not be compiled. It runs as Python.")
 
 
 if __name__ == "__main__":

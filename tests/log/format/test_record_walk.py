@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import shutil
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,6 +12,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hatch_build import can_compile
 from seqgate.core import source_of, translation_of
 from seqgate.log.errors import LogError
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, parse_header
@@ -36,12 +35,12 @@ def loaded(loader: importlib.machinery.SourceFileLoader | importlib.machinery.Ex
 
 
 def walks() -> list[Walk]:
-    """Return the interpreted walk, and the compiled one wherever there is a compiler."""
+    """Return the interpreted walk, and the compiled one wherever it can be compiled."""
     found = [loaded(importlib.machinery.SourceFileLoader("record_walk", SOURCE))]
     path = translation_of(SOURCE)
     if Path(path).exists():
         found.append(loaded(importlib.machinery.ExtensionFileLoader("record_walk", path)))
-    elif any(map(shutil.which, ((sysconfig.get_config_var("CC") or "cc").split()[0], "cc"))):
+    elif can_compile():
         raise AssertionError(f"{path} is missing: run `{sys.executable} hatch_build.py`")
     return found
 
