@@ -57,12 +57,14 @@ GC_THRESHOLD = 50_000
 
 
 class Ready(NamedTuple):
-    """What a person is told of a gateway that serves: its addresses, those that clients are told, the data
-    directory, the processes of its workers, and its console.
+    """The facts that `seqgate serve` prints when clients can connect. `data` is the data directory, `pids`
+    names the processes of workers.
     """
 
     bound: Sequence[str]
+    """The addresses that the gateway listens on."""
     told: Sequence[str]
+    """The addresses that clients get."""
     data: str
     pids: str = ""
     console: ConsoleProcess | None = None

@@ -279,7 +279,7 @@ class _Parts:
 
     @cached_property
     def made(self) -> Mapping[str, tuple[Callable[..., Any], Sequence[Parameter]]]:
-        """What makes a value of other options, and these, by the name of the parameter."""
+        """By parameter, the function that makes its value, and the options that this function takes."""
         return {
             each.name: (each.mark.make, _parameters(each.mark.make))
             for each in self._declared

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
 
 from seqgate.gateway.admin.client import (
     ANSWER_TIMEOUT_S,
@@ -80,17 +80,15 @@ CommandConfig = Annotated[
         dir_okay=False,
     ),
 ]
-Timeout = Annotated[
-    int | None,
-    option(
-        "--timeout",
-        "SECONDS",
-        "Give up after so many seconds without an answer. [default: 30, over the control socket 40, for a "
-        "record of `produce` 60]",
-        min=1,
-        max=MOST_S,
-    ),
-]
+
+
+def timeout_of(defaults: str) -> Any:
+    """Return the option --timeout of commands that wait so long by default."""
+    text = f"Give up after so many seconds without an answer. [default: {defaults}]"
+    return option("--timeout", "SECONDS", text, min=1, max=MOST_S)
+
+
+Timeout = Annotated[int | None, timeout_of("30, over the control socket 40, for a record of `produce` 60")]
 Yes = Annotated[bool, flag("--yes", "Do not ask.")]
 DryRun = Annotated[bool, flag("--dry-run", "Only show what would be done.")]
 A = TypeVar("A")

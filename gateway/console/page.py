@@ -49,9 +49,9 @@ class NoGateways(ControlError):
 
 
 class Gathered(NamedTuple, Generic[A]):
-    """What the gateways and workers of a cluster answered to one question, at least one. `silent` has a
-    sentence about each that gave no answer, `of` counts all. `note` is why the brokers did not answer, where
-    the listeners of --metrics took their place.
+    """The answers of the gateways and workers of a cluster to one question; there is at least one. `silent`
+    has a sentence about each gateway without an answer, `of` counts all gateways. `note` says why the brokers
+    did not answer, if the listeners of --metrics were asked instead.
     """
 
     answers: Sequence[A]

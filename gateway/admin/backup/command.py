@@ -13,7 +13,7 @@ import msgspec
 
 from seqgate.gateway.admin.client import Client, bootstrap_of
 from seqgate.gateway.admin.cluster.command import Address, Bucket, BucketTimeout, Settings, bucket_settings
-from seqgate.gateway.admin.commands import MOST_S, Commands, Output, argument, asks, flag, option, stop
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -24,6 +24,7 @@ from seqgate.gateway.admin.options import (
     needs_bootstrap,
     parsed,
     reporting_errors,
+    timeout_of,
 )
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, table
@@ -50,19 +51,12 @@ Rate = Annotated[
 
 Timeout = Annotated[
     int | None,
-    option(
-        "--timeout",
-        "SECONDS",
-        "Give up after so many seconds without an answer. [default: from a gateway 600, with --cluster 40; "
-        "for a bucket the command waits until it answers]",
-        min=1,
-        max=MOST_S,
-    ),
+    timeout_of("from a gateway 600, with --cluster 40; for a bucket the command waits until it answers"),
 ]
 
 
 class Source(NamedTuple):
-    """What a backup copies: the data directory of a gateway, or a bucket."""
+    """The data directory of a gateway, or the bucket, that a backup copies."""
 
     client: Client
     bucket: Bucket | None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from seqgate.gateway.admin import gateways
 from seqgate.gateway.admin.client import bootstrap_of
-from seqgate.gateway.admin.commands import MOST_S, Commands, Output, argument, asks, option
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -25,6 +25,7 @@ from seqgate.gateway.admin.options import (
     cluster,
     needs_bootstrap,
     nobody,
+    timeout_of,
 )
 from seqgate.gateway.admin.tables import count, counted
 
@@ -53,15 +54,7 @@ Settings = Annotated[
     option("--set", "NAME=VALUE", "A setting, such as seqgate.cluster.endpoint; may be repeated."),
 ]
 BucketTimeout = Annotated[
-    int | None,
-    option(
-        "--timeout",
-        "SECONDS",
-        "Give up after so many seconds without an answer. [default: from a gateway 30; for a bucket the "
-        "command waits until it answers]",
-        min=1,
-        max=MOST_S,
-    ),
+    int | None, timeout_of("from a gateway 30; for a bucket the command waits until it answers")
 ]
 
 

@@ -29,8 +29,8 @@ A = TypeVar("A")
 
 
 class Reply(NamedTuple, Generic[A]):
-    """What a gateway answered, or why it gave no answer. `name` is its node id. `is_elsewhere`: it gave none
-    because another gateway knows.
+    """The answer of a gateway, or the reason why there is none. `name` is the node id of the gateway. With
+    `is_elsewhere` the gateway named another one that has the answer.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Reply(NamedTuple, Generic[A]):
 
 
 class Replies(NamedTuple, Generic[A]):
-    """What all gateways answered, none where the brokers don't know such questions. `of` is how many brokers
-    there are. `trouble` is why the cluster could not be asked, and `cluster_id` is None then.
+    """The answers of all gateways; there are none if the brokers don't know such questions. `of` is the
+    number of brokers. `trouble` says why the cluster could not be asked, and then `cluster_id` is None.
     """
 
     rows: Sequence[Reply[A]] = ()

@@ -74,9 +74,9 @@ class Watched(msgspec.Struct, array_like=True):
 
 
 class Strips(msgspec.Struct, tag="p", array_like=True):
-    """What the file of the history keeps of producers: those that are new since the frame before, and what
-    happened, by the numbers of `ProducerEvents`. In the gaps no console watched; `all_since_ms` is the time
-    since which all producers are sampled.
+    """A frame of producers in the history file. `known` has the producers that are new since the last frame,
+    `events` their events, with the numbers of `ProducerEvents`. No console watched during `gaps`. All
+    producers are sampled since `all_since_ms`.
     """
 
     time_ms: int

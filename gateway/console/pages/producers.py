@@ -72,8 +72,9 @@ Place = tuple[str, int, int]
 
 
 class Cursor(NamedTuple):
-    """Where a page begins: after the row `after` of the producers that write, or with `is_idle` of the idle
-    ones, which come after all others. Both begin after `begin`.
+    """The start of a page of the list, which has the active producers first and then the idle ones. The page
+    begins after the row `after` of the active producers, or with `is_idle` of the idle ones. Each part of the
+    list begins after `begin`.
     """
 
     after: Place | None = None
