@@ -210,12 +210,12 @@ class Sampler:
     def _see_producers(self, now_ms: int) -> Values:
         """Note what the producers of all gateways wrote, or of those behind --metrics."""
         pages: list[ProducerPage] = []
-        are_all = True
+        asked = 0
         with suppress(ControlError):
             if not self._needs_login():
                 rows = self._metrics.producers(MOST_PRODUCERS).rows
+                asked = len(rows)
                 pages = [row.answer for row in rows if row.answer is not None]
-                are_all = len(pages) == len(rows)
         with suppress(ControlError):
             if not pages:
                 request = ListProducersRequest(limit=MOST_PRODUCERS)
@@ -223,9 +223,9 @@ class Sampler:
         self._sees_producers = bool(pages)
         if pages:
             producers = [row for page in pages for row in page.producers]
-            is_whole = all(page.complete for page in pages)
+            is_all = all(page.complete for page in pages)
             # those of a gateway that is silent for a while are no new ones when it answers again
-            self.producers.see(now_ms, producers, is_all=is_whole if are_all or not is_whole else None)
+            self.producers.see(now_ms, producers, is_all=None if is_all and len(pages) < asked else is_all)
         return {}
 
     def _ask_cluster(self, now_ms: int) -> Values:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from seqgate.gateway.admin.producers import ProducerPage
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections
+from seqgate.gateway.console.asking.gateways import Replies, Reply
 from seqgate.gateway.console.metrics.history import LAG, QUARTER_MS, TOPIC_RECORDS
 from seqgate.gateway.console.metrics.listener import MetricsClient
+from seqgate.gateway.console.metrics.producer_events import key_of
 from seqgate.gateway.console.metrics.sampler import (
     EVERY_S,
     FIRST_EVERY_S,
@@ -20,6 +24,7 @@ from seqgate.gateway.console.metrics.sampler import (
     Sampler,
     pause_s,
 )
+from tests.gateway.console.test_producers_strip import row
 from tests.support.metrics_stub import metrics_stub
 
 BEGIN = 1_795_847_040_000
@@ -76,6 +81,23 @@ def test_the_listener_is_sampled_without_a_login() -> None:
     assert history.last(LAG, {"group": "g"}) == 7
     assert history.last_write_ms("t") == BEGIN + 10_000
     assert history.last_write_ms("idle") is None
+
+
+def test_listeners_that_take_the_place_of_brokers_tell_all_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers refuse, because the login lacks a right. A producer that then begins is a new one."""
+    told = iter(
+        [ProducerPage([row(4)], True, None), ProducerPage([row(4), row(2, producer_id=8)], True, None)]
+    )
+    listener = cast("MetricsClient", SimpleNamespace(view=lambda _: next(told)))
+    login = cast("ClusterLogin", Login())
+    sampler = Sampler([listener], Connections(()), login, ClientSecurity(), None, iter(()).__next__)
+    refused = Replies([Reply("1", "127.0.0.1:9092", None, "no right")], 1)
+    monkeypatch.setattr(sampler._metrics, "producers", lambda _: refused)
+    for time_ms in (BEGIN, BEGIN + 5_000):
+        sampler._see_producers(time_ms)
+    key = key_of("orders", 3, 8)
+    (event,) = sampler.producers.after(0, [key])[1][key]
+    assert (event.first, event.last) == (-1, 2)
 
 
 def test_without_listener_and_login_nothing_is_sampled_and_the_reason_is_told() -> None:
