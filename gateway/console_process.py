@@ -69,7 +69,9 @@ class ConsoleProcess:
         self._watching: asyncio.Task[None] | None = None
 
     async def choose_address(self) -> None:
-        """Listen. Choose another port where somebody listens on the usual one, unless an address is given."""
+        """Bind the socket of the console, unless the process before has left one. If another program has the
+        usual port, and no address is given, the system chooses the port.
+        """
         if self._listening is not None:
             return
         if not self._is_chosen and not await _is_free(LISTEN):

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError, Request, Unreachable
@@ -63,6 +61,11 @@ class Gathered(NamedTuple, Generic[A]):
     def is_several(self) -> bool:
         """Whether each row must name its gateway."""
         return self.of > 1
+
+    @property
+    def trouble(self) -> str | None:
+        """Return the sentences of `silent` as one; None when every gateway answered."""
+        return "; ".join(self.silent) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +145,9 @@ class Visit:
             return None, str(error)
 
     def ask_gateways(self, request: Request[A]) -> Gathered[A]:
-        """Return what all gateways and workers of the cluster answer to this person; what the listeners of
-        --metrics do where no broker answers. Raises ControlError when none does, NoGateways for another
-        broker.
+        """Return the answers of all gateways and workers of the cluster to this person, or of the listeners
+        of --metrics if no broker answers. Raises ControlError when nobody answers, and NoGateways when the
+        brokers are Apache Kafka's, or of an earlier release.
         """
         failed: ControlError | None = None
         try:
@@ -160,7 +163,7 @@ class Visit:
             told = _gathered(_listened(self.console.listeners, request))
             if told.answers:
                 return told._replace(of=max(told.of, replies.of), note=trouble)
-            trouble = "; ".join([*([] if trouble is None else [trouble]), *told.silent])
+            trouble = "; ".join(filter(None, (trouble, *told.silent)))
         if failed is not None:
             raise failed
         if trouble is None:
@@ -178,12 +181,11 @@ class Visit:
         operation = None if trouble is None else needed_on_cluster(trouble)
         if operation is None:
             return trouble
-        lack = right_on_cluster(self.user, operation)
-        return f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
+        return right_on_cluster(self.user, operation).advice
 
     def told_by_gateways(self, request: Request[A]) -> tuple[Gathered[A], None] | tuple[None, str | None]:
-        """Return the answers of `ask_gateways`, or why they are missing; neither for another broker. Raises
-        Unreachable when nothing of the cluster answers.
+        """Return the answers of `ask_gateways`, or why they are missing; (None, None) where it raises
+        NoGateways. Raises Unreachable when nothing of the cluster answers.
         """
         try:
             return self.ask_gateways(request), None
@@ -263,10 +265,7 @@ class Visit:
             with self.cluster() as cluster:
                 is_allowed = may_describe_cluster(cluster)
             if not is_allowed:
-                lack = right_on_cluster(self.user, "describe")
-                raise ControlError(
-                    f"{lack.sentence}; somebody who may change access gives it: {lack.command}"
-                )
+                raise ControlError(right_on_cluster(self.user, "describe").advice)
         return self.console.listener
 
     def missing_right(self, error: str) -> MissingRight | None:
@@ -345,8 +344,6 @@ def _silent(row: Reply[A]) -> str:
 
 def _listened(listeners: Sequence[MetricsClient], request: Request[A]) -> Replies[A]:
     """Return what listeners answer; a view takes no numbers by node id, so it gives all."""
-    if "after_of" in request.__struct_fields__:
-        request = msgspec.structs.replace(request, after_of={})
     return Replies([_reply(listener, request) for listener in listeners], len(listeners))
 
 

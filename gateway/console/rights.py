@@ -47,6 +47,11 @@ class MissingRight(NamedTuple):
     sentence: str
     command: str
 
+    @property
+    def advice(self) -> str:
+        """The sentence, and the command that gives the right."""
+        return f"{self.sentence}; somebody who may change access gives it: {self.command}"
+
 
 def is_refused(error: str | None) -> bool:
     """Return whether an error says that the person lacks a right: whoever answered so is well."""

@@ -96,10 +96,10 @@ class MetricsClient:
 
 
 def _values(value: Any) -> Sequence[Any]:
-    """Return the values of a field: a list has several; None and an empty mapping have none."""
+    """Return the values of a field: several of a list, none of None, or of a mapping, which no view takes."""
     if isinstance(value, list | tuple):
         return value
-    return () if value is None or value == {} else (value,)
+    return () if value is None or isinstance(value, dict) else (value,)
 
 
 def _text(value: Any) -> str:

@@ -125,8 +125,12 @@ class ProducerEvents:
                 self._all_since_ms = None
             elif is_all and self._all_since_ms is None:
                 self._all_since_ms = time_ms
-            while len(self._known) > MOST_KNOWN:
-                self._new.pop(self._known.popitem(last=False)[0], None)
+            self._evict()
+
+    def _evict(self) -> None:
+        """Drop the producers beyond MOST_KNOWN that were seen longest ago."""
+        while len(self._known) > MOST_KNOWN:
+            self._new.pop(self._known.popitem(last=False)[0], None)
 
     def _end_gap(self, time_ms: int) -> None:
         """Note the time since the last sample that was restored. After a long one all is new again."""
@@ -183,8 +187,8 @@ class ProducerEvents:
             return list(self._gaps)
 
     def frame(self, time_ms: int, kept_ms: int | None = None) -> Strips:
-        """Return what came since the last frame; with `kept_ms` all of that time, for a file that begins
-        anew. The file must take it.
+        """Return the producers and events since the last frame; with `kept_ms` all of that time, for a file
+        that begins anew. The next frame leaves them out, so the caller must write this one.
         """
         with self._lock:
             after = self._written if kept_ms is None else time_ms - kept_ms
@@ -220,8 +224,7 @@ class ProducerEvents:
             self._newest = max([self._newest, *(number for number, _, _ in self._events)])
             self._new = OrderedDict.fromkeys(key for key in seen if key not in self._known)
             self._known.update((key, seen[key]) for key in self._new)
-            while len(self._known) > MOST_KNOWN:
-                self._new.pop(self._known.popitem(last=False)[0], None)
+            self._evict()
 
     def since_ms(self, key: str) -> int | None:
         """Return the time from which on the events of a producer are known."""

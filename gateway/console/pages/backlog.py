@@ -97,7 +97,7 @@ def _shares(visit: Visit, topics: Iterable[LimitedTopic]) -> tuple[dict[str, flo
             return shares, str(error)
         shares[name] = max(map(share_of, found.answers))
         if found.silent:  # one that lets a page wait would do so for each topic
-            return shares, "; ".join(found.silent)
+            return shares, found.trouble
     return shares, None
 
 
@@ -149,7 +149,7 @@ def partitions(visit: Visit) -> PageAnswer:
         }
         for row in page.partitions
     }
-    return Data({"rows": rows, "error": " ".join(told.silent) or None})
+    return Data({"rows": rows, "error": told.trouble})
 
 
 # The delayed records: how many wait, and in which topics records can wait.

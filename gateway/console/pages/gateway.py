@@ -119,7 +119,7 @@ class LimitRow:
     setting: str
     used: float
     most: float | None
-    node_id: int = -1
+    node_id: int
 
     @property
     def share(self) -> float:
@@ -135,7 +135,7 @@ class LimitRow:
         return self.setting.endswith(".bytes")
 
 
-def limits_of(found: Iterable[ScrapedSample], node_id: int = -1) -> list[LimitRow]:
+def limits_of(found: Iterable[ScrapedSample], node_id: int) -> list[LimitRow]:
     """Return the limits in a gateway's metrics."""
     used: dict[str, float] = {}
     most: dict[str, float] = {}

@@ -231,7 +231,7 @@ def strips(visit: Visit) -> PageAnswer:
     request = ListVerdictsRequest(topic, partition, producer_id, after_of=numbers, limit=MOST_VERDICTS)
     gathered, trouble = visit.told_by_gateways(request)
     if gathered is not None:
-        trouble = " ".join(gathered.silent) or None
+        trouble = gathered.trouble
     for row in [] if gathered is None else _newer(gathered, request, numbers):
         key = key_of(row.topic, row.partition, row.producer_id)
         if key in events:
@@ -349,7 +349,7 @@ def table_of(
     newest = [] if found is None else _newer(found, request, numbers)
     return {
         "verdicts": None if found is None else [shown_verdict(row) for row in newest],
-        "verdicts_trouble": trouble if found is None else " ".join(found.silent) or None,
+        "verdicts_trouble": trouble if found is None else found.trouble,
         "verdicts_source": source,
         "verdict_numbers": numbers_text(numbers),
         "names_nodes": found is not None and found.is_several,
@@ -392,7 +392,7 @@ def newer_verdicts(visit: Visit) -> PageAnswer:
     )
     found = visit.ask_gateways(request)
     rows = [shown_verdict(row) for row in _newer(found, request, numbers)]
-    error = " ".join(found.silent) or None
+    error = found.trouble
     return Data({"verdicts": rows, "numbers": numbers_text(numbers), "error": error})
 
 

@@ -38,7 +38,7 @@ export function start(element) {
     try {
       const found = await feed(`${element.dataset.source}?${seen}`);
       seen = new URLSearchParams({ after: found.after, started: found.started });
-      trouble.textContent = found.silent.join(" ");
+      trouble.textContent = found.silent.join("; ");
       trouble.hidden = !found.silent.length;
       for (const node of found.restarted) list.prepend(restart(found.is_several ? ` on node ${node}` : ""));
       list.prepend(...found.lines.map((/** @type {Line} */ line) => row(line, found.is_several)).reverse());
