@@ -132,12 +132,12 @@ def main() -> None:
     """Run the command that the process was started with, without typer where its options are right. The first
     words choose the command, unless they are options, or a shell asks for completions.
     """
-    words = [] if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
-    right = parse(words)
+    words = None if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
+    right = parse(words or [])
     if right is not None:
         _run(*right)
     else:
-        command_line(None if "_SEQGATE_COMPLETE" in os.environ else words)(prog_name="seqgate")
+        command_line(words)(prog_name="seqgate")
 
 
 def parse(words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:

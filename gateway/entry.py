@@ -16,14 +16,14 @@ def main() -> None:
     if words == ["--version"]:
         print(f"seqgate {__version__} ({core.kind()} core)")
         return
-    if words[:1] == ["serve"]:
-        # at once: what is imported before is imported twice
-        use_c_allocator()
     # Nothing of the imports is garbage, and every 700 objects that they make would start a collection.
     gc.set_threshold(50_000)
     # kio imports Hypothesis where it is installed, for tests of its own types. That takes a third of a start.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    if words[:1] != ["serve"]:
+    if words[:1] == ["serve"]:
+        # before all further imports: what is imported before is imported twice
+        use_c_allocator()
+    else:
         from seqgate.gateway.admin.remote import kafka_parts  # noqa: PLC0415 - a gateway has no Kafka client
 
         kafka_parts.install()

@@ -56,7 +56,7 @@ GC_THRESHOLD = 50_000
 """Python's collector threshold; the default of 700 would often scan objects that live for ever."""
 
 
-class Ready(NamedTuple):
+class Announcement(NamedTuple):
     """The facts that `seqgate serve` prints when clients can connect. `data` is the data directory, `pids`
     names the processes of workers.
     """
@@ -70,7 +70,7 @@ class Ready(NamedTuple):
     console: ConsoleProcess | None = None
 
 
-Announce = Callable[[Ready], None]
+Announce = Callable[[Announcement], None]
 
 
 def run(
@@ -81,12 +81,10 @@ def run(
     console: bool = False,
     console_listen: str | None = None,
 ) -> None:
-    """Run a gateway until SIGINT or SIGTERM; call `announce` when clients can connect. After a restart only
-    the log says so: nobody may read the output any more. Raises StartFailed, and Ended when it must not serve
-    on.
+    """Run a gateway until SIGINT or SIGTERM; call `announce` when clients can connect. Raises StartFailed,
+    and Ended when it must not serve on.
     """
     passed = passed or Passed()
-    ready: Announce = (lambda _: passed.log()) if passed.restart else announce
     prepare_process(config)
     addresses = [address_of(listener) for listener in listeners_of(config)]
     kept = [*addresses, control_address(Path(config.str("log.dirs"), SOCKET_NAME))]
@@ -100,7 +98,7 @@ def run(
     if console:
         check_installed()
     own = OwnProcess(passed, addresses, real_data_directory(config))
-    left = uvloop.run(_serve(config, own, ready, console=console, console_listen=console_listen))
+    left = uvloop.run(_serve(config, own, announce, console=console, console_listen=console_listen))
     if left is not None:
         replace_process(left)
 
@@ -294,7 +292,7 @@ async def _serve(
             ordered.add_done_callback(partial(_order_restart, send))
         else:
             ordered.add_done_callback(lambda _: stopping.set())
-            announce(ready_gateway(gateway, beside))
+            announce(announcement_of(gateway, beside))
         if beside is not None:
             await beside.start()
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
@@ -354,11 +352,11 @@ def warn_of_readers(directory: str) -> None:
         )
 
 
-def ready_gateway(gateway: Gateway, console: ConsoleProcess | None) -> Ready:
+def announcement_of(gateway: Gateway, console: ConsoleProcess | None) -> Announcement:
     """Return what the command prints when clients can connect."""
     node = gateway.services.node
     told = [endpoint.shown for endpoint in node.brokers.advertised.values()]
-    return Ready(
+    return Announcement(
         [endpoint.shown for endpoint in node.bound.values()],
         told,
         gateway.config.str("log.dirs"),

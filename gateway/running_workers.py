@@ -18,8 +18,8 @@ from seqgate.gateway.config.workers import worker_config, workers_complaint
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
     Announce,
+    Announcement,
     OwnProcess,
-    Ready,
     bind,
     prepare_process,
     real_data_directory,
@@ -116,7 +116,7 @@ def _supervise(
     gc.enable()
     try:
         return Supervisor(storage, configs, timeout_s, passed.keep_sockets).run(
-            lambda workers: _announce_workers(config, workers, passed, announce)
+            lambda workers: _announce_workers(config, workers, announce)
         )
     except WorkersFailed as error:
         raise StartFailed(str(error)) from error
@@ -141,9 +141,7 @@ def _close(shared: SharedDirectory) -> None:
         logger.warning("the data directory can't be made whole, the next start does that: %s", error)
 
 
-def _announce_workers(
-    config: Config, workers: Sequence[WorkerProcess], passed: Passed, announce: Announce
-) -> None:
+def _announce_workers(config: Config, workers: Sequence[WorkerProcess], announce: Announce) -> None:
     told = [
         Endpoint(*place).shown
         for worker in workers
@@ -154,7 +152,4 @@ def _announce_workers(
     pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
     data = config.str("log.dirs")
     warn_of_readers(data)
-    if passed.restart:
-        passed.log(f"; pids: {pids}")
-        return
-    announce(Ready(bound, told, data, f"; pids: {pids}"))
+    announce(Announcement(bound, told, data, f"; pids: {pids}"))

@@ -19,7 +19,7 @@ from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
 if TYPE_CHECKING:
-    from seqgate.gateway.running import Ready
+    from seqgate.gateway.running import Announce, Announcement
 
 USAGE_ERROR: Final = 2
 _NO_CONSOLE: Final = (
@@ -131,7 +131,9 @@ def run_with(options: Options) -> int:
     from seqgate.gateway.running import run  # noqa: PLC0415
 
     passed = Passed.from_environment(os.environ)
-    told = partial(announce, guide=options.guide)
+    told: Announce = partial(announce, guide=options.guide)
+    if passed.restart:  # nobody may read the output any more, so only the log says that clients can connect
+        told = lambda ready: passed.log(ready.pids)  # noqa: E731 - of one line
     try:
         config = _config(options)
         if passed.is_check:
@@ -156,7 +158,7 @@ def run_with(options: Options) -> int:
     return 0
 
 
-def announce(ready: Ready, *, guide: bool) -> None:
+def announce(ready: Announcement, *, guide: bool) -> None:
     """Print the line that says that clients can connect, and with `guide` what to try."""
     tells = "" if set(ready.told) == set(ready.bound) else f", tells clients {', '.join(ready.told)}"
     place = f"data in {ready.data}, pid {os.getpid()}{ready.pids}"

@@ -278,6 +278,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []
     room = request.limit
+    node_id = services.node.node_id
     first = 0 if request.after is None else request.after + 1
     index = max(0, first)
     while index < topic.count and room > 0:
@@ -287,11 +288,9 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
         if found and partition is None:
             raise ControlError(f"{topic.name}-{index} can't be opened")
         rows.append(
-            PartitionBacklog(
-                topic.name, index, verdict=OPEN if is_here else ELSEWHERE, node_id=services.node.node_id
-            )
+            PartitionBacklog(topic.name, index, verdict=OPEN if is_here else ELSEWHERE, node_id=node_id)
             if partition is None
-            else msgspec.structs.replace(_row(backlog, partition, found), node_id=services.node.node_id)
+            else _row(backlog, partition, found, node_id)
         )
         room -= 1 + len(found)
         index += 1
@@ -311,7 +310,9 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     )
 
 
-def _row(backlog: Backlog, partition: Partition, readers: list[GroupReader]) -> PartitionBacklog:
+def _row(
+    backlog: Backlog, partition: Partition, readers: list[GroupReader], node_id: int
+) -> PartitionBacklog:
     from seqgate.log import LogError  # noqa: PLC0415 - slow to import
 
     try:
@@ -329,6 +330,7 @@ def _row(backlog: Backlog, partition: Partition, readers: list[GroupReader]) -> 
         verdict=_verdict(partition.gate),
         refused=0 if partition.gate is None else partition.gate.refused_batches,
         readers=rows,
+        node_id=node_id,
     )
 
 

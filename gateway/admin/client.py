@@ -133,8 +133,7 @@ def nodes_of(answer: Any) -> list[int]:
 
 def answer_of(answer: ControlAnswer, request: Request[A]) -> A:
     """Return the answer of another gateway. Raises ControlError where it is a refusal."""
-    if answer.error is not None:
-        raise Elsewhere(answer.error) if answer.is_elsewhere else ControlError(answer.error)
+    answer.check()
     try:
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except msgspec.MsgspecError as error:
@@ -173,8 +172,7 @@ def _ask_at(place: Path, request: Request[A], timeout_s: float, *, is_whole: boo
     line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
         answer = msgspec.json.decode(line, type=ControlAnswer)
-        if answer.error is not None:
-            raise Elsewhere(answer.error) if answer.is_elsewhere else ControlError(answer.error)
+        answer.check()
         if answer.note is not None and not is_whole:
             _show_once(answer.note)
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())

@@ -267,11 +267,11 @@ def undrain(opened: Opened[Asker], node_id: NodeId) -> Output:
 _BROKERS: Final = 1
 _PREFERRED: Final = 0
 _ASK_AGAIN_S: Final = 0.2
+"""The time between two questions whether a drained gateway leads nothing any more."""
 _ANY_EPOCH: Final = -1
 """The epoch of an order: only the gateway itself must name that of its session."""
 _WAITING_EPOCH: Final = -2
 """The epoch of a request that orders nothing and waits for the end of a drain."""
-"""The time between two questions whether a drained gateway leads nothing any more."""
 _NOT_DRAINED: Final = {
     "broker_id_not_registered": "no live gateway has the node id {node_id}",
     "invalid_request": "no other live gateway can take the partitions of node {node_id}",
@@ -372,8 +372,8 @@ def undrain_remote(cluster: Cluster, request: UndrainRequest) -> Undrained:
 
 
 def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable[[int], Any]:
-    """Return what asks for a gateway's drain, or takes the drain back, and returns the answer. It takes the
-    epoch of the request.
+    """Return a function that sends a heartbeat with a given epoch, and returns the answer. With `is_drained`
+    the heartbeat orders the drain of the gateway, otherwise it takes the drain back.
     """
     from dataclasses import replace  # noqa: PLC0415 - slow to import
 

@@ -12,7 +12,7 @@ import msgspec
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.printing import print_lines
-from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.request import PagedRequest, newest_first
 from seqgate.gateway.admin.tables import moment, shown
 
 if TYPE_CHECKING:
@@ -125,9 +125,6 @@ def log_lines(gateway: LiveGateway, request: LogLinesRequest) -> LogPage:
 
     node_id = gateway.services.node.node_id
     after = request.after_of.get(node_id, request.after)
-    lines = recent_lines()
-    if not lines or lines[-1].number < after:
-        after = 0
-    newest = islice((line for line in reversed(lines) if line.number > after), request.limit)
+    newest = islice(newest_first(recent_lines(), after), request.limit)
     rows = [LogLine(*line, node_id) for line in newest][::-1]
     return LogPage(rows, LINES_KEPT, [node_id], gateway.started_at_ms)

@@ -50,7 +50,6 @@ from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
     ControlAnswer,
     ControlError,
-    Elsewhere,
     PagedRequest,
     Request,
     from_source,
@@ -258,7 +257,7 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
         # for.
         result = await asyncio.wait_for(asyncio.shield(work), timeout_s)
     except ControlError as error:
-        return ControlAnswer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
+        return ControlAnswer.of_error(error)
     except TimeoutError:
         return ControlAnswer(
             error=f"not done within {timeout_s:g} s; it continues, and `seqgate tasks` shows its progress"
@@ -291,7 +290,7 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
         async with asyncio.timeout(OPERATION_TIMEOUT_S):
             result = await answer_live(gateway, request)
     except ControlError as error:
-        return ControlAnswer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
+        return ControlAnswer.of_error(error)
     except TimeoutError:
         return ControlAnswer(error=f"not done within {OPERATION_TIMEOUT_S:g} s")
     return ControlAnswer(msgspec.Raw(msgspec.json.encode(result)))

@@ -11,10 +11,10 @@ import errno
 import functools
 import heapq
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, get_args
 
 import msgspec
 
@@ -128,6 +128,24 @@ def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K])
     return first[:limit], len(first) <= limit
 
 
+class Numbered(Protocol):
+    """A row that a process numbers, beginning with 1."""
+
+    @property
+    def number(self) -> int: ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+def newest_first(rows: Sequence[N], after: int) -> Iterator[N]:
+    """Yield the rows with a number above `after`, the newest first; all if the process has begun to count
+    again.
+    """
+    lowest = after if rows and rows[-1].number >= after else 0
+    return (row for row in reversed(rows) if row.number > lowest)
+
+
 def from_source(
     source: Callable[[G], S], answer: Callable[[S, Q], Awaitable[A] | A]
 ) -> Callable[[G, Q], Awaitable[A] | A]:
@@ -151,6 +169,16 @@ class ControlAnswer(msgspec.Struct, omit_defaults=True):
     error: str | None = None
     note: str | None = None
     is_elsewhere: bool = False
+
+    @classmethod
+    def of_error(cls, error: ControlError) -> Self:
+        """Return the answer that refuses with an error."""
+        return cls(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
+
+    def check(self) -> None:
+        """Raise the error of a refusal: ControlError, or Elsewhere."""
+        if self.error is not None:
+            raise Elsewhere(self.error) if self.is_elsewhere else ControlError(self.error)
 
 
 # The address of the control socket. The kernel takes some 100 bytes of path (`sun_path`). A socket with a

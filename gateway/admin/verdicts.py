@@ -9,7 +9,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, option, stop
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import PagedRequest
+from seqgate.gateway.admin.request import PagedRequest, newest_first
 from seqgate.gateway.admin.tables import ClientOrNone, Column, known, moment, number, table
 
 if TYPE_CHECKING:
@@ -129,9 +129,7 @@ def list_verdicts(gateway: LiveGateway, request: ListVerdictsRequest) -> Verdict
     newest = gateway.services.partitions.counters.verdicts.newest
     node_id = gateway.services.node.node_id
     after = request.after_of.get(node_id, request.after)
-    if not newest or newest[-1].number < after:
-        after = 0
-    found = (verdict for verdict in reversed(newest) if verdict.number > after and _passes(verdict, request))
+    found = (verdict for verdict in newest_first(newest, after) if _passes(verdict, request))
     rows = [VerdictRow(*verdict, node_id) for verdict in islice(found, request.limit)]
     return VerdictPage(rows, newest.maxlen or 0, [node_id])
 

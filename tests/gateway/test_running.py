@@ -13,7 +13,7 @@ import pytest
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import Listener, load_config
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess
-from seqgate.gateway.running import Ready, check_data_directory, check_listener
+from seqgate.gateway.running import Announcement, check_data_directory, check_listener
 from seqgate.gateway.serving import announce, command_name
 from seqgate.log import DirectoryLocked, Storage
 
@@ -68,12 +68,12 @@ async def test_the_guide_says_where_the_console_is(capsys: pytest.CaptureFixture
     chosen = ConsoleProcess("127.0.0.1:9092", "http://127.0.0.1:9644", "history", "127.0.0.1:31099")
     await chosen.choose_address()
     bound = ["127.0.0.1:9092"]
-    announce(Ready(bound, bound, "data", console=chosen), guide=True)
+    announce(Announcement(bound, bound, "data", console=chosen), guide=True)
     assert "http://127.0.0.1:31099\n" in capsys.readouterr().out  # no word of another port
     chosen.taken = LISTEN
-    announce(Ready(bound, bound, "data", console=chosen), guide=True)
+    announce(Announcement(bound, bound, "data", console=chosen), guide=True)
     assert f"http://127.0.0.1:31099 ({LISTEN} is taken)\n" in capsys.readouterr().out
     await chosen.stop()
     own = ConsoleProcess("127.0.0.1:9092", "http://127.0.0.1:9644", "history", "127.0.0.1:0")
-    announce(Ready(bound, bound, "data", console=own), guide=True)
+    announce(Announcement(bound, bound, "data", console=own), guide=True)
     assert "console" not in capsys.readouterr().out  # the console itself says its port

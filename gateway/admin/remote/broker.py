@@ -141,8 +141,7 @@ def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
 def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
     """Connect once; return the address. Raises ControlError for TLS or login, OSError without an answer."""
     with open_connection(address, timeout_s) as connection:
-        if address.security.context is not None and not address.security.mechanism:
-            # since TLS 1.3 a listener refuses the certificate of a client after the handshake
+        if _shows_certificate(address):
             with _tls_told(address):
                 exchange(connection, _API_VERSIONS, ApiVersionsResponse)
     return address
@@ -151,14 +150,16 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
 def greet(
     address: BrokerAddress, timeout_s: float, *, is_last: bool = True
 ) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
-    """Connect; return the address, the newest version of each API, or None without an answer, and the
-    connection. Raises ControlError for TLS or login, OSError without a connection, or without an answer over
-    TLS, or in time at an address that is not the last one.
+    """Connect; return the address, the newest version of each API, and the connection. The versions are None
+    if the broker gave no answer.
+
+    Raises ControlError if TLS or the login fails, and OSError if nobody accepts the connection. A missing
+    answer raises OSError if the client shows only a certificate, and TimeoutError if the time is over and the
+    address is not the last one.
     """
     connection = open_connection(address, timeout_s)
-    is_certified = address.security.context is not None and not address.security.mechanism
+    is_certified = _shows_certificate(address)
     try:
-        # since TLS 1.3 a listener refuses the certificate of a client after the handshake
         with _tls_told(address) if is_certified else nullcontext():
             answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
     except Exception as error:
@@ -168,6 +169,13 @@ def greet(
             raise
         return address, None, connection  # kafka-python tries again, and says why nobody answers
     return address, {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
+
+
+def _shows_certificate(address: BrokerAddress) -> bool:
+    """Return whether a client is known by its certificate alone. Since TLS 1.3 a listener refuses the
+    certificate only after the handshake, so the first answer shows it.
+    """
+    return address.security.context is not None and not address.security.mechanism
 
 
 def _secured(connection: socket.socket, address: BrokerAddress, context: ssl.SSLContext) -> socket.socket:

@@ -23,10 +23,10 @@ from seqgate.gateway.console_process import check_installed
 from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.running import (
     Announce,
+    announcement_of,
     check_listener,
     console_of,
     prepare_process,
-    ready_gateway,
     warn_of_readers,
 )
 from seqgate.gateway.stop_signals import signals_taken
@@ -76,7 +76,7 @@ async def _serve(
             gc.freeze()
             gc.enable()
             beside = await console_of(gateway) if console else None
-            announce(ready_gateway(gateway, beside))
+            announce(announcement_of(gateway, beside))
             if beside is not None:
                 await beside.start()
             await stopping.wait()
