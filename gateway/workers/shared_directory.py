@@ -244,8 +244,9 @@ def _hand_clients_on(storage: Storage, sources: Collection[Path], targets: Colle
     try:
         paths = [str(directory / PRODUCER_CLIENTS) for directory in sources]
         content = join_clients(storage.read_file(path) for path in paths if storage.exists(path))
-        for directory in targets if content is not None else ():
-            storage.replace(str(directory / PRODUCER_CLIENTS), content or b"")
+        if content is not None:
+            for directory in targets:
+                storage.replace(str(directory / PRODUCER_CLIENTS), content)
         for directory in sources:
             if directory not in targets:
                 storage.delete(str(directory / PRODUCER_CLIENTS))

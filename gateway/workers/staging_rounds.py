@@ -125,8 +125,7 @@ class StagingRounds:
         late = _named(current.awaited)
         if dead:
             current.awaited.difference_update(dead)
-            why = f"worker {dead[0].number} has ended; try again"
-            self._fail(current, why, now_s, may_retry=self._lives(current.asker))
+            self._fail(current, f"worker {dead[0].number} has ended; try again", now_s, may_retry=True)
         elif current.step is None and self._all_serve():
             current.members = list(self._workers.values())
             self._advance(current, now_s)

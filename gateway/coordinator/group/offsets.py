@@ -140,8 +140,9 @@ class GroupOffsets:
     def fetched(
         self, group_id: str, unstable: CommittedOffset | None, *, is_all: bool
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return a group's committed offsets, with `unstable` where an open transaction may change one, and
-        unless `is_all` where it may commit the first one.
+        """Return a group's committed offsets. `unstable` takes the place of each offset that an open
+        transaction may change. Unless `is_all`, it also stands for partitions that have only a pending
+        offset.
         """
         committed = dict(self.of(group_id))
         if unstable is not None:

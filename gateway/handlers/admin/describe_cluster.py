@@ -1,11 +1,10 @@
 """DescribeCluster (key 60, versions 0-2): list the brokers. From v2 on a client may ask for fenced brokers,
 too. Rights: `DESCRIBE` on the cluster (else the list of authorized operations is empty).
 
-From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
-right. Without DESCRIBE on the cluster, the answer lists no authorized operations. In v0 `seqgate` commands
-and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips: that needs
-DESCRIBE on the cluster, ALTER for lines of the log and for a backup, or CLUSTER_ACTION. Source: Kafka's
-AuthHelper.computeDescribeClusterResponse.
+From v1 on a client asks for brokers or for controllers; this node only knows brokers. In v0 `seqgate`
+commands and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips:
+that needs DESCRIBE on the cluster, ALTER for lines of the log and for a backup, or CLUSTER_ACTION. Source:
+Kafka's AuthHelper.computeDescribeClusterResponse.
 """
 
 from __future__ import annotations

@@ -428,7 +428,7 @@ STREAMS_GROUP_HEARTBEAT_API = Api(88, 0, 1, api.everything, handle=handle_heartb
 
 
 async def handle_description(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """Store the description; answer when it is durable. A client needs READ on the group, as for commits."""
+    """Store the description; answer when it is durable."""
 
     def refused(_: RequestContext[Any], error: ErrorCode | LaterErrorCode, message: str | None = None) -> Any:
         return context.answer(error_code=error, error_message=message)

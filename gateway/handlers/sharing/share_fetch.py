@@ -7,11 +7,11 @@ they are due; a waiting request then tries again. A request asks for its rights 
 `coordinator/share/share_partition.py` decides. Source: Kafka's KafkaApis.handleShareFetchRequest,
 DelayedShareFetch.
 
-Reads the batches that a share group may acquire: whole batches, optionally without those of aborted
-transactions.
+A group acquires whole batches. A group that reads committed records skips an aborted batch as if the log did
+not contain it: the bytes of the answer may contain the batch, but nobody acquires it. Source: Kafka's
+SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
 
-An aborted batch is skipped as if the log did not contain it. The bytes of the answer may contain it, but
-nobody acquires it. Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
+The requests of both APIs belong to the share session of the member:
 
     share_session_epoch   the request
     0                     begins a session; it can't acknowledge anything yet
@@ -728,7 +728,7 @@ async def handle_acknowledge(context: RequestContext[Services], request: Any) ->
     try:
         check_request(context, request)
         continue_session(context, request)
-    except (ShareRequestRefused, Unavailable) as error:
+    except ShareRequestRefused as error:
         return refused(context, error)
     hidden = await unreadable(context, request, ())
     outcomes = await acknowledge(context, request, request.topics, hidden)
