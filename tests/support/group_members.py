@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer
+from kafka import KafkaConsumer
 
 from tests.support.wire import Wire
 
@@ -76,6 +77,16 @@ def member(
         yield consumer
     finally:
         consumer.close()
+
+
+def know_topic(consumer: KafkaConsumer, topic: str) -> None:
+    """Let a subscribed consumer of kafka-python learn its topic before it joins its group.
+
+    kafka-python 3.0.12 that joins earlier assigns no partitions, and joins again when it has learned them. If
+    a poll's time ends amid that join, its answer is never applied: the consumer polls for ever without any.
+    """
+    assert consumer.subscription() == {topic}
+    assert consumer.partitions_for_topic(topic)
 
 
 def hold_offset(wire: Wire, transactional_id: str, group: str, topic: str, offset: int) -> dict[str, int]:

@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 from tests.support.batches import CODECS, Batch, Record
+from tests.support.group_members import know_topic
 from tests.support.named_batches import named
 from tests.support.wire import Plain
 from tests.upgrade import security
@@ -219,6 +220,7 @@ class Writing:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
+        know_topic(consumer, "clients")
         deadline_s, count = time.monotonic() + DEADLINE_S, 0
         while count < 12:
             assert time.monotonic() < deadline_s

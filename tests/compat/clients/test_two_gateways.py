@@ -27,6 +27,7 @@ from seqgate.gateway.metadata.records import (
 )
 from seqgate.log import LocalDurability, Storage
 from seqgate.log.directory.identity import DirectoryIdentity, write_identity
+from tests.support.group_members import know_topic
 
 NODES = (1, 2)
 PARTITIONS = 4
@@ -123,6 +124,7 @@ def with_kafka_python(bootstrap: str, group: str) -> Sent:
     consumer = KafkaConsumer(
         "lines", bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
     )
+    know_topic(consumer, "lines")
     found: Sent = []
     while len(found) < COUNT:
         for rows in consumer.poll(1000).values():

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tests.support.child_process import follow_stdin, leaving
+from tests.support.group_members import know_topic
 
 HEARTBEAT_INTERVAL_MS = 300
 POLL_MS = 100
@@ -75,6 +76,7 @@ def kafka_python(settings: dict[str, Any]) -> None:
         **python_settings(settings), partition_assignment_strategy=[RangePartitionAssignor]
     )
     consumer.subscribe([settings["topic"]], listener=Listener())
+    know_topic(consumer, settings["topic"])
     while not leaving.is_set():
         polled = consumer.poll(timeout_ms=POLL_MS)
         if not polled:

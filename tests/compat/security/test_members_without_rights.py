@@ -22,6 +22,7 @@ from kafka.errors import GroupAuthorizationFailedError as PythonGroupDenied
 
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from tests.compat.security.guarded import Guarded, User, guarded_gateway
+from tests.support.group_members import know_topic
 from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 60.0
@@ -100,6 +101,7 @@ def test_kafka_python_may_not_join(user: User) -> None:
     consumer.close(autocommit=False)
     allow_group(user)
     consumer = KafkaConsumer(user.topic, **settings)
+    know_topic(consumer, user.topic)
     assert first(lambda: consumer.poll(1000))
     consumer.close()
 

@@ -13,6 +13,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-u
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.errors import RebalanceInProgressError
 
+from tests.support.group_members import know_topic
+
 LIMIT_S = 240.0
 REQUEST_TIMEOUT_MS = 2_000
 Produce = Callable[[str, str, Sequence[bytes]], None]
@@ -62,10 +64,8 @@ def read_with_kafka_python(bootstrap: str, topic: str, count: int) -> list[bytes
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id="kafka-python"
     )
-    # kafka-python 3.0 that joins before it knows the topic may rejoin amid its first assignment, and then
-    # asks for no offsets, ever.
-    assert consumer.partitions_for_topic(topic) == {0}
     consumer.subscribe([topic])
+    know_topic(consumer, topic)
     found: list[bytes] = []
     deadline = time.monotonic() + LIMIT_S
     while len(found) < count and time.monotonic() < deadline:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from tests.support.child_process import ended_by_failures, follow_stdin, leaving
+from tests.support.group_members import know_topic
 
 TIMEOUT_S = 10.0
 POLL_S = 0.1
@@ -159,6 +160,7 @@ def kafka_python(work: Work) -> None:
         heartbeat_interval_ms=300,
         reconnect_backoff_max_ms=200,
     )
+    know_topic(consumer, work.input)
     polls_to_join = POLLS_TO_JOIN
     while not leaving.is_set():
         polled = consumer.poll(KAFKA_PYTHON_POLL_MS, max_records=chance.randint(1, MOST_RECORDS))

@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from tests.gateway.metrics.test_dashboards import PROMETHEUS, queries
 from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.group_members import know_topic
 from tests.support.prometheus import Prometheus
 from tests.support.promql import used
 
@@ -64,6 +65,7 @@ def metrics_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         consumer = KafkaConsumer(
             "orders", bootstrap_servers=gateway.bootstrap, group_id="billing", auto_offset_reset="earliest"
         )
+        know_topic(consumer, "orders")
         while not consumer.poll(timeout_ms=1000):
             pass
         consumer.commit()

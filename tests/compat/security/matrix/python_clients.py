@@ -23,6 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.compat.security.matrix.client import REFUSALS, Refusal, Refused
 from tests.compat.security.matrix.endpoint import TIMEOUT_S, Account, Way
+from tests.support.group_members import know_topic
 
 T = TypeVar("T")
 WAYS = tuple(way for way in Way if way is not Way.DELEGATION_TOKEN)
@@ -136,6 +137,7 @@ class KafkaPython:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
             )
+            know_topic(consumer, topic)
             found: list[str] = []
             deadline_s = time.monotonic() + TIMEOUT_S
             try:

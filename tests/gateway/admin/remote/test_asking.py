@@ -34,6 +34,7 @@ from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import ids as transactions
 from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
+from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
 
@@ -54,6 +55,7 @@ def broker() -> Iterator[Broker]:
         idle = KafkaProducer(bootstrap_servers=running.bootstrap, transactional_id="idle")
         idle.init_transactions()
         consumer = KafkaConsumer("orders", bootstrap_servers=running.bootstrap, group_id="readers")
+        know_topic(consumer, "orders")
         while not consumer.assignment():
             consumer.poll(100)
         place = kafka.TopicPartition("orders", 0)
