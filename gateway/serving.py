@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from seqgate.gateway.running import Announce, Announcement
 
 USAGE_ERROR: Final = 2
+_ONE_PROCESS: Final = (
+    "--test-control controls one process with its own data: leave --cluster and --workers out, and the "
+    "settings seqgate.cluster and seqgate.workers"
+)
 _NO_CONSOLE: Final = (
-    "--console shows one process; with --workers start "
+    "--console shows one process; with --workers, or seqgate.workers, start "
     "`seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
 )
 
@@ -191,7 +195,7 @@ def _config(options: Options) -> Config:
     """Return the settings from file, environment and flags. Raises _Refused."""
     overrides = list(options.settings)
     if options.test_control is not None:
-        overrides = [*_under_test(options, options.test_control), *overrides]
+        overrides = [*_under_test(options.test_control), *overrides]
     elif options.exit_with is not None:
         raise _Refused("--exit-with is for tests: it needs --test-control", USAGE_ERROR)
     if options.data_dir is not None:
@@ -202,18 +206,27 @@ def _config(options: Options) -> Config:
         overrides.append(f"seqgate.workers={options.workers}")
     if options.console_listen is not None:
         _check_console_address(options)
-    if options.console and options.workers is not None and options.workers > 1:
-        raise _Refused(_NO_CONSOLE, USAGE_ERROR)
     if options.listen:
         overrides.append(f"listeners={','.join(_listeners(options.listen))}")
     try:
         config = load_config(options.config_file, os.environ, overrides)
     except ConfigError as error:
         raise _Refused(str(error)) from None
+    _check_processes(options, config)
     if options.console and config.optional_str(METRICS_LISTENER) is None:
         # The console reads what only this listener tells, and gets the port that the system chooses.
         config.choose(METRICS_LISTENER, "127.0.0.1:0")
     return config
+
+
+def _check_processes(options: Options, config: Config) -> None:
+    """Raise _Refused for several processes, or a bucket, where an option needs one process."""
+    has_workers = config.int("seqgate.workers") > 1
+    has_bucket = config.optional_str("seqgate.cluster") is not None
+    if options.test_control is not None and (has_workers or has_bucket):
+        raise _Refused(_ONE_PROCESS, USAGE_ERROR)
+    if options.console and has_workers:
+        raise _Refused(_NO_CONSOLE, USAGE_ERROR)
 
 
 def _check_console_address(options: Options) -> None:
@@ -228,7 +241,7 @@ def _check_console_address(options: Options) -> None:
         raise _Refused("--console-listen has no effect with --test-control; use --console", USAGE_ERROR)
 
 
-def _under_test(options: Options, address: str) -> Iterator[str]:
+def _under_test(address: str) -> Iterator[str]:
     """Yield the settings of a gateway under test. Raises _Refused."""
     from seqgate.gateway.testing.broker import SETTINGS  # noqa: PLC0415
     from seqgate.gateway.testing.control.serving import address_complaint  # noqa: PLC0415 - seldom
@@ -236,11 +249,6 @@ def _under_test(options: Options, address: str) -> Iterator[str]:
     complaint = address_complaint(address)
     if complaint is not None:
         raise _Refused(f"--test-control {address}: {complaint}", USAGE_ERROR)
-    if options.cluster is not None or (options.workers or 1) > 1:
-        raise _Refused(
-            "--test-control controls one process with its own data: leave --cluster and --workers out",
-            USAGE_ERROR,
-        )
     return (f"{name}={value}" for name, value in SETTINGS.items())
 
 

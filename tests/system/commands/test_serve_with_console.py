@@ -109,20 +109,6 @@ def is_closed(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) != 0
 
 
-def test_several_workers_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "seqgate", "serve", "--console", "--workers", "2"]
-    done = subprocess.run(
-        [*command, "--data-dir", str(tmp_path / "data")],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "seqgate console --bootstrap" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [
