@@ -98,6 +98,7 @@ class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
 
     is_spread = True
     is_told = True
+    is_partial = True
     rows = "partitions"
     key = "partition"
     topic: str

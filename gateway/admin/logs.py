@@ -53,6 +53,7 @@ class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
 
     is_spread = True
     is_of_each = True
+    is_private = True
     rows = "lines"
     after: int = 0
     after_of: dict[int, int] = msgspec.field(default_factory=dict)

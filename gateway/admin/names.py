@@ -116,6 +116,7 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
     """
 
     is_spread = True
+    is_partial = True
     rows = "names untold"
     topic: str | None = None
     partition: int | None = None

@@ -38,16 +38,14 @@ class ControlOperation(msgspec.Struct, Generic[Q], frozen=True):
 
     Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with
     all rows in one page; None: only a running gateway can answer. `changes` says whether a request changes
-    something, so that the audit log names it. `is_partial`: in a cluster the answer lacks what other gateways
-    lead or coordinate, and a note says so. `timeout_s`: the time for the operation, where that is not the
-    time for all others.
+    something, so that the audit log names it. `timeout_s`: the time for the operation, where that is
+    not the time for all others.
     """
 
     request: type[Q]
     run: Callable[[LiveGateway, Q], Awaitable[Any] | Any]
     stopped: Callable[[StoppedGateway, Q], Any] | None = None
     changes: Callable[[Q], bool] | bool = False
-    is_partial: bool = False
     timeout_s: float | None = None
 
 

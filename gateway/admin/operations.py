@@ -123,13 +123,13 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(ReopenRequest, reopen_partition, changes=True),
     ControlOperation(RestartRequest, restart_live, changes=True),
     ControlOperation(RestartedRequest, restarted),
-    ControlOperation(ListProducersRequest, producers.list_producers_live, is_partial=True),
+    ControlOperation(ListProducersRequest, producers.list_producers_live),
     ControlOperation(ListVerdictsRequest, list_verdicts),
-    ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped, is_partial=True),
-    ControlOperation(BacklogRequest, backlog.backlog_of, is_partial=True),
+    ControlOperation(NamesRequest, names.list_names_live, names.list_names_stopped),
+    ControlOperation(BacklogRequest, backlog.backlog_of),
     ControlOperation(LimitedTopicsRequest, backlog.limited_topics),
     *pids.operations(),
-    ControlOperation(ListGroupsRequest, from_source(LiveList, list_groups_of), is_partial=True),
+    ControlOperation(ListGroupsRequest, from_source(LiveList, list_groups_of)),
     ControlOperation(DescribeGroupRequest, from_source(LiveDescriptions, describe_group)),
     ControlOperation(
         ResetOffsetsRequest, from_source(LiveReset, reset_offsets), changes=lambda request: request.execute
@@ -173,7 +173,7 @@ def changes_something(request: Request[Any]) -> bool:
 def note_on(gateway: LiveGateway, request: Request[Any]) -> str | None:
     """Return the sentence about what the answer lacks because others know it; None for a whole answer."""
     brokers = gateway.services.node.brokers
-    if not _BY_REQUEST[type(request)].is_partial or brokers.is_alone:
+    if not request.is_partial or brokers.is_alone:
         return None
     others = len(brokers.others())
     gateways = (
@@ -281,8 +281,7 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
     name = request.operation_name()
     if not (request.is_of_each or request.is_told):
         return ControlAnswer(error=f"{name} is answered on the control socket only")
-    # Lines of the log name users, addresses and files.
-    is_more = isinstance(request, LogLinesRequest) or changes_something(request)
+    is_more = request.is_private or changes_something(request)
     right = Operation.ALTER if is_more else Operation.DESCRIBE
     if not may(right):
         return ControlAnswer(error=f"{name} over the network needs {right.name} on the cluster")

@@ -98,6 +98,7 @@ class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
 
     is_spread = True
     is_told = True
+    is_partial = True
     rows = "producers"
     key = "topic partition producer_id"
     topic: str | None = None

@@ -1,7 +1,7 @@
 """The messages on the control socket: a request, its answer, and the error that can replace the answer.
 
-The base classes of requests are here; the requests themselves are in the `messages` module of each subject.
-This module imports nothing of the gateway, so that a command starts fast.
+The base classes of requests are here; the module of each subject has its requests, beside its commands. This
+module imports nothing of the gateway, so that a command starts fast.
 """
 
 from __future__ import annotations
@@ -76,14 +76,19 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
     """A request whose answer has the type A. Its tag is the name of the operation. `is_spread`: each of
     several workers knows a part of the answer. `is_of_all`: one worker answers for all, and refuses for all.
     `is_of_each`: every gateway of a cluster answers for itself, also over the Kafka protocol. `is_told`: a
-    gateway tells its part over the Kafka protocol, too, though commands do not ask there. `rows` names the
-    fields of the answer of which each page, and each gateway, has a part, that of the list itself first.
+    gateway tells its part over the Kafka protocol, too, though commands do not ask there. `is_partial`: in a
+    cluster the answer lacks what other gateways lead or coordinate, and a note says so. `is_private`: the
+    answer names users, addresses and files, and needs the right to change the cluster over the network.
+    `rows` names the fields of the answer of which each page, and each gateway, has a part, that of the list
+    itself first.
     """
 
     is_spread: ClassVar[bool] = False
     is_of_all: ClassVar[bool] = False
     is_of_each: ClassVar[bool] = False
     is_told: ClassVar[bool] = False
+    is_partial: ClassVar[bool] = False
+    is_private: ClassVar[bool] = False
     rows: ClassVar[str] = ""
 
     @classmethod

@@ -74,6 +74,7 @@ class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
     """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
 
     is_spread = True
+    is_partial = True
     rows = "groups"
     key = "group"
     states: list[str] = msgspec.field(default_factory=list)
