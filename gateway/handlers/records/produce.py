@@ -72,9 +72,9 @@ from seqgate.gateway.handlers.records.produce_append import (
     append_batch,
     close_on_error,
     expired_row,
+    no_transactional_id,
     note_unsettled,
     unflushed_row,
-    without_transactional_id,
 )
 from seqgate.gateway.handlers.records.produce_late import (
     Begun,
@@ -622,7 +622,7 @@ def _refusal_of_id(
     transactional_id: str | None, index: int, may_write_as: Callable[[str], bool] | None
 ) -> tuple[ErrorCode, str] | None:
     if transactional_id is None:
-        return without_transactional_id(index)
+        return ErrorCode.transactional_id_authorization_failed, no_transactional_id(index)
     if may_write_as is None or may_write_as(transactional_id):
         return None
     message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."

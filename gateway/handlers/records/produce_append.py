@@ -321,7 +321,8 @@ def _check_attributes(
     api_version: int, partition: Partition, attributes: int, transactional_id: str | None
 ) -> None:
     if attributes & TRANSACTIONAL_FLAG and transactional_id is None:
-        raise _Refused(partition, *without_transactional_id(partition.index))
+        error = ErrorCode.transactional_id_authorization_failed
+        raise _Refused(partition, error, no_transactional_id(partition.index))
     if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
         raise _Refused(partition, ErrorCode.unsupported_compression_type, message)
@@ -408,10 +409,9 @@ def check_one_batch(records: memoryview) -> None:
         check_frame(records)
 
 
-def without_transactional_id(index: int) -> tuple[ErrorCode, str]:
-    """Return the error and message for a transactional batch in a request without a transactional id."""
-    message = f"The batch for partition {index} is transactional; the request has no transactional id."
-    return ErrorCode.transactional_id_authorization_failed, message
+def no_transactional_id(index: int) -> str:
+    """Return the message for a transactional batch in a request without a transactional id."""
+    return f"The batch for partition {index} is transactional; the request has no transactional id."
 
 
 def produce_error_code(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
