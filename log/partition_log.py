@@ -689,7 +689,7 @@ class PartitionLog:
 
     # --- looking records up
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+    def first_not_before(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
         self.check_online()
         with self.reading():

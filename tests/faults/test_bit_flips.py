@@ -70,7 +70,7 @@ def read_everything(log: PartitionLog, written: list[Written]) -> None:
 
 
 def by_time(log: PartitionLog) -> list[object]:
-    return [log.offset_for_timestamp(timestamp) for timestamp in range(1_000, 1_030, 3)] + [
+    return [log.first_not_before(timestamp) for timestamp in range(1_000, 1_030, 3)] + [
         log.offset_of_max_timestamp()
     ]
 

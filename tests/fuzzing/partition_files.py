@@ -265,7 +265,7 @@ def _look_up(log: PartitionLog) -> None:
     """Look up offsets and timestamps, as consumers do."""
     log.offset_of_max_timestamp()
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
-        log.offset_for_timestamp(timestamp)
+        log.first_not_before(timestamp)
     log.segments.aborted_between(log.log_start_offset, log.log_end_offset)
     log.record_states.release_due(NOW_MS + 10_000)
     log.epochs.end_offset(0, log.log_end_offset)

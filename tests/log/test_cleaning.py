@@ -163,10 +163,10 @@ def test_finding_by_time_passes_over_what_is_gone(tmp_path: Path) -> None:
         (6, 0),
         (7, 1),
     ]
-    found = log.offset_for_timestamp(10)
+    found = log.first_not_before(10)
     assert found is not None
     assert (found.offset, found.timestamp) == (3, 30)
-    assert log.offset_for_timestamp(40) is None
+    assert log.first_not_before(40) is None
     assert log.offset_of_max_timestamp() is None
 
 

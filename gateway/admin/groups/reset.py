@@ -494,7 +494,7 @@ class LiveReset:
                 f"partition {name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})"
             )
         try:
-            found = None if timestamp_ms is None else log.offset_for_timestamp(timestamp_ms)
+            found = None if timestamp_ms is None else log.first_not_before(timestamp_ms)
         except LogError as error:
             raise ControlError(f"{name} can't be read: {error}") from error
         at_timestamp = None if found is None else found.offset

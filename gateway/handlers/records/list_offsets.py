@@ -150,9 +150,7 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
         return _Found(ErrorCode.none, -1, start_offset, log.epochs.at(start_offset))
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _Found(ErrorCode.none)
-    found = (
-        log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    )
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.first_not_before(timestamp)
     if found is None or found.offset >= end_offset:
         return _Found(ErrorCode.none)
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)

@@ -51,7 +51,7 @@ class ShareReading(msgspec.Struct, frozen=True):
         if self.offset_reset == EARLIEST:
             return log.log_start_offset
         duration_ms = offset_reset_duration_ms(self.offset_reset)
-        found = None if duration_ms is None else log.offset_for_timestamp(max(0, now_ms - duration_ms))
+        found = None if duration_ms is None else log.first_not_before(max(0, now_ms - duration_ms))
         return log.high_watermark if found is None else min(found.offset, log.high_watermark)
 
 

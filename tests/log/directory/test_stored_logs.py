@@ -334,7 +334,7 @@ def test_very_many_small_logs_stop_without_index_files(
         assert ends(directory, 2) == [2 + stop] * 2
         for log in directory.logs():
             assert newest_timestamp(log) == NOW_MS + (2 if stop == 1 else 10 * (stop - 1))
-            assert log.offset_for_timestamp(NOW_MS + 1) == (NOW_MS + 1, 1, 0)
+            assert log.first_not_before(NOW_MS + 1) == (NOW_MS + 1, 1, 0)
             fill(log, 1, timestamp=NOW_MS + 10 * stop)
             flush(log)
         directory.checkpoint()

@@ -63,7 +63,7 @@ class TestFullDisk:
             lambda: log.append(batch(), now_ms=NOW_MS),
             lambda: read_log(log, 0, 10, upper_bound=2),
             lambda: delete_records(log, 1),
-            lambda: log.offset_for_timestamp(0),
+            lambda: log.first_not_before(0),
             lambda: delete_old_segments(log, NOW_MS),
             lambda: log.roll(NOW_MS),
         ):

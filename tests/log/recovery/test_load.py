@@ -141,7 +141,7 @@ class TestCleanStop:
             path.write_bytes(b"\1" * 5 if damage == "torn" else bytes(48))
         log = open_log(tmp_path / "log", clean_stop=stop)
         assert_whole(log)
-        found = log.offset_for_timestamp(NOW_MS)
+        found = log.first_not_before(NOW_MS)
         assert found is not None
 
 
@@ -240,7 +240,7 @@ class TestRecoveryPoint:
         log.close(clean=False)
         segment_files(tmp_path, ".timeindex")[0].write_bytes(bytes(12))
         log = open_log(tmp_path / "log", replace(SMALL, retention_ms=HOUR_MS), recovery_point=6)
-        found = log.offset_for_timestamp(NOW_MS + 3)
+        found = log.first_not_before(NOW_MS + 3)
         assert found is not None
         assert found.offset == 3
         assert delete_old_segments(log, NOW_MS) == [], (

@@ -49,7 +49,7 @@ def test_a_timestamp_that_is_not_the_batch_s(tmp_path: Path, change_ms: int) -> 
     change(path, TIME_ENTRY, len(path.read_bytes()) // TIME_ENTRY.size - 1, first=change_ms)
     log = open_log(tmp_path / "log", recovery_point=30)
     for number in range(30):
-        found = log.offset_for_timestamp(NOW_MS + 10 * number)
+        found = log.first_not_before(NOW_MS + 10 * number)
         assert found is not None
         assert found.offset == number
     found = log.offset_of_max_timestamp()

@@ -22,10 +22,10 @@ def test_by_time_within_compressed_batches(tmp_path: Path, codec: str) -> None:
         for offset in range(60):
             wanted = NOW_MS + 100 * (offset // 5) + 10 * (offset % 5)
             for timestamp in (wanted - 9, wanted) if offset % 5 else (wanted - 50, wanted):
-                found = log.offset_for_timestamp(timestamp)
+                found = log.first_not_before(timestamp)
                 assert found is not None
                 assert (found.offset, found.timestamp) == (offset, wanted)
-        assert log.offset_for_timestamp(NOW_MS + 1141) is None
+        assert log.first_not_before(NOW_MS + 1141) is None
 
 
 def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -
     for time in times:
         log.append(batch(timestamp=time), now_ms=NOW_MS)
     for asked in range(21):
-        found = log.offset_for_timestamp(asked)
+        found = log.first_not_before(asked)
         assert found is not None
         assert found.offset == next(index for index, time in enumerate(times) if time >= asked)
     largest = log.offset_of_max_timestamp()
@@ -46,7 +46,7 @@ def test_log_append_time_answers_with_the_base_offset(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log", replace(SMALL, message_timestamp_type="LogAppendTime"))
     for number in range(10):
         log.append(batch(3, timestamp=7, codec="gzip"), now_ms=NOW_MS + number)
-    found = log.offset_for_timestamp(NOW_MS + 4)
+    found = log.first_not_before(NOW_MS + 4)
     assert found is not None
     assert (found.offset, found.timestamp) == (12, NOW_MS + 4)
     largest = log.offset_of_max_timestamp()
@@ -59,7 +59,7 @@ def test_a_record_above_the_limit_of_the_topic_is_not_decompressed(tmp_path: Pat
     log.append(batch(3, timestamp=NOW_MS, codec="gzip"), now_ms=NOW_MS)
     log.config = replace(log.config, max_record_bytes=1)
     with pytest.raises(InvalidRecord, match=r"max\.decompressed\.message\.bytes is 1"):
-        log.offset_for_timestamp(NOW_MS)
+        log.first_not_before(NOW_MS)
     with pytest.raises(InvalidRecord):
         log.offset_of_max_timestamp()
 
@@ -70,7 +70,7 @@ def test_after_deletion(tmp_path: Path) -> None:
     fill(log, 40)
     flush(log)
     delete_records(log, 25)
-    found = log.offset_for_timestamp(0)
+    found = log.first_not_before(0)
     assert found is not None
     assert found.offset == 25
     largest = log.offset_of_max_timestamp()
@@ -83,7 +83,7 @@ def test_largest_of_records_below_the_log_start(tmp_path: Path) -> None:
     fill(log, 5)
     flush(log)
     delete_records(log, -1)
-    assert log.offset_for_timestamp(0) is None
+    assert log.first_not_before(0) is None
     largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert largest.offset == 4
@@ -92,12 +92,12 @@ def test_largest_of_records_below_the_log_start(tmp_path: Path) -> None:
 def test_without_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert log.first_not_before(0) is None
     fill(log, 20, timestamp=-1, step_ms=0)
     largest = log.offset_of_max_timestamp()
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (-1, 0)
-    assert log.offset_for_timestamp(0) is None
+    assert log.first_not_before(0) is None
 
 
 def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
     for number in range(2):
         log.append(batch(4 + number, timestamp=NOW_MS + 100 * number, step_ms=10), now_ms=NOW_MS)
     flush(log)
-    within = log.offset_for_timestamp(NOW_MS + 20)
+    within = log.first_not_before(NOW_MS + 20)
     assert within is not None
     assert within.offset == 2
-    beyond = log.offset_for_timestamp(NOW_MS + 120)
+    beyond = log.first_not_before(NOW_MS + 120)
     assert beyond is not None
     assert (beyond.offset, beyond.timestamp) == (4, NOW_MS + 140)
     assert log.offset_of_max_timestamp() == beyond
@@ -131,7 +131,7 @@ def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
         ).encode(),
         now_ms=NOW_MS,
     )
-    found = log.offset_for_timestamp(NOW_MS + 10)
+    found = log.first_not_before(NOW_MS + 10)
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW_MS + 10)
-    assert log.offset_of_max_timestamp() == log.offset_for_timestamp(NOW_MS + 20)
+    assert log.offset_of_max_timestamp() == log.first_not_before(NOW_MS + 20)

@@ -68,7 +68,7 @@ class TestAppending:
         found = log.offset_of_max_timestamp()
         assert found is not None
         assert found[:2] == (NOW_MS, 0)
-        assert log.offset_for_timestamp(NOW_MS + 1) is None
+        assert log.first_not_before(NOW_MS + 1) is None
 
     def test_records_without_headers_pass(self, log: PartitionLog) -> None:
         send(log, None, 1, None)
