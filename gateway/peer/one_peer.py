@@ -242,8 +242,8 @@ async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
 async def _log_in(connection: PeerConnection, security: PeerSecurity) -> None:
     """Log in with SASL. Raises PeerUnavailable."""
     # only a gateway whose peers ask for a login needs it
+    from seqgate.gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
-    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
 
     agreed = await connection.send(SaslHandshakeRequest(mechanism=security.mechanism))
     if agreed.error_code:

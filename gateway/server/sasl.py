@@ -1,13 +1,29 @@
-"""Encodes the answers of a login.
+"""The login of clients on a listener with SASL: no request is served before the client has logged in.
 
-The mechanisms with which the clients of a listener log in, by their names: one function makes each
-mechanism. The function imports its mechanism only when a listener has it, so that other gateways start
-without cryptography.
+`Login` is the state of the login of one connection. It says which requests the connection accepts in which
+phase:
+
+    phase        ApiVersions     SaslHandshake     SaslAuthenticate   others
+    NEW          answer, KNOWN   handshake         close              close
+    KNOWN        close           handshake         close              close
+    REQUESTS     refuse          refuse            token              refuse       after SaslHandshake v1
+    BARE         every frame is a token, without header                            after SaslHandshake v0
+    LOGGED_IN    serve           re-authenticate   serve              serve
+
+"Refuse" answers ILLEGAL_SASL_STATE and closes; "close" closes without an answer. A session that is over
+closes at the next request, unless this is the SaslHandshake of a re-authentication (KIP-368).
+
+`SaslDoor` takes the requests of the connection and answers those of the login. `SaslListener` has what the
+connections of a listener share, `Logins` what all listeners share. One function makes each mechanism. The
+function imports its mechanism only when a listener has it, so that other gateways start without cryptography.
+
+Source: Kafka's SaslServerAuthenticator, KafkaChannel.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +32,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
@@ -37,18 +54,7 @@ from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.principals import LoginSettingsError
-from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
-from seqgate.gateway.security.sasl.login import (
-    API_VERSIONS,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    FailedLogins,
-    Login,
-    MechanismChoice,
-    Offer,
-    Phase,
-    SaslRoute,
-)
+from seqgate.gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Mechanism, SaslStep
 from seqgate.gateway.server.dispatcher import StartedCoroutine, begin
 from seqgate.gateway.server.handshake_turns import HandshakeTurns
 
@@ -57,6 +63,184 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The state of a login.
+
+SASL_HANDSHAKE: Final = 17
+API_VERSIONS: Final = 18
+SASL_AUTHENTICATE: Final = 36
+REAUTHENTICATION_INTERVAL_S: Final = 1.0
+"""The shortest time (s) between the starts of two re-authentications; an earlier SaslHandshake does not start
+one.
+"""
+
+LONGEST_SESSION_MS: Final = 10**16
+"""A longer lifetime of a session is cut to this one, which all clients can read."""
+
+
+class Phase(enum.Enum):
+    NEW = enum.auto()
+    KNOWN = enum.auto()
+    """The client has got an answer to ApiVersions."""
+    REQUESTS = enum.auto()
+    BARE = enum.auto()
+    LOGGED_IN = enum.auto()
+    OVER = enum.auto()
+    """The login failed; the connection closes."""
+
+
+class SaslRoute(enum.Enum):
+    """The treatment of a request."""
+
+    SERVE = enum.auto()
+    """The request is served as on a listener without SASL."""
+    VERSIONS = enum.auto()
+    """The request is served; unless its answer is an error, the caller then calls `Login.versions_sent`."""
+    HANDSHAKE = enum.auto()
+    TOKEN_REQUEST = enum.auto()
+    BARE_TOKEN = enum.auto()
+    REFUSE = enum.auto()
+    CLOSE = enum.auto()
+
+
+class MechanismChoice(enum.Enum):
+    """The outcome of a SaslHandshake."""
+
+    ACCEPTED = enum.auto()
+    UNKNOWN_MECHANISM = enum.auto()
+    """The answer lists the mechanisms, then the connection closes."""
+    OTHER_MECHANISM = enum.auto()
+    """Re-authentication by another mechanism than the login's: accepted, then the connection closes."""
+    CLOSE = enum.auto()
+
+
+_BEFORE_TOKENS: Final = {
+    (Phase.NEW, API_VERSIONS): SaslRoute.VERSIONS,
+    (Phase.NEW, SASL_HANDSHAKE): SaslRoute.HANDSHAKE,
+    (Phase.KNOWN, SASL_HANDSHAKE): SaslRoute.HANDSHAKE,
+}
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A listener's mechanism. `reauth_ms`: time after which its clients must log in again; 0 for never."""
+
+    mechanism: Mechanism
+    reauth_ms: int = 0
+
+
+class _Session(msgspec.Struct, frozen=True):
+    """A login that has succeeded. `ends_s` is the time of the event loop at which it ends; None for never."""
+
+    logged_in: LoggedIn
+    mechanism: str
+    ends_s: float | None
+
+
+class Login:
+    """The login of one connection, and its later re-authentications."""
+
+    __slots__ = ("_exchange", "_mechanism", "_offers", "_reauthenticated_s", "_session", "phase")
+
+    def __init__(self, offers: Mapping[str, Offer]) -> None:
+        """Begin without a login. `offers` are the mechanisms of the listener, by their names."""
+        self._offers = offers
+        self.phase = Phase.NEW
+        self._mechanism = ""
+        self._exchange: Exchange | None = None
+        self._session: _Session | None = None
+        self._reauthenticated_s: float | None = None
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism that the last handshake chose; empty before it."""
+        return self._mechanism
+
+    @property
+    def exchange(self) -> Exchange:
+        """The exchange of tokens of the login in progress."""
+        assert self._exchange is not None
+        return self._exchange
+
+    @property
+    def is_reauthentication(self) -> bool:
+        """Whether the client has logged in before."""
+        return self._session is not None
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether the client is logged in until it hangs up, so that no request need be checked any more."""
+        return self.phase is Phase.LOGGED_IN and self._session is not None and self._session.ends_s is None
+
+    def route(self, api_key: int, now_s: float) -> SaslRoute:
+        """Return the treatment of the next request; in the phase BARE the API key is ignored."""
+        phase = self.phase
+        if phase is Phase.LOGGED_IN:
+            return self._route_logged_in(api_key, now_s)
+        if phase is Phase.BARE:
+            return SaslRoute.BARE_TOKEN
+        if phase is Phase.REQUESTS:
+            return SaslRoute.TOKEN_REQUEST if api_key == SASL_AUTHENTICATE else SaslRoute.REFUSE
+        return _BEFORE_TOKENS.get((phase, api_key), SaslRoute.CLOSE)
+
+    def _route_logged_in(self, api_key: int, now_s: float) -> SaslRoute:
+        assert self._session is not None
+        ends_s = self._session.ends_s
+        if ends_s is None:
+            return SaslRoute.SERVE
+        last_s = self._reauthenticated_s
+        if api_key == SASL_HANDSHAKE and (last_s is None or now_s - last_s >= REAUTHENTICATION_INTERVAL_S):
+            self._reauthenticated_s = now_s
+            return SaslRoute.HANDSHAKE
+        return SaslRoute.SERVE if now_s < ends_s else SaslRoute.CLOSE
+
+    def versions_sent(self) -> None:
+        """Record that the client has got an answer to ApiVersions."""
+        self.phase = Phase.KNOWN
+
+    def handshake(self, mechanism: str, *, bare: bool) -> MechanismChoice:
+        """Choose the mechanism. `bare`: its tokens come without headers (SaslHandshake v0)."""
+        offer = self._offers.get(mechanism)
+        self.phase = Phase.OVER
+        if offer is None:
+            return MechanismChoice.CLOSE if self.is_reauthentication else MechanismChoice.UNKNOWN_MECHANISM
+        if self._session is not None and self._session.mechanism != mechanism:
+            return MechanismChoice.OTHER_MECHANISM
+        self._mechanism = mechanism
+        self._exchange = offer.mechanism.begin()
+        self.phase = Phase.BARE if bare else Phase.REQUESTS
+        return MechanismChoice.ACCEPTED
+
+    def succeed(self, logged_in: LoggedIn, now_ms: int, now_s: float) -> int:
+        """Log the client in; return the lifetime of its session (ms), 0 for an unlimited one. Raises
+        LoginRefused for a re-authentication as another principal.
+        """
+        if self._session is not None and self._session.logged_in.principal != logged_in.principal:
+            raise LoginRefused(
+                f"Cannot change principals during re-authentication from {self._session.logged_in.principal} "
+                f"to {logged_in.principal}",
+                principal=logged_in.principal,
+            )
+        lifetime_ms = _lifetime_ms(logged_in.expires_at_ms, self._offers[self._mechanism].reauth_ms, now_ms)
+        ends_s = None if lifetime_ms is None else now_s + lifetime_ms / 1000
+        self._session = _Session(logged_in, self._mechanism, ends_s)
+        self._exchange = None
+        self.phase = Phase.LOGGED_IN
+        return lifetime_ms or 0
+
+    def fail(self) -> None:
+        """End the login; the connection closes."""
+        self._exchange = None
+        self.phase = Phase.OVER
+
+
+def _lifetime_ms(expires_at_ms: int | None, reauth_ms: int, now_ms: int) -> int | None:
+    """Return the lifetime of a session; None when nothing ends it."""
+    limits = [reauth_ms] if reauth_ms else []
+    if expires_at_ms is not None:
+        limits.append(max(0, expires_at_ms - now_ms))
+    return min(*limits, LONGEST_SESSION_MS) if limits else None
+
+
+# The answers of a login.
 
 REFUSED_BYTES: Final = 1024
 """The largest request (bytes) in place of a token that is decoded. A larger one gets no answer, because the
@@ -319,6 +503,10 @@ LOGIN_MEMORY_BYTES: Final = 16 << 20
 """Memory of all requests that arrive in parts before their login; requests beyond this memory wait. A usual
 request of a login arrives whole and needs none of it.
 """
+LINE_INTERVAL_S: Final = 10.0
+"""Failed logins of one address within this time (s) share a line of the log."""
+ADDRESSES: Final = 1_000
+"""Addresses that are remembered; a further address replaces the one that was logged first."""
 Begin = Callable[[memoryview, Any], ResponseBytes | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
 MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
@@ -330,6 +518,30 @@ class RequestLimits(NamedTuple):
 
     max_bytes: int
     memory: RequestMemory
+
+
+class FailedLogins:
+    """The failed logins of all listeners."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._lines: dict[str, tuple[float, int]] = {}
+        """The time (s) of the last line of each address, and the failures since."""
+
+    def note(self, host: str, now_s: float) -> int | None:
+        """Count a failure; return the number of failures of the address that got no log line before; None
+        when this failure gets no line either.
+        """
+        self.total += 1
+        logged_s, unlogged = self._lines.get(host, (None, 0))
+        if logged_s is not None and now_s - logged_s < LINE_INTERVAL_S:
+            self._lines[host] = logged_s, unlogged + 1
+            return None
+        self._lines.pop(host, None)
+        if len(self._lines) >= ADDRESSES:
+            del self._lines[next(iter(self._lines))]
+        self._lines[host] = now_s, 0
+        return unlogged
 
 
 class Logins:
@@ -409,10 +621,10 @@ def _whole(value: object) -> int:
     return value
 
 
+# The mechanisms of a listener, by their names.
+
 Values = Callable[[str], SettingValue | None]
 """The values of settings for one mechanism of a listener, by their names; None for one that is unset."""
-
-
 Make = Callable[[Services], Mechanism]
 """Makes a mechanism of a gateway's parts."""
 

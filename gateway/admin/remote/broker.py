@@ -238,8 +238,8 @@ def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest  # noqa: PLC0415
     from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse  # noqa: PLC0415
 
+    from seqgate.gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
-    from seqgate.gateway.security.sasl.login import client_login  # noqa: PLC0415
 
     security = address.security
     login = client_login(security.mechanism, security.username, security.password)

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
+from seqgate.gateway.security.sasl.client_login import client_login
 from seqgate.gateway.security.sasl.exchange import LoginRefused, Mechanism
-from seqgate.gateway.security.sasl.login import client_login
 from seqgate.gateway.security.sasl.scram import scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
