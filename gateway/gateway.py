@@ -375,14 +375,18 @@ class Gateway:
         self._log_directory.close(clean=True)
         await self.backend.leave(is_clean=is_durable)
 
-    async def abandon(self) -> None:
-        """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop.
-        For tests. The caller then cancels all tasks of the event loop.
-        """
+    async def drop_clients(self) -> None:
+        """Close all listeners and connections at once, without the answers that are due."""
         self.server.abort_all()
         await self._control.stop()
         if self._metrics is not None:
             await self._metrics.stop()
+
+    async def abandon(self) -> None:
+        """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop.
+        For tests. The caller then cancels all tasks of the event loop.
+        """
+        await self.drop_clients()
         services = self.services
         services.upkeep.disk_room.stop()
         services.partitions.cold_reads.stop()

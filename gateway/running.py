@@ -300,6 +300,7 @@ async def _serve(
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
         loading.cancel()
         if ended.done():
+            await gateway.drop_clients()  # a request would find no thread while the event loop ends
             await ended
         ended.cancel()
         is_replaced = own.worker is None and ordered.done()

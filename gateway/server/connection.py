@@ -430,10 +430,11 @@ class Connection(asyncio.BufferedProtocol):
             if not self._intake.stops & SENDING:
                 self._transport.close()
 
-    def abort(self, reason: str) -> None:
-        """Close at once; answers that the client has not read are lost."""
+    def abort(self, reason: str = "") -> None:
+        """Log `reason` if there is one, and close at once; answers that the client has not read are lost."""
         self._intake.stops |= CLOSING
-        logger.warning("dropping the connection of %s: %s", self.name, reason)
+        if reason:
+            logger.warning("dropping the connection of %s: %s", self.name, reason)
         if self._transport is not None:
             self._transport.abort()
 

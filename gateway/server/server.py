@@ -106,6 +106,7 @@ class Server:
         self._turns = HandshakeTurns(loop, config.int("seqgate.handshake.slice.ms") / 1000)
         self._tls_listeners = {} if tls_listeners is None else tls_listeners
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._has_ended = False
         config.follow(self._take_limits)
 
     def _take_limits(self) -> None:
@@ -237,6 +238,8 @@ class Server:
         """Count a new connection; return None, or the time (s) after which to close it as one too many."""
         self._connections[connection] = None
         connection.number = next(self._numbers)
+        if self._has_ended:
+            return 0.0
         verdict = self._admission.admit(connection.listener_name, connection.peer_host)
         acceptor = self._acceptors.get(connection.listener_name)
         if verdict.hold_ms and acceptor is not None:
@@ -295,9 +298,12 @@ class Server:
 
     def abort_all(self) -> None:
         """Close the listeners and all connections at once, without the answers that are due."""
+        self._has_ended = True  # a connection that was accepted may begin only now
         self._close_listeners()
+        if self._connections:
+            logger.warning("dropping all %d connections: the gateway ends at once", len(self._connections))
         for connection in list(self._connections):
-            connection.abort("the gateway ends at once")
+            connection.abort()
 
     def _close_listeners(self) -> None:
         if self._idle_timer is not None:

@@ -1,21 +1,32 @@
-"""A refused start names the port or directory as the user did, and the process that has it."""
+"""A refused start names the port or directory as the user did, and who has it. An ended backend drops clients."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
+import logging
 import os
 import re
 import socket
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import NoReturn
 
 import pytest
+import uvloop
 
-from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway import running
+from seqgate.gateway.admin.restart.live import Passed
+from seqgate.gateway.backends.backend import DiskBackend, Ended, StartFailed
 from seqgate.gateway.config import Listener, load_config
 from seqgate.gateway.console_process import LISTEN, ConsoleProcess
-from seqgate.gateway.running import Announcement, check_data_directory, check_listener
+from seqgate.gateway.running import Announcement, OwnProcess, check_data_directory, check_listener
 from seqgate.gateway.serving import announce, command_name
 from seqgate.log import DirectoryLocked, Storage
+from tests.support.wire import Closed, Wire
 
 
 def test_a_port_that_is_taken_names_the_process() -> None:
@@ -77,3 +88,50 @@ async def test_the_guide_says_where_the_console_is(capsys: pytest.CaptureFixture
     own = ConsoleProcess("127.0.0.1:9092", "http://127.0.0.1:9644", "history", "127.0.0.1:0")
     announce(Announcement(bound, bound, "data", console=own), guide=True)
     assert "console" not in capsys.readouterr().out  # the console itself says its port
+
+
+def test_a_gateway_whose_backend_has_ended_begins_no_request_while_its_event_loop_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The event loop waits for its threads as it ends, and a request that begins then finds none."""
+    ready: Future[Announcement] = Future()
+    must_end, is_asked = Event(), Event()
+
+    async def ended(_: DiskBackend) -> NoReturn:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, must_end.wait)
+        loop.run_in_executor(None, is_asked.wait)
+        raise Ended("a test says so")
+
+    def ask_until_closed(wire: Wire) -> None:
+        while True:
+            wire.call("list_transactions", 0, state_filters=[], producer_id_filters=[])
+            must_end.set()
+
+    def ask() -> None:
+        try:
+            bootstrap = ready.result().told[0]
+            with Wire(bootstrap) as wire, pytest.raises((Closed, ConnectionError)):
+                ask_until_closed(wire)
+            with pytest.raises(ConnectionRefusedError):
+                Wire(bootstrap)
+        finally:
+            must_end.set()
+            is_asked.set()
+
+    monkeypatch.setattr(DiskBackend, "ended", ended)
+    # the handlers of this process are those of pytest
+    monkeypatch.setattr(running, "signals_taken", lambda *_: contextlib.nullcontext())
+    caplog.set_level(logging.INFO)
+    config = load_config(overrides=[f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])
+    own = OwnProcess(Passed(), [], str(tmp_path))
+    with ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(ask)
+        try:
+            with pytest.raises(Ended, match="a test says so"):
+                uvloop.run(running._serve(config, own, ready.set_result))
+        finally:
+            gc.unfreeze()
+        asking.result()
+    told = [line for line in caplog.records if line.levelno >= logging.WARNING]
+    assert [line.getMessage() for line in told] == ["dropping all 1 connections: the gateway ends at once"]

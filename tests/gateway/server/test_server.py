@@ -43,7 +43,7 @@ class FakeConnection:
         self.fate = "closed"
         self.is_closing = True
 
-    def abort(self, reason: str) -> None:
+    def abort(self, reason: str = "") -> None:
         self.fate = "dropped"
 
 
@@ -137,6 +137,14 @@ async def test_clients_whose_machine_went_away_are_noticed() -> None:
     await server.stop_accepting()
     await server.finish(5)
     assert await reader.read() == b""
+
+
+def test_a_connection_that_was_accepted_before_the_end_of_all_is_closed_when_it_begins() -> None:
+    server, _ = new_server()
+    connected, accepted = FakeConnection(), FakeConnection()
+    assert server.admit(cast("Any", connected)) is None
+    server.abort_all()
+    assert (connected.fate, server.admit(cast("Any", accepted))) == ("dropped", 0.0)
 
 
 def test_connections_leave_file_handles_to_the_segments() -> None:
