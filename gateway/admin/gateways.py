@@ -96,8 +96,8 @@ class Drained(msgspec.Struct, frozen=True):
 
 class DrainRequest(Request[Drained], tag="cluster.drain"):
     """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts
-    again, or the order is taken back. Answers when it leads nothing any more, or with what is left after
-    `timeout_ms`.
+    again, or the order is taken back, which ends this request with an error. Answers when it leads nothing
+    any more, or with what is left after `timeout_ms`.
     """
 
     node_id: int
@@ -512,16 +512,23 @@ async def move_live(gateway: LiveGateway, request: MoveRequest) -> MovedPartitio
 
 
 async def drain_live(gateway: LiveGateway, request: DrainRequest) -> Drained:
-    """Order a gateway to hand over all partitions that it leads. Raises ControlError."""
+    """Order a gateway to hand over all partitions that it leads. Raises ControlError, also where somebody
+    takes the order back meanwhile.
+    """
     from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415 - slow to import
     from seqgate.gateway.metadata.membership import drain_broker  # noqa: PLC0415
 
     _check_cluster(gateway)
-    await _carry_out(gateway, partial(drain_broker, node_id=request.node_id))
-    await gateway.services.topics.waiters.until(
-        lambda image: not led_by(image, request.node_id), request.timeout_ms / 1000
+    node_id, topics = request.node_id, gateway.services.topics
+    await _carry_out(gateway, partial(drain_broker, node_id=node_id))
+    await topics.waiters.until(
+        lambda image: not image.brokers.is_drained(node_id) or not led_by(image, node_id),
+        request.timeout_ms / 1000,
     )
-    return Drained(request.node_id, led_by(gateway.services.topics.metadata_log.image, request.node_id))
+    image = topics.metadata_log.image
+    if not image.brokers.is_drained(node_id):
+        raise ControlError(_NOT_DRAINED["no_reassignment_in_progress"].format(node_id=node_id))
+    return Drained(node_id, led_by(image, node_id))
 
 
 async def undrain_live(gateway: LiveGateway, request: UndrainRequest) -> Undrained:

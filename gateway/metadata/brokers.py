@@ -50,6 +50,11 @@ class StoredBrokers:
             if broker.in_controlled_shutdown and not broker.fenced
         )
 
+    def is_drained(self, node_id: int) -> bool:
+        """Whether the last order to drain this broker is in force, or the broker has ended."""
+        broker = self.by_id.get(node_id)
+        return broker is None or broker.fenced or broker.in_controlled_shutdown
+
     def is_current(self, node_id: int, broker_epoch: int) -> bool:
         """Whether this session of the node is registered, and not fenced."""
         broker = self.by_id.get(node_id)

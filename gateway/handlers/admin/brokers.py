@@ -97,7 +97,7 @@ def _error_of(image: MetadataImage, request: Any) -> ErrorCode:
     if broker is None:
         return ErrorCode.broker_id_not_registered
     if request.broker_epoch == _WAITING_EPOCH and request.want_shut_down:
-        is_drained = broker.fenced or request.broker_id in image.brokers.draining()
+        is_drained = image.brokers.is_drained(request.broker_id)
         return ErrorCode.none if is_drained else ErrorCode.no_reassignment_in_progress
     is_current = request.broker_epoch in {_ANY_EPOCH, broker.broker_epoch}
     return ErrorCode.none if is_current else ErrorCode.stale_broker_epoch

@@ -67,6 +67,19 @@ async def test_a_drain_says_what_is_left_and_is_taken_back(tmp_path: Path) -> No
             assert (await answer(node, GatewaysRequest())).gateways[0].state == "live"
 
 
+async def test_a_drain_that_is_taken_back_meanwhile_ends_with_a_sentence(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        draining = asyncio.create_task(answer(node, DrainRequest(THIS, timeout_ms=1_000_000)))
+        assert await node.services.topics.waiters.until(lambda image: image.brokers.is_drained(THIS), 60)
+        await answer(node, UndrainRequest(THIS))
+        with pytest.raises(
+            ControlError, match="node 1 is not drained any more: somebody has taken that back"
+        ):
+            async with asyncio.timeout(60):
+                await draining
+        assert (await answer(node, GatewaysRequest())).gateways[0].state == "live"
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
