@@ -10,11 +10,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from seqgate.gateway.admin.commands import MOST_INT32, MOST_S, AsJson, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import (
@@ -68,6 +69,8 @@ class Gateways(msgspec.Struct, frozen=True):
 
 class GatewaysRequest(Request[Gateways], tag="cluster.gateways"):
     """The gateways of the cluster, and how many partitions each leads."""
+
+    is_told = True
 
 
 class MovedPartition(msgspec.Struct, frozen=True):
@@ -282,23 +285,34 @@ _NOT_DRAINED: Final = {
 }
 
 
-def gateways_remote(cluster: Cluster, _: GatewaysRequest) -> Gateways:
-    """Return the gateways of the cluster, those that have ended, too."""
+def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
+    """Return the gateways of the cluster, those that have ended, too, at the addresses that clients use.
+
+    A gateway that the user may ask about itself (DESCRIBE on the cluster) also tells who is drained. Kafka's
+    answers don't: a broker in a controlled shutdown is fenced only when it has ended.
+    """
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
     from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.broker import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
     )
     described = ask_broker(cluster.reached, request, DescribeClusterResponse)
     _check(described.error_code, described.error_message, "the gateways can't be listed")
+    with suppress(ControlError):
+        told = told_by(cluster.reached, asked)
+        if told.gateways:  # workers of one data directory register none
+            places = {int(each.broker_id): f"{each.host}:{each.port}" for each in described.brokers}
+            rows = [replace(row, address=places.get(row.node_id, row.address)) for row in told.gateways]
+            return replace(told, gateways=rows)
     found = metadata(cluster.reached, TIMEOUT_S)
-    rows = [row for topic in found.topics for row in topic.partitions]
-    leaders = Counter(int(row.leader_id) for row in rows)
-    preferred = Counter(int(row.replica_nodes[0]) for row in rows if row.replica_nodes)
+    partitions = [row for topic in found.topics for row in topic.partitions]
+    leaders = Counter(int(row.leader_id) for row in partitions)
+    preferred = Counter(int(row.replica_nodes[0]) for row in partitions if row.replica_nodes)
     listed = [
         GatewayRow(
             node_id=int(broker.broker_id),
@@ -375,7 +389,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
     """Return a function that sends a heartbeat with a given epoch, and returns the answer. With `is_drained`
     the heartbeat orders the drain of the gateway, otherwise it takes the drain back.
     """
-    from dataclasses import replace  # noqa: PLC0415 - slow to import
+    from dataclasses import replace as with_fields  # noqa: PLC0415 - slow to import
 
     from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415
     from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
@@ -401,7 +415,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
         )
 
     def ask(epoch: int) -> BrokerHeartbeatResponse:
-        request = replace(asked, broker_epoch=i64(epoch))
+        request = with_fields(asked, broker_epoch=i64(epoch))
         answer = ask_broker(cluster.reached, request, BrokerHeartbeatResponse)
         if answer.error_code == ErrorCode.stale_broker_epoch and epoch == _WAITING_EPOCH:
             return ask(_ANY_EPOCH)  # a gateway of an earlier release

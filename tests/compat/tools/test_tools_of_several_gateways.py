@@ -115,7 +115,7 @@ def test_a_drained_gateway_leads_nothing_until_the_drain_is_taken_back(
     told = seqgate("drain", "2", "--yes", *asked)
     assert told == "Node 2 leads nothing any more.\n"
     await_true(lambda: set(cluster.leaders(TOPIC)) == {1}, "every gateway tells that node 1 leads")
-    rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
+    rows = json.loads(seqgate("gateways", "--json", *asked))["gateways"]
     assert [row["state"] for row in rows] == ["live", "draining"]
     refused = CliRunner().invoke(app, ["cluster", "drain", "1", "--yes", *asked])
     assert refused.exit_code == 1
@@ -123,7 +123,7 @@ def test_a_drained_gateway_leads_nothing_until_the_drain_is_taken_back(
     unknown = CliRunner().invoke(app, ["cluster", "drain", "7", "--yes", *asked])
     assert "no live gateway has the node id 7" in unknown.output
     assert seqgate("undrain", "2", *asked) == "Node 2 takes part again, and leads 0 partitions.\n"
-    rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
+    rows = json.loads(seqgate("gateways", "--json", *asked))["gateways"]
     assert [row["state"] for row in rows] == ["live", "live"]
     made = f"after-the-drain{way}"
     cluster.create(made, PARTITIONS)

@@ -15,14 +15,16 @@ from seqgate.gateway.admin.gateways import (
     Drained,
     DrainRequest,
     GatewayRow,
+    Gateways,
     GatewaysRequest,
     MovedPartition,
     MoveRequest,
     Undrained,
     UndrainRequest,
     drain_remote,
+    gateways_remote,
 )
-from seqgate.gateway.admin.remote import broker
+from seqgate.gateway.admin.remote import broker, operations
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.support import open_node
@@ -129,3 +131,37 @@ def test_a_command_that_waits_for_a_drain_orders_it_once(
         with pytest.raises(ControlError, match="node 2 is not drained any more"):
             drain_remote(cluster, DrainRequest(2))
         assert epochs == [ANY, WAITING]
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_gateway_that_may_be_asked_about_itself_tells_over_the_network_who_is_drained(
+    monkeypatch: pytest.MonkeyPatch, *, tells: bool
+) -> None:
+    """Kafka's answers don't. The addresses are those of the listener that the user asks at."""
+    places = [
+        SimpleNamespace(broker_id=THIS, host="here", port=9093, rack=None, is_fenced=False),
+        SimpleNamespace(broker_id=OTHER, host="there", port=9093, rack=None, is_fenced=True),
+    ]
+    described = SimpleNamespace(error_code=0, error_message=None, cluster_id="c", brokers=places)
+    led = SimpleNamespace(partitions=[SimpleNamespace(leader_id=THIS, replica_nodes=[THIS, OTHER])])
+    rows = [
+        GatewayRow(THIS, "inner:9092", None, "draining", 4, 1, 1),
+        GatewayRow(OTHER, "inner:9092", None, "ended", 3, 0, 0),
+    ]
+
+    def told_by(*_: object) -> Gateways:
+        if not tells:
+            raise ControlError("cluster.gateways over the network needs DESCRIBE on the cluster")
+        return Gateways("c", rows, 0, 1)
+
+    monkeypatch.setattr(broker, "ask_broker", lambda *_: described)
+    monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=[led]))
+    monkeypatch.setattr(operations, "told_by", told_by)
+    cluster: Any = SimpleNamespace(reached=None)
+    found = gateways_remote(cluster, GatewaysRequest())
+    state, sessions, moving = ("draining", (4, 3), 1) if tells else ("live", (None, None), None)
+    assert found.gateways == [
+        GatewayRow(THIS, "here:9093", None, state, sessions[0], 1, 1),
+        GatewayRow(OTHER, "there:9093", None, "ended", sessions[1], 0, 0),
+    ]
+    assert found.moving == moving
