@@ -390,7 +390,7 @@ class Gateway:
         services = self.services
         services.upkeep.disk_room.stop()
         services.partitions.cold_reads.stop()
-        services.partitions.recompressor.stop()
+        services.partitions.batch_threads.stop()
         self._flusher.stop()
         self._log_directory.close(clean=False)
         await self.backend.leave(is_clean=False)
@@ -414,7 +414,7 @@ class Gateway:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)
         services.partitions.cold_reads.stop()
-        services.partitions.recompressor.stop()
+        services.partitions.batch_threads.stop()
         services.telemetry.stop()
         await self._jobs.stop()
         await self._clients.close()

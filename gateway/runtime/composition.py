@@ -28,6 +28,7 @@ from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import ClockChanges, TaskList
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
+from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
@@ -38,7 +39,6 @@ from seqgate.gateway.runtime.partitions.partition import (
     Readiness,
     Recoveries,
 )
-from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.services import (
@@ -195,7 +195,7 @@ async def compose(
             flusher=flusher,
             recoveries=recoveries,
             cold_reads=cold_reads,
-            recompressor=Recompressor(
+            batch_threads=BatchThreads(
                 asyncio.get_running_loop(),
                 threads=config.int("seqgate.recompression.threads"),
                 machine=machine,

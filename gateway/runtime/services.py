@@ -26,12 +26,12 @@ from seqgate.gateway.runtime.coordinators.transactions_elsewhere import Transact
 from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
+from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
-from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.partitions.verdicts import RetriedRefusals, Verdicts
 from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
@@ -115,7 +115,7 @@ class PartitionServices(msgspec.Struct):
     flusher: LogFlusher
     recoveries: Recoveries
     cold_reads: ColdReads
-    recompressor: Recompressor
+    batch_threads: BatchThreads
     fetch_sessions: FetchSessionCache
     refusals: RefusalLimit
     """The refused batches that all connections track."""

@@ -13,7 +13,7 @@ import pytest
 from seqgate.gateway import gateway as gateway_module
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.runtime.partitions import recompressor
+from seqgate.gateway.runtime.partitions import batch_threads
 from tests.support.batches import Batch, records
 from tests.support.wire import Closed, Wire
 
@@ -27,8 +27,8 @@ class Threads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = threading.Event()
         self.may_end = threading.Event()
-        self._recompressed = recompressor.recompressed
-        monkeypatch.setattr(recompressor, "recompressed", self._work)
+        self._recompressed = batch_threads.recompressed
+        monkeypatch.setattr(batch_threads, "recompressed", self._work)
 
     def _work(self, *args: Any) -> bytes:
         self.begun.set()
@@ -79,13 +79,13 @@ async def test_the_answer_and_the_log_agree(
     threads = Threads(monkeypatch)
     if not in_time:
         monkeypatch.setattr(gateway_module, "STOP_TIMEOUT_S", 0.0)
-        stop = recompressor.Recompressor.stop
+        stop = batch_threads.BatchThreads.stop
 
-        def stop_amid(self: recompressor.Recompressor) -> None:
+        def stop_amid(self: batch_threads.BatchThreads) -> None:
             threads.may_end.set()
             stop(self)
 
-        monkeypatch.setattr(recompressor.Recompressor, "stop", stop_amid)
+        monkeypatch.setattr(batch_threads.BatchThreads, "stop", stop_amid)
     served = await serve(tmp_path)
     endpoint = served.services.node.brokers.advertised["PLAINTEXT"]
     asked = asyncio.create_task(asyncio.to_thread(produce, endpoint.shown))

@@ -103,8 +103,8 @@ from seqgate.gateway.protocol.produce_codec import TopicRows as CodecTopicRows
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.batch_threads import PreparedBatch
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Recompressed
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.log import Appended, CorruptRecord
@@ -343,7 +343,7 @@ class _Appending:
         partition: Partition,
         records: memoryview | None,
         now_ms: int,
-        outcome: Recompressed | None = None,
+        outcome: PreparedBatch | None = None,
         took_part: TookPart | None = None,
     ) -> ProduceRow:
         """Append one batch; return its row, at `position`. If it must be flushed first, the answer waits.
@@ -388,7 +388,7 @@ class _Appending:
         except TakesLong:
             self._late.append(batch._replace(compression=None))
 
-    def _append_late(self, batch: LateBatch, outcome: Recompressed | None = None) -> None:
+    def _append_late(self, batch: LateBatch, outcome: PreparedBatch | None = None) -> None:
         """Append a batch that waited, also amid a stop, if its topic exists and is still led here."""
         context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)

@@ -36,8 +36,8 @@ from seqgate.gateway.runtime.backlogs.backlog import Backlog
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart, TransactionsElsewhere
+from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads, PreparedBatch
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Recompressed, Recompressor
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Services
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
@@ -109,8 +109,8 @@ Topics = list[TopicRows]
 
 
 class ProduceServices(msgspec.Struct):
-    """The services of Produce: partitions, transactions, limits that may refuse a batch, and threads that
-    recompress. They are direct attributes, because every batch needs them and a longer look-up costs time.
+    """The services of Produce: partitions, transactions, limits that may refuse a batch, and threads for
+    batches. They are direct attributes, because every batch needs them and a longer look-up costs time.
     """
 
     node: NodeServices
@@ -120,7 +120,7 @@ class ProduceServices(msgspec.Struct):
     elsewhere: TransactionsElsewhere
     backlog: Backlog
     disk_room: DiskRoom
-    recompressor: Recompressor
+    batch_threads: BatchThreads
     waits: ProduceWaits | None
     """The limit of the wait for a bucket; None where records go to a local disk."""
     refusals: RefusalLimit
@@ -139,7 +139,7 @@ class ProduceServices(msgspec.Struct):
             elsewhere=services.coordinators.elsewhere,
             backlog=services.upkeep.backlog,
             disk_room=services.upkeep.disk_room,
-            recompressor=services.partitions.recompressor,
+            batch_threads=services.partitions.batch_threads,
             waits=ProduceWaits(services.node.loop) if services.partitions.flusher.unwritten else None,
             refusals=services.partitions.refusals,
             append=Partition.append,
@@ -162,7 +162,7 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
     records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
-    outcome: Recompressed | None = None,
+    outcome: PreparedBatch | None = None,
     took_part: TookPart | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it. Note a refusal on
@@ -190,7 +190,7 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
             before = refused_before(peer, key, partition, now_ms)
         stored, record_check = records, IF_QUICK
         if outcome is not None:
-            stored, record_check = _recompressed(outcome), DONE
+            stored, record_check = _prepared(outcome), DONE
         try:
             info = services.append(
                 partition,
@@ -269,7 +269,7 @@ def _is_from_gateway(services: ProduceServices, peer: Peer, partition: Partition
     return True
 
 
-def _recompressed(outcome: Recompressed) -> memoryview:
+def _prepared(outcome: PreparedBatch) -> memoryview:
     """Return the batch as it is to be stored. Raises the LogError that refuses the batch."""
     if isinstance(outcome, LogError):
         raise outcome

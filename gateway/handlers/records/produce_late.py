@@ -38,8 +38,8 @@ from seqgate.gateway.handlers.records.produce_append import (
 )
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, ProduceRow
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
+from seqgate.gateway.runtime.partitions.batch_threads import PreparedBatch
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Recompressed
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.log.format.compression import Compression
 from seqgate.log.format.record_batch import HEADER_BYTES, TRANSACTIONAL_FLAG, parse_header
@@ -261,7 +261,7 @@ class InThreads:
         self,
         late: Late,
         batches: list[LateBatch],
-        append: Callable[[LateBatch, Recompressed], None],
+        append: Callable[[LateBatch, PreparedBatch], None],
         answer: Callable[[], Begun],
     ) -> None:
         self._late = late
@@ -282,7 +282,7 @@ class InThreads:
     def _put_next(self) -> None:
         batch = self._waiting.popleft()
         context = self._late.context
-        context.services.recompressor.put(
+        context.services.batch_threads.put(
             batch.entry.records or memoryview(b""),
             batch.compression,
             batch.partition.log.config,
@@ -290,7 +290,7 @@ class InThreads:
             partial(self._take, batch),
         )
 
-    def _take(self, batch: LateBatch, outcome: Recompressed) -> None:
+    def _take(self, batch: LateBatch, outcome: PreparedBatch) -> None:
         """Append one batch; answer the request after the last."""
         late = self._late
         if not late.deferred.failed:

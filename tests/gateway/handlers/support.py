@@ -170,7 +170,7 @@ async def open_node(
     finally:
         stop_coordinators(services.coordinators)
         services.partitions.cold_reads.stop()
-        services.partitions.recompressor.stop()
+        services.partitions.batch_threads.stop()
         services.telemetry.stop()
         await metadata_log.close()
         await flusher.idle()

@@ -16,8 +16,8 @@ import pytest
 from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
 from seqgate.gateway.handlers.records import produce
 from seqgate.gateway.handlers.records.produce_late import AT_ONCE
+from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.recompressor import Recompressor
 from seqgate.gateway.server.dispatcher import Dispatcher
 from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.gateway.handlers.records.held_threads import HeldMachine
@@ -106,10 +106,10 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     )  # otherwise a slow machine appends several partitions in several turns
     async with open_node(tmp_path) as node:
         machine = HeldMachine()
-        recompressor = Recompressor(asyncio.get_running_loop(), threads=2, machine=machine)
-        node.services.partitions.recompressor = recompressor
+        batch_threads = BatchThreads(asyncio.get_running_loop(), threads=2, machine=machine)
+        node.services.partitions.batch_threads = batch_threads
         yield Bench(node, machine)
-        recompressor.stop()
+        batch_threads.stop()
 
 
 async def test_a_batch_of_another_codec_is_stored_in_the_topics(bench: Bench) -> None:
@@ -144,7 +144,7 @@ async def test_later_requests_of_the_connection_wait_for_the_append_and_not_for_
     disk = HeldDisk()
     async with open_node(tmp_path, storage=disk) as node:
         machine = HeldMachine()
-        node.services.partitions.recompressor = Recompressor(
+        node.services.partitions.batch_threads = BatchThreads(
             asyncio.get_running_loop(), threads=1, machine=machine
         )
         bench = Bench(node, machine)
@@ -390,7 +390,7 @@ async def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(bench: B
 async def test_no_batch_is_appended_after_the_stop(bench: Bench) -> None:
     await bench.create("gzip")
     answer = bench.client.produce(THREE)
-    bench.node.services.partitions.recompressor.stop()
+    bench.node.services.partitions.batch_threads.stop()
     await asyncio.sleep(0)
     assert answer.answer is None
     assert bench.partition.log.log_end_offset == 0
@@ -403,7 +403,7 @@ async def test_a_thread_that_fails_refuses_the_batch(
     def fail(*_: Any) -> bytes:
         raise error("planted")
 
-    monkeypatch.setattr("seqgate.gateway.runtime.partitions.recompressor.recompressed", fail)
+    monkeypatch.setattr("seqgate.gateway.runtime.partitions.batch_threads.recompressed", fail)
     await bench.create("gzip")
     answer = bench.client.produce(THREE)
     await bench.work_on()

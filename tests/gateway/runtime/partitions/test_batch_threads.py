@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgate.gateway.runtime.partitions.recompressor import recompressed
+from seqgate.gateway.runtime.partitions.batch_threads import recompressed
 from seqgate.log import CorruptRecord, InvalidRecord, InvalidTimestamp, LogConfig, LogError, RecordTooLarge
 from seqgate.log.errors import UnsupportedCompressionType
 from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, NONE, SNAPPY, ZSTD, Compression, compress

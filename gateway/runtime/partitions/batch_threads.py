@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 _NAMES: Final = {number: name for name, number in CODEC_IDS.items()}
 _ANY_BYTES: Final = 2**31 - 1
 
-Recompressed = bytes | memoryview | LogError
+PreparedBatch = bytes | memoryview | LogError
 """The checked batch as it is to be stored, or the error that refuses the batch."""
 
 
-_Job = tuple[Callable[[], Recompressed], Callable[[Recompressed], None]]
+_Job = tuple[Callable[[], PreparedBatch], Callable[[PreparedBatch], None]]
 
 
-class Recompressor:
+class BatchThreads:
     """Checks and recompresses batches in `threads` threads, started by the first one. Call all in the event
     loop.
     """
@@ -58,7 +58,7 @@ class Recompressor:
         compression: Compression | None,
         config: LogConfig,
         now_ms: int,
-        then: Callable[[Recompressed], None],
+        then: Callable[[PreparedBatch], None],
     ) -> None:
         """Check a batch, recompress it where `compression` says, and call `then` with the outcome, but never
         at once, nor after `stop`.
@@ -66,8 +66,8 @@ class Recompressor:
         if self._is_stopped:
             return
         if self._workers is None:
-            self._workers = self._machine.workers("recompression", self._thread_count, self._work)
-        self._workers.put((partial(_recompress, records, compression, config, now_ms), then))
+            self._workers = self._machine.workers("batches", self._thread_count, self._work)
+        self._workers.put((partial(_prepare, records, compression, config, now_ms), then))
 
     def stop(self) -> None:
         """End the threads when their current batches are done, and drop the batches that wait."""
@@ -82,15 +82,15 @@ class Recompressor:
         recompress, then = job
         self._loop.call_soon_threadsafe(self._finish, then, recompress())
 
-    def _finish(self, then: Callable[[Recompressed], None], outcome: Recompressed) -> None:
+    def _finish(self, then: Callable[[PreparedBatch], None], outcome: PreparedBatch) -> None:
         if not self._is_stopped:
             self.batches += 1
             then(outcome)
 
 
-def _recompress(
+def _prepare(
     records: memoryview, compression: Compression | None, config: LogConfig, now_ms: int
-) -> Recompressed:
+) -> PreparedBatch:
     try:
         if compression is None:
             return _checked(records, config, now_ms)
