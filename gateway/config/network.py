@@ -163,7 +163,9 @@ NETWORK_SETTINGS = (
     _NETWORK.long("queued.max.request.bytes", 134217728, minimum=-1)(
         "Most bytes of requests that have arrived and are not finished, over all connections. Beyond the "
         "limit the gateway pauses reading, and closes connections whose request is stalled. One whole "
-        "request may exceed the limit. -1, Kafka's default, sets no limit."
+        "request may exceed the limit. A client whose requests wait for a thread or a coordinator must leave "
+        "as much room free as they take; the client is the principal, or the address without a login. "
+        "-1, Kafka's default, sets no limit."
     ),
     _NETWORK.whole("seqgate.connection.response.backlog.bytes", 65536, minimum=1, dynamic=True)(
         "Bytes of unread answers of one connection. Beyond the limit the gateway reads no further requests "

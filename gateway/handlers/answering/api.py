@@ -24,7 +24,7 @@ from seqgate.gateway.runtime.services import (
 )
 from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
-from seqgate.gateway.security.principals import LONGEST_TEXT, ClientIdentity
+from seqgate.gateway.security.principals import ANONYMOUS, LONGEST_TEXT, ClientIdentity
 from seqgate.log import FileRegion
 from seqgate.seq_validator import RefusedBatches
 
@@ -182,6 +182,13 @@ def client_of(peer: Peer, client_id: str) -> ClientIdentity:
     software = peer.software
     library = None if software is UNKNOWN_SOFTWARE else f"{software.name} {software.version}"[:LONGEST_TEXT]
     return ClientIdentity(client_id[:LONGEST_TEXT], peer.peer_host, peer.principal[:LONGEST_TEXT], library)
+
+
+def sharer_of(peer: Peer) -> str:
+    """Return who shares turns and room with other clients: the principal, so that many addresses do not help
+    a client that has logged in; the address of a client that has not.
+    """
+    return peer.peer_host if peer.principal == ANONYMOUS else peer.principal
 
 
 class RequestContext(Generic[R]):

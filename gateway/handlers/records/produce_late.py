@@ -25,7 +25,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.transaction.rules import Producer
-from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred, HoldingBack, ResponseBytes
+from seqgate.gateway.handlers.answering.api import (
+    CloseConnection,
+    Deferred,
+    HoldingBack,
+    ResponseBytes,
+    sharer_of,
+)
 from seqgate.gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
@@ -50,6 +56,8 @@ AT_ONCE: Final = 4
 """Batches of one request that threads work on at a time; the others wait, so that other requests have their
 turns.
 """
+OBJECTS_BYTES: Final = 1024
+"""The bytes of the objects around a batch that waits. They need room, too, because a batch may be tiny."""
 Begun = ResponseBytes | Deferred | None
 
 
@@ -58,12 +66,14 @@ class Late:
 
     def __init__(self, context: ProduceContext) -> None:
         self.context = context
+        self.client = sharer_of(context.peer)
+        """Who shares turns and room with others; a login may change it while the request waits."""
         self.deferred = HoldingBack()
         self._kept_bytes = 0
 
     def keep(self, size_bytes: int) -> bool:
         """Take room for copies of this size; return whether there is room."""
-        kept = self.context.services.backlog.held.room.try_keep(size_bytes)
+        kept = self.context.services.backlog.held.room.try_keep(self.client, size_bytes)
         if kept:
             self._kept_bytes = size_bytes
         return kept
@@ -83,7 +93,7 @@ class Late:
 
     def release(self) -> None:
         """Give the room of the copies back."""
-        self.context.services.backlog.held.room.release_kept(self._kept_bytes)
+        self.context.services.backlog.held.room.release_kept(self.client, self._kept_bytes)
 
     def answer(self, begun: Begun) -> None:
         """Follow the answer of the request, whose batches are appended now, and let later requests begin."""
@@ -199,7 +209,8 @@ class LateBatch(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        return len(self.entry.records or b"")
+        """The memory of the batch while it waits."""
+        return len(self.entry.records or b"") + OBJECTS_BYTES
 
 
 def must_ask(
@@ -283,6 +294,8 @@ class InThreads:
         batch = self._waiting.popleft()
         context = self._late.context
         context.services.batch_threads.put(
+            self._late.client,
+            context.peer.number,
             batch.entry.records or memoryview(b""),
             batch.compression,
             batch.partition.log.config,

@@ -73,7 +73,7 @@ def _read(sources: Sources) -> Samples:
     yield CUT.at(sum(1 for _ in partitions.log_directory.known_cut_bytes()))
     yield COLD_BLOCKS.at(partitions.cold_reads.blocks_read)
     yield COLD_WAITING.at(partitions.cold_reads.blocks_waiting)
-    yield RECOMPRESSED.at(partitions.batch_threads.batches)
+    yield RECOMPRESSED.at(partitions.batch_threads.recompressed)
     yield from _retention(sources)
     yield from _compaction(sources)
 

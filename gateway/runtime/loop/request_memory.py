@@ -11,7 +11,8 @@ class RequestMemory:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        self._kept_bytes = 0
+        self._kept: dict[str, int] = {}
+        """The bytes that each client keeps."""
         self.held: dict[Hashable, int] = {}
         """The room of each incomplete request, in the order in which the requests began."""
         self._waiting: dict[Hashable, tuple[int, Callable[[], None]]] = {}
@@ -45,18 +46,27 @@ class RequestMemory:
         self.used_bytes += size
         return True
 
-    def try_keep(self, size: int) -> bool:
-        """Take room for a whole request that is kept, if there is some, or if no other request is kept."""
+    def try_keep(self, client: str, size: int) -> bool:
+        """Take room for a whole request that is kept, if there is some, or if no other request is kept. A
+        client with other kept requests must leave at least as much free as it keeps, so that one that sends
+        requests over many connections leaves room for others.
+        """
+        kept = self._kept.get(client, 0)
+        if self.limit_bytes >= 0 and kept and kept + size > self.limit_bytes - self.used_bytes - size:
+            return False
         if not self.try_acquire(size):
-            if self._kept_bytes:
+            if self._kept:
                 return False
             self.used_bytes += size
-        self._kept_bytes += size
+        if size:
+            self._kept[client] = kept + size
         return True
 
-    def release_kept(self, size: int) -> None:
+    def release_kept(self, client: str, size: int) -> None:
         """Give back what `try_keep` took."""
-        self._kept_bytes -= size
+        left = self._kept.pop(client, 0) - size
+        if left:
+            self._kept[client] = left
         self.release(size)
 
     def release(self, size: int) -> None:

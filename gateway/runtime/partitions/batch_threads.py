@@ -3,16 +3,22 @@ requests meanwhile.
 
 The libraries of the codecs release Python's lock while they work. A thread gets nothing of a partition but
 the batch and settings that never change; the event loop appends the result.
+
+A few hundred bytes may decompress for a long time. So the clients whose batches wait take turns, and within
+the turns of a client its connections do; the batches of a connection stay in order. A client waits for one
+batch of each other client at most, however many connections and batches the others have.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
@@ -35,7 +41,41 @@ PreparedBatch = bytes | memoryview | LogError
 """The checked batch as it is to be stored, or the error that refuses the batch."""
 
 
-_Job = tuple[Callable[[], PreparedBatch], Callable[[PreparedBatch], None]]
+class _Job(NamedTuple):
+    """A batch that waits for a thread."""
+
+    prepare: Callable[[], PreparedBatch]
+    then: Callable[[PreparedBatch], None]
+    """Called in the event loop with what `prepare` returns."""
+    recompresses: bool
+
+
+class _Waiting:
+    """The batches that wait for a thread, by client and connection; whose turn is next comes first. Threads
+    may call all at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clients: OrderedDict[str, OrderedDict[int, deque[_Job]]] = OrderedDict()
+
+    def put(self, client: str, connection: int, job: _Job) -> None:
+        """Add a batch behind the others of its connection."""
+        with self._lock:
+            connections = self._clients.setdefault(client, OrderedDict())
+            connections.setdefault(connection, deque()).append(job)
+
+    def take(self) -> _Job:
+        """Return the next batch; its client and its connection have their next turns after all others."""
+        with self._lock:
+            client, connections = self._clients.popitem(last=False)
+            connection, jobs = connections.popitem(last=False)
+            job = jobs.popleft()
+            if jobs:
+                connections[connection] = jobs
+            if connections:
+                self._clients[client] = connections
+            return job
 
 
 class BatchThreads:
@@ -47,27 +87,32 @@ class BatchThreads:
         self._loop = loop
         self._machine = machine
         self._thread_count = threads
-        self._workers: Workers[_Job] | None = None
+        self._workers: Workers[None] | None = None
+        self._waiting = _Waiting()
         self._is_stopped = False
-        self.batches = 0
-        """The number of batches that threads have worked on since the start, refused ones included."""
+        self.recompressed = 0
+        """The number of batches that threads have recompressed since the start, refused ones included."""
 
     def put(
         self,
+        client: str,
+        connection: int,
         records: memoryview,
         compression: Compression | None,
         config: LogConfig,
         now_ms: int,
         then: Callable[[PreparedBatch], None],
     ) -> None:
-        """Check a batch, recompress it where `compression` says, and call `then` with the outcome, but never
-        at once, nor after `stop`.
+        """Check a batch in a turn of the client and its connection, recompress it where `compression` says,
+        and call `then` with the outcome, but never at once, nor after `stop`.
         """
         if self._is_stopped:
             return
         if self._workers is None:
             self._workers = self._machine.workers("batches", self._thread_count, self._work)
-        self._workers.put((partial(_prepare, records, compression, config, now_ms), then))
+        prepare = partial(_prepare, records, compression, config, now_ms)
+        self._waiting.put(client, connection, _Job(prepare, then, compression is not None))
+        self._workers.put(None)  # one for each batch: the thread that gets it takes the next batch
 
     def stop(self) -> None:
         """End the threads when their current batches are done, and drop the batches that wait."""
@@ -76,16 +121,16 @@ class BatchThreads:
         if workers is not None:
             workers.stop()
 
-    def _work(self, job: _Job) -> None:
+    def _work(self, _: None) -> None:
         if self._is_stopped:
             return
-        recompress, then = job
-        self._loop.call_soon_threadsafe(self._finish, then, recompress())
+        job = self._waiting.take()
+        self._loop.call_soon_threadsafe(self._finish, job, job.prepare())
 
-    def _finish(self, then: Callable[[PreparedBatch], None], outcome: PreparedBatch) -> None:
+    def _finish(self, job: _Job, outcome: PreparedBatch) -> None:
         if not self._is_stopped:
-            self.batches += 1
-            then(outcome)
+            self.recompressed += job.recompresses
+            job.then(outcome)
 
 
 def _prepare(

@@ -145,7 +145,7 @@ async def test_batches_that_can_not_be_kept_for_later_are_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = node.services.upkeep.backlog.held.room = RequestMemory(10)
-    assert memory.try_keep(1)
+    assert memory.try_keep("another", 1)
     second, third = named("b", 1).of(2000, 0, 0), named("b", 2).of(2000, 0, 1)
     with monkeypatch.context() as patch:
         patch.setattr(produce, "LONG_S", 0.0)

@@ -90,11 +90,21 @@ def test_what_is_taken_apart_from_connections_counts_as_well() -> None:
 def test_what_is_kept_finds_room_or_is_the_only_one() -> None:
     scene = Scene()
     assert scene.acquire("whole", 90)
-    assert scene.memory.try_keep(80), "a request must be kept when no other one is"
-    assert not scene.memory.try_keep(1)
+    assert scene.memory.try_keep("a", 80), "a request must be kept when no other one is"
+    assert not scene.memory.try_keep("b", 1)
     scene.memory.give_back("whole")
-    assert scene.memory.try_keep(20)
-    assert not scene.memory.try_keep(1)
-    scene.memory.release_kept(80)
-    scene.memory.release_kept(20)
+    assert scene.memory.try_keep("b", 20)
+    assert not scene.memory.try_keep("b", 1)
+    scene.memory.release_kept("a", 80)
+    scene.memory.release_kept("b", 20)
     assert scene.memory.used_bytes == 0
+
+
+def test_a_client_leaves_as_much_free_as_it_keeps() -> None:
+    memory = RequestMemory(100)
+    kept = {client: sum(memory.try_keep(client, 1) for _ in range(100)) for client in "abc"}
+    assert kept == {"a": 50, "b": 25, "c": 12}
+    memory.release_kept("a", 50)
+    assert sum(memory.try_keep("c", 1) for _ in range(100)) == 25, "what others give back is shared, too"
+    assert memory.try_keep("d", 38), "a client's first request needs only room"
+    assert sum(RequestMemory(-1).try_keep("a", 1 << 40) for _ in range(3)) == 3

@@ -23,8 +23,8 @@ class HeldWorkers:
         while self.items:
             self.work_on()
 
-    def work_on(self, *, last: bool = False) -> None:
-        self._work(self.items.pop() if last else self.items.popleft())
+    def work_on(self) -> None:
+        self._work(self.items.popleft())
 
 
 class HeldMachine(Machine):
@@ -45,7 +45,7 @@ class HeldMachine(Machine):
         """The number of items that wait for a thread."""
         return 0 if self.threads is None else len(self.threads.items)
 
-    def work_on(self, *, last: bool = False) -> None:
-        """Do the work of the first item, or of the last."""
+    def work_on(self) -> None:
+        """Do the work of the first item."""
         assert self.threads is not None
-        self.threads.work_on(last=last)
+        self.threads.work_on()

@@ -6,23 +6,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seqgate.gateway.handlers.answering.api import CloseConnection, Deferred
 from seqgate.gateway.handlers.records import produce
-from seqgate.gateway.handlers.records.produce_late import AT_ONCE
+from seqgate.gateway.handlers.records.produce_late import AT_ONCE, OBJECTS_BYTES
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.server.dispatcher import Dispatcher
 from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.gateway.handlers.records.held_threads import HeldMachine
 from tests.gateway.handlers.requests import alter, create, delete
-from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.log.support import read_log
 from tests.support.batches import Batch, BatchView, Record, decompress, read_batches, records
 from tests.support.held_disk import HeldDisk
@@ -40,8 +43,8 @@ UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN, INVALID_TIMESTAMP = 76, 87
 class Client:
     """Sends Produce requests on one connection, as the gateway gets them from a client."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, node: Node, peer: FakePeer | None = None) -> None:
+        self._peer = peer or node.peer
         self._dispatcher = Dispatcher([produce.API], node.services)
         self._sent = 0
         self.version = VERSION
@@ -52,7 +55,7 @@ class Client:
         fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": data}]}
         self._sent += 1
         frame = bytearray(encode("produce", self.version, fields, correlation_id=self._sent))
-        begun = self._dispatcher.begin(memoryview(frame), self._node.peer)
+        begun = self._dispatcher.begin(memoryview(frame), self._peer)
         frame[:] = bytes(len(frame))  # the receive buffer is used for the next client's bytes
         return begun
 
@@ -69,9 +72,14 @@ class Client:
 class Bench:
     """A node whose recompression waits for the test, and one client."""
 
-    def __init__(self, node: Node, machine: HeldMachine) -> None:
+    def __init__(self, node: Node, machine: HeldMachine, threads: int = 2) -> None:
         self.node = node
         self.machine = machine
+        self._ends: list[Callable[[], object]] = []
+        """What the threads tell the event loop, in the order in which they began their work."""
+        loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *call: self._ends.append(partial(*call)))
+        self.threads = BatchThreads(loop, threads=threads, machine=machine)
+        node.services.partitions.batch_threads = self.threads
         self.client = Client(node)
 
     @property
@@ -88,8 +96,10 @@ class Bench:
         assert created.error_code.value == OK, created
 
     async def work_on(self, *, last: bool = False) -> None:
-        self.machine.work_on(last=last)
-        await asyncio.sleep(0)
+        """End the work of the thread that has begun first; with `last`, of the one that has begun last."""
+        while self.machine.held and (last or not self._ends):
+            self.machine.work_on()
+        self._ends.pop(-1 if last else 0)()
         await asyncio.sleep(0)
 
     def stored(self, index: int = 0) -> list[BatchView]:
@@ -105,11 +115,9 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         produce, "LONG_S", 3600.0
     )  # otherwise a slow machine appends several partitions in several turns
     async with open_node(tmp_path) as node:
-        machine = HeldMachine()
-        batch_threads = BatchThreads(asyncio.get_running_loop(), threads=2, machine=machine)
-        node.services.partitions.batch_threads = batch_threads
-        yield Bench(node, machine)
-        batch_threads.stop()
+        bench = Bench(node, HeldMachine())
+        yield bench
+        bench.threads.stop()
 
 
 async def test_a_batch_of_another_codec_is_stored_in_the_topics(bench: Bench) -> None:
@@ -143,11 +151,7 @@ async def test_later_requests_of_the_connection_wait_for_the_append_and_not_for_
 ) -> None:
     disk = HeldDisk()
     async with open_node(tmp_path, storage=disk) as node:
-        machine = HeldMachine()
-        node.services.partitions.batch_threads = BatchThreads(
-            asyncio.get_running_loop(), threads=1, machine=machine
-        )
-        bench = Bench(node, machine)
+        bench = Bench(node, HeldMachine(), threads=1)
         await bench.create("gzip", flush_messages="1")
         with disk.held(TOPIC):
             answer = bench.client.produce(THREE)
@@ -217,6 +221,46 @@ async def test_other_connections_are_not_held_up(bench: Bench) -> None:
     assert other.rows(other.produce(replace(THREE, codec="gzip"))) == [(OK, 0)]
     await bench.work_on()
     assert bench.client.rows(waiting) == [(OK, 3)]
+
+
+def connections(node: Node, count: int, address: str, login: str = "User:ANONYMOUS") -> list[Client]:
+    """Return clients that each have a connection; a {} in the address makes one for each."""
+    peers = [FakePeer() for _ in range(count)]
+    for number, peer in enumerate(peers):
+        peer.peer_host, peer.principal, peer.number = address.format(number), login, number
+    return [Client(node, peer) for peer in peers]
+
+
+@pytest.mark.parametrize(
+    ("crowd", "honest", "most_turns"),
+    [
+        (("10.0.0.1",), "10.0.0.2", 2),
+        (("10.1.0.{}", "User:crowd"), "10.0.0.2", 2),
+        (("10.0.0.1",), "10.0.0.1", 41),
+    ],
+    ids=["another address", "another login", "the same address"],
+)
+async def test_a_crowd_delays_a_batch_by_one_turn_or_by_one_for_each_of_its_own_connections(
+    bench: Bench, crowd: tuple[str, ...], honest: str, most_turns: int
+) -> None:
+    """The turns count the batches that threads take from a batch's arrival to its answer."""
+    await bench.create("gzip", partitions=AT_ONCE)
+    waiting = [
+        client.produce(dict.fromkeys(range(AT_ONCE), THREE)) for client in connections(bench.node, 40, *crowd)
+    ]
+    client = connections(bench.node, 41, honest)[-1]
+    turns = []
+    for number in range(3):
+        answer = client.produce(THREE.of(7, 0, 3 * number))
+        turns.append(0)
+        while answer.answer is None:
+            await bench.work_on()
+            turns[-1] += 1
+    assert max(turns) <= most_turns
+    assert bench.machine.held >= 40, "the crowd still waits"
+    while bench.machine.held:
+        await bench.work_on()
+    assert all(bench.client.rows(answer)[0][0] == OK for answer in waiting)
 
 
 async def test_a_retry_gets_the_offset_of_its_original_without_a_thread(bench: Bench) -> None:
@@ -329,36 +373,17 @@ async def test_the_gateways_compression_type_is_the_topics_default(bench: Bench)
     assert bench.partition.compression is None
 
 
-class Room:
-    """Room for some bytes; `kept_bytes` shows how many are in use."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.kept_bytes = 0
-
-    def try_keep(self, size: int) -> bool:
-        if self.kept_bytes + size > self.limit_bytes:
-            return False
-        self.kept_bytes += size
-        return True
-
-    def release_kept(self, size: int) -> None:
-        self.kept_bytes -= size
-
-    try_acquire, release = try_keep, release_kept
-
-
 async def test_without_room_a_batch_and_those_behind_it_are_refused_for_now(bench: Bench) -> None:
     await bench.create("gzip")
-    size_bytes = len(THREE.encode())
-    room = bench.node.services.upkeep.backlog.held.room = Room(size_bytes)
+    size_bytes = len(THREE.encode()) + OBJECTS_BYTES
+    room = bench.node.services.upkeep.backlog.held.room = RequestMemory(size_bytes)
     waiting = bench.client.produce(THREE.of(7, 0, 0))
-    assert room.kept_bytes == size_bytes
+    assert room.used_bytes == size_bytes
     other = Client(bench.node)
     assert other.rows(other.produce(THREE.of(8, 0, 0))) == [(NOT_ENOUGH_REPLICAS, -1)]
     await bench.work_on()
     assert bench.client.rows(waiting) == [(OK, 0)]
-    assert room.kept_bytes == 0
+    assert room.used_bytes == 0
     behind = other.produce(THREE.of(8, 0, 3))
     await bench.work_on()
     assert other.rows(behind) == [(OUT_OF_ORDER, -1)]
@@ -390,7 +415,7 @@ async def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(bench: B
 async def test_no_batch_is_appended_after_the_stop(bench: Bench) -> None:
     await bench.create("gzip")
     answer = bench.client.produce(THREE)
-    bench.node.services.partitions.batch_threads.stop()
+    bench.threads.stop()
     await asyncio.sleep(0)
     assert answer.answer is None
     assert bench.partition.log.log_end_offset == 0
