@@ -74,7 +74,7 @@ def compile_core(root: Path) -> list[Path]:
 
 
 def compile_module(
-    source: Path, target: Path, *, flags: tuple[str, ...] = ("-O3",), **directives: bool
+    source: Path, target: Path, *, flags: tuple[str, ...] = ("-O3", "-g0"), **directives: bool
 ) -> None:
     """Compile one text to `target`. Raises SystemExit where Cython fails, distutils' errors where the
     compiler does, OSError.

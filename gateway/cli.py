@@ -78,7 +78,7 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
 
     def print_version(wanted: bool) -> None:
         if wanted:
-            print(f"seqgate {__version__} ({core.kind()} core)")
+            print(core.described(__version__))
             raise typer.Exit
 
     version = typer.Option(

@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line: the entry point of the console script."""
     words = [] if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
     if words == ["--version"]:
-        print(f"seqgate {__version__} ({core.kind()} core)")
+        print(core.described(__version__))
         return
     # Nothing of the imports is garbage, and every 700 objects that they make would start a collection.
     gc.set_threshold(50_000)

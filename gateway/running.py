@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
+from seqgate import core
 from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME, in_words
 from seqgate.gateway.admin.restart.live import (
     Passed,
@@ -173,6 +174,9 @@ def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, 
 def prepare_process(config: Config) -> None:
     check_data_directory(config)
     begin_logging(config)
+    complaint = core.complaint()
+    if complaint is not None:
+        logger.warning("%s", complaint)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     raise_open_files_limit()

@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hatch_build import can_compile
 from seqgate.core import MODULES, source_of, translation_of
+from tests.support.gateway_process import GatewayProcess
 
 REPOSITORY = Path(__file__).parent.parent
 LIMIT_S = 1800.0
@@ -70,6 +72,52 @@ def test_only_the_translation_of_this_very_text_is_used(
     )
     told = run("-P", "-c", program, cwd=tmp_path, PYTHONPATH=str(tmp_path), **variables)
     assert told.split(maxsplit=2) == [expected, str(expected == "interpreted"), "(0, 0, False)\n"]
+
+
+def checkout(path: Path, damage: Callable[[bytes], bytes]) -> Path:
+    """Make a checkout whose translations are damaged ones of this checkout, or of no bytes."""
+    for folder in ("gateway", "pid_allocator", "seq_validator", "spark_kafka_compat"):
+        (path / folder).symlink_to(REPOSITORY / folder)
+    without = shutil.ignore_patterns("__pycache__", "*.so")
+    shutil.copytree(REPOSITORY / "log", path / "log", ignore=without)
+    shutil.copytree(REPOSITORY / "src", path / "src", symlinks=True, ignore=without)
+    for module in MODULES:
+        source = Path(source_of(module))
+        translation = Path(translation_of(str(source)))
+        content = translation.read_bytes() if can_compile() else b""
+        planted = path.joinpath(*module.split(".")[1:-1]) / translation.name
+        planted.write_bytes(damage(content))
+    return path
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no library": lambda _: b"no library\n" * 1000,
+    "empty": lambda _: b"",
+    "for another machine": lambda content: content[:18] + b"\xff\xff" + content[20:],
+    "cut, so that to load it would kill the process": lambda content: content[:4096],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_text_is_interpreted_where_its_translation_can_not_be_loaded(tmp_path: Path, damage: str) -> None:
+    planted = checkout(tmp_path, DAMAGES[damage])
+    told = run("-P", "-m", "seqgate", "--version", cwd=tmp_path, PYTHONPATH=str(planted / "src"))
+    version, *others = told.splitlines()
+    assert version.endswith(" (interpreted core)")
+    assert [other for other in others if "the compiled core can't be used" in other] == others != []
+
+
+def test_a_gateway_says_once_that_it_can_not_use_its_translation(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path / "data", settings={"seqgate.metrics.listener": "127.0.0.1:0"})
+    gateway.sources = tmp_path / "planted"
+    gateway.sources.mkdir()
+    checkout(gateway.sources, DAMAGES["no library"])
+    with gateway:
+        place = ("--data-dir", gateway.data_dir)
+        assert "(interpreted core)" in run("-m", "seqgate", "status", *place)
+        assert 'core="interpreted"' in run("-m", "seqgate", "metrics", "seqgate_node_info", *place)
+        lines = gateway.stderr_path.read_text("utf-8").splitlines()
+        assert len([line for line in lines if "the compiled core can't be used" in line]) == 1, lines
 
 
 def test_a_checkout_runs_without_a_translation_where_the_compiler_fails(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ A module of the core is plain Python. Beside it lies a `.pxd` with C types, whic
 translation lies there, too, under a name with the checksum of both, such as
 `record_walk.4be1c3f2.cpython-311-x86_64-linux-gnu.so`. Python's own import knows no such name; the finder
 here does. So the translation of an older text is never used, and where there is none, or under
-SEQGATE_PURE=1, the text is interpreted as any other.
+SEQGATE_PURE=1, the text is interpreted as any other. It is, too, where a translation can't be loaded: one for
+another machine or another C library, or a damaged one. `complaint` says why.
 """
 
 import os
@@ -15,6 +16,10 @@ from zlib import crc32
 MODULES = ("seqgate.log.format.record_walk",)
 PURE = "SEQGATE_PURE"
 """The environment variable that switches the translations off, with any value but an empty one or 0."""
+_ELF_HEAD_BYTES = 64
+_ELF = b"\x7fELF\x02\x01"
+"""The first bytes of a library of Linux: 64 bits, little-endian."""
+_complaints: dict[str, str] = {}
 
 
 def translation_of(source: str) -> str:
@@ -38,12 +43,23 @@ def kind() -> str:
     return "compiled" if all(map(_is_compiled, MODULES)) else "interpreted"
 
 
+def complaint() -> str | None:
+    """Return why a translation that is there can't be used, or None."""
+    return next(iter(_complaints.values()), None) if kind() == "interpreted" else None
+
+
+def described(version: str) -> str:
+    """Return the version and which core runs, and the complaint in a line of its own."""
+    text = complaint()
+    return f"seqgate {version} ({kind()} core)" + (f"\nseqgate: {text}" if text else "")
+
+
 def _is_compiled(module: str) -> bool:
     """Return whether a module is loaded from its translation, or will be. Files may change later."""
     loaded = sys.modules.get(module)
     if loaded is not None:
         return not str(loaded.__file__).endswith(".py")
-    return _usable(module) is not None
+    return _Finder.find_spec(module) is not None
 
 
 def _usable(module: str) -> str | None:
@@ -67,9 +83,31 @@ class _Finder:
         found = _usable(name)
         if found is None:
             return None
-        spec = ModuleSpec(name, ExtensionFileLoader(name, found), origin=found)
+        loader = ExtensionFileLoader(name, found)
+        spec = ModuleSpec(name, loader, origin=found)
         spec.has_location = True
+        try:
+            _check_whole(found)
+            loader.create_module(spec)
+        except (ImportError, OSError) as error:
+            _complaints[name] = f"the compiled core can't be used, so it is interpreted: {error}"
+            return None
         return spec
+
+
+def _check_whole(path: str) -> None:
+    """Check that a library has the section headers with which it ends. Python would die of one whose pages
+    are not in the file. Raises OSError.
+    """
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        head = file.read(_ELF_HEAD_BYTES)
+        size = file.seek(0, os.SEEK_END)
+    if head.startswith(_ELF):
+        position, bytes_of_each, count = (
+            int.from_bytes(head[start:end], "little") for start, end in ((40, 48), (58, 60), (60, 62))
+        )
+        if position + bytes_of_each * count > size:
+            raise OSError(f"{path} is cut after {size} bytes")
 
 
 def install() -> None:
