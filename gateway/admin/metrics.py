@@ -92,10 +92,14 @@ async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPa
     """Return the metrics whose names begin with the prefix. Raises ControlError."""
     if gateway.metrics is None:
         raise ControlError("it shows no metrics over the Kafka protocol")
-    text = await gateway.metrics()
+    text = with_prefix(await gateway.metrics(), request.prefix)
     node_id = gateway.services.node.node_id
-    lines = [line for line in text.splitlines() if _named(line).startswith(request.prefix)]
-    return MetricsPage([GatewayMetrics(node_id, "\n".join(lines))], [node_id])
+    return MetricsPage([GatewayMetrics(node_id, text)], [node_id])
+
+
+def with_prefix(text: str, prefix: str) -> str:
+    """Return the lines about the metrics whose names begin with the prefix."""
+    return "\n".join(line for line in text.splitlines() if _named(line).startswith(prefix))
 
 
 def _named(line: str) -> str:

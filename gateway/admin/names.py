@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from seqgate.gateway.admin.client import Client
+from seqgate.gateway.admin.client import Client, summed
 from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.options import OnlyPartition, Opened, gateway
@@ -70,7 +70,8 @@ class NameRow(msgspec.Struct, frozen=True):
     `epoch` the epoch of the name; each is −1 if there is none. `is_pending`: an open transaction holds
     further records of the name. `age_ms` is the time since the last record of the name. `dropped_records`
     counts records that were acknowledged and not stored since the gateway started or the partition was
-    reopened; −1 where the gateway is stopped.
+    reopened; −1 where the gateway is stopped. `node_id` is the gateway that leads the partition, −1 where it
+    is stopped.
     """
 
     topic: TopicName
@@ -84,6 +85,7 @@ class NameRow(msgspec.Struct, frozen=True):
     age_ms: Annotated[int, Column("last\nactive", duration)]
     is_pending: bool
     dropped_records: Annotated[int, Column("dropped", known)]
+    node_id: int = -1
 
     @property
     def pending(self) -> Annotated[str, Column("pending")]:
@@ -116,6 +118,7 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
     """
 
     is_spread = True
+    is_told = True
     is_partial = True
     rows = "names untold"
     topic: str | None = None
@@ -135,6 +138,36 @@ class NameListing(msgspec.Struct, frozen=True):
     names: list[NameRow]
     untold: list[UntoldPartition]
     counters: NameCounters | None
+
+
+def joined_names(pages: Sequence[NamePage], limit: int) -> NamePage:
+    """Return the pages of several gateways, which begin at one position, as one of at most `limit` names. It
+    ends where the first of them ends.
+    """
+    rows = sorted((row for page in pages for row in page.names), key=_position)
+    end = min((page.next for page in pages if page.next is not None), key=_behind, default=None)
+    if end is not None:
+        rows = [row for row in rows if _position(row) <= _behind(end)]
+    if len(rows) > limit:
+        rows = rows[:limit]
+        end = rows[-1].topic, rows[-1].partition, rows[-1].name_base64
+    untold = {(row.topic, row.partition): row for page in pages for row in page.untold}
+    return NamePage(
+        rows,
+        [untold[place] for place in sorted(untold) if end is None or place <= end[:2]],
+        summed([page.counters for page in pages]),
+        end,
+    )
+
+
+def _position(row: NameRow) -> tuple[str, int, bool, bytes]:
+    return row.topic, row.partition, True, row.name_base64
+
+
+def _behind(position: Position) -> tuple[str, int, bool, bytes]:
+    """Return the place of a position among those of rows: all rows up to it are in the pages before."""
+    topic, partition, name = position
+    return topic, partition, name is not None, name or b""
 
 
 # The command.
@@ -234,7 +267,8 @@ async def list_names_live(gateway: LiveGateway, request: NamesRequest) -> NamePa
             found = _states(partition, request.name, after, room + 1)
             taken = _fitting(found, room)
             now_ms = services.node.clock.now_ms()
-            rows += [name_row(topic.name, index, state, now_ms) for state in found[:taken]]
+            node_id = services.node.node_id
+            rows += [name_row(topic.name, index, state, now_ms, node_id) for state in found[:taken]]
             if taken < len(found):
                 following = topic.name, index, found[taken - 1].name if taken else after
                 break
@@ -320,7 +354,7 @@ def _fitting(states: list[NameState], limit: int) -> int:
     return min(len(states), limit)
 
 
-def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
+def name_row(topic: str, index: int, state: NameState, now_ms: int, node_id: int = -1) -> NameRow:
     """Return the row of a name in one partition."""
     return NameRow(
         topic=topic,
@@ -334,6 +368,7 @@ def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
         age_ms=max(0, now_ms - state.last_active_ms),
         is_pending=state.is_pending,
         dropped_records=state.dropped_records,
+        node_id=node_id,
     )
 
 

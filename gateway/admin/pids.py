@@ -10,7 +10,7 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -76,6 +76,7 @@ class BlockPage(msgspec.Struct, frozen=True):
 class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
     """The claimed blocks from index `position` on, in the order of their claims."""
 
+    is_told = True
     rows = "blocks"
     key = POSITION
     position: int = 0
@@ -105,6 +106,7 @@ class Owner(msgspec.Struct, frozen=True):
 class FindOwnerRequest(Request[Owner], tag="pids.owner"):
     """The block that holds a producer id."""
 
+    is_told = True
     producer_id: int
 
 
@@ -132,6 +134,8 @@ class Overlaps(msgspec.Struct, frozen=True):
 class FindOverlapsRequest(Request[Overlaps], tag="pids.overlaps"):
     """The blocks that share ids."""
 
+    is_told = True
+
 
 class ClaimBlockRequest(Request[BlockRow], tag="pids.claim"):
     """Claim a block for ids used outside the gateways."""
@@ -151,6 +155,44 @@ class MoveNextRequest(Request[MovedNextId], tag="pids.move"):
     """The request to hand out no more ids below `producer_id`."""
 
     producer_id: int
+
+
+# One answer from those of several gateways to one store, of which each knows the use of its own blocks.
+
+
+def joined_blocks(pages: Sequence[BlockPage]) -> BlockPage:
+    """Return each block once, as the gateway tells it that knows most of it."""
+    found: dict[tuple[int, int, str, int], BlockRow] = {}
+    for row in (row for page in pages for row in page.blocks):
+        key = row.first_producer_id, row.last_producer_id, row.owner, row.claimed_at_ms
+        found[key] = max(found.get(key, row), row, key=_knowledge)
+    return BlockPage(
+        store=", ".join(sorted({page.store for page in pages})),
+        next_producer_id=max(page.next_producer_id for page in pages),
+        total=max(page.total for page in pages),
+        blocks=list(found.values()),
+    )
+
+
+def joined_owner(answers: Sequence[Owner]) -> Owner:
+    """Return the block of an id as the gateway tells it that knows most of the block."""
+    told = max(answers, key=lambda answer: (-1, -1) if answer.block is None else _knowledge(answer.block))
+    return msgspec.structs.replace(told, next_producer_id=max(answer.next_producer_id for answer in answers))
+
+
+def joined_overlaps(answers: Sequence[Overlaps]) -> Overlaps:
+    """Return each pair of blocks that share ids once."""
+    found = {
+        (row.lower.first_producer_id, row.lower.owner, row.upper.first_producer_id, row.upper.owner): row
+        for answer in answers
+        for row in answer.overlaps
+    }
+    return Overlaps(max(answer.checked for answer in answers), list(found.values()))
+
+
+def _knowledge(block: BlockRow) -> tuple[int, int]:
+    """Return how much a row tells of its block: other gateways than the owner call a block claimed."""
+    return _STATES.get(block.state, -1), -1 if block.used is None else block.used
 
 
 # The commands.
@@ -412,6 +454,10 @@ CLAIMED: Final = "claimed"
 """Another gateway has claimed this block, and may use it."""
 BY_HAND: Final = "by hand"
 """An operator has claimed this block with `seqgate pids claim`."""
+_STATES: Final = {
+    state: number for number, state in enumerate((BY_HAND, CLAIMED, GIVEN_UP, USED_UP, NEXT, IN_USE))
+}
+"""The states, the one that only the owner of a block knows last."""
 
 _GATEWAY_NAME = re.compile(r"node-\d+")
 MAX_OWNER_LENGTH: Final = 200

@@ -200,10 +200,6 @@ class Visit:
         """Return whether the gateway is ready, and its words. Raises ControlError as `ask_gateway` does."""
         return self.listener().readiness()
 
-    def metrics_text(self) -> str:
-        """Return all metrics as Prometheus' text. Raises ControlError as `ask_gateway` does."""
-        return self.listener().metrics()
-
     @property
     def history(self) -> History:
         """The samples of the console. Show only series of topics and groups that the person may see."""
@@ -248,11 +244,6 @@ class Visit:
         """Whether charts have what only gateways count: one tells its metrics, or did over the last day."""
         sampler = self.console.sampler
         return self.has_metrics or sampler.gateways.tells or Key(BYTES_IN) in sampler.history
-
-    @property
-    def metrics_url(self) -> str:
-        """The address of the listener that tells the pages about its gateway; empty without --metrics."""
-        return "" if self.console.listener is None else self.console.listener.url
 
     def listener(self) -> MetricsClient:
         """Return the metrics listener for this person. Raises ControlError as `ask_gateway` does."""

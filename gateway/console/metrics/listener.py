@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest
+from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
 from seqgate.gateway.admin.request import ControlError, Request
 
 TIMEOUT_S: Final = 5.0
@@ -52,7 +52,7 @@ class MetricsClient:
     def view(self, request: Request[A]) -> A:
         """Return the answer to a request of the control socket that only reads."""
         if isinstance(request, MetricsRequest):
-            return cast("A", self._metrics_page())
+            return cast("A", self._metrics_page(request.prefix))
         fields = msgspec.to_builtins(request)
         fields.pop("operation")
         operation = request.operation_name()
@@ -66,12 +66,12 @@ class MetricsClient:
             raise ControlError(f"the answer of {self.url} to {operation} has another form: {error}") from None
         return answer
 
-    def _metrics_page(self) -> MetricsPage:
-        """Return all metrics as the gateway answers them over the Kafka protocol: no view has them."""
+    def _metrics_page(self, prefix: str) -> MetricsPage:
+        """Return metrics as the gateway answers them over the Kafka protocol: no view has them."""
         text = self.metrics()
         node = next(iter(samples(text, ("seqgate_node_info",))), None)
         node_id = -1 if node is None else int(node.labels["node_id"])
-        return MetricsPage([GatewayMetrics(node_id, text)], [node_id])
+        return MetricsPage([GatewayMetrics(node_id, with_prefix(text, prefix))], [node_id])
 
     def _get(self, path: str, accepted: tuple[int, ...]) -> tuple[int, bytes]:
         connect = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection

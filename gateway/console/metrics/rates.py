@@ -228,6 +228,9 @@ _BUCKET: Final = "_bucket"
 
 @dataclass(slots=True)
 class PushingClient:
+    """A client and its series at the gateway `node_id`."""
+
+    node_id: int
     labels: dict[str, str] = field(default_factory=dict)
     series: list[ScrapedSample] = field(default_factory=list)
 
@@ -241,13 +244,13 @@ class PushingClient:
         return {name: value for name, value in sample.labels.items() if name not in OF_THE_CLIENT}
 
 
-def clients_of(text: str) -> dict[str, PushingClient]:
+def clients_of(text: str, node_id: int = -1) -> dict[str, PushingClient]:
     """Return the clients in a gateway's metrics, by their instance ids, without buckets of histograms."""
     found: dict[str, PushingClient] = {}
     for sample in samples_of(text, PREFIXES):
         if INSTANCE not in sample.labels or sample.name.endswith(_BUCKET):
             continue
-        client = found.setdefault(sample.labels[INSTANCE], PushingClient())
+        client = found.setdefault(sample.labels[INSTANCE], PushingClient(node_id))
         client.labels |= {name: sample.labels[name] for name in OF_THE_CLIENT if name in sample.labels}
         client.series.append(sample)
     return found

@@ -12,8 +12,8 @@ from seqgate.gateway.console.answer import Data, PageAnswer, View, page_of
 from seqgate.gateway.console.asking.topics import topic_settings
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.history import Key
-from seqgate.gateway.console.metrics.listener import samples
 from seqgate.gateway.console.page import Feed, Gathered, Get, NoGateways, Page, PageGroup, Visit
+from seqgate.gateway.console.pages.gateway import limits_told
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"
@@ -158,7 +158,6 @@ HEADER: Final = "delivery.delay.header"
 LONGEST: Final = "delivery.delay.max.ms"
 HOLD: Final = "delivery.delay.hold.ms"
 LIMIT: Final = "seqgate.delayed.records.max"
-_METRICS: Final = ("seqgate_delayed_records", "seqgate_limit_max")
 
 
 class DelayingTopic(NamedTuple):
@@ -178,28 +177,15 @@ def delayed(visit: Visit) -> PageAnswer:
         if values.get(HEADER)
     ]
     rows, paging = page_of(topics, visit.number("page", 1, 1))
+    told, trouble, limits = limits_told(visit)
+    waiting = [row for row in limits if row.setting == LIMIT]
     return View(
-        "delayed.html",
-        {"rows": rows, "paging": paging, "waiting": None, "most": None, "trouble": None, **_counted(visit)},
+        "delayed.html", {"rows": rows, "paging": paging, "told": told, "trouble": trouble, "waiting": waiting}
     )
 
 
 def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
-
-
-def _counted(visit: Visit) -> dict[str, Any]:
-    """Return how many records wait and how many may, as the listener tells, or why it does not."""
-    listener = visit.console.listener
-    if listener is None:
-        return {}
-    try:
-        found = samples(listener.metrics(), _METRICS)
-    except ControlError as error:
-        return {"trouble": str(error)}
-    waiting = [sample.value for sample in found if sample.name == "seqgate_delayed_records"]
-    most = [sample.value for sample in found if sample.labels.get("setting") == LIMIT]
-    return {"waiting": int(sum(waiting)) if waiting else None, "most": int(most[0]) if most else None}
 
 
 BACKLOG_PAGE: Final = Page(

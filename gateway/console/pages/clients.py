@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.quotas import QuotaRow, change_quotas, find_quotas
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
@@ -12,34 +14,84 @@ from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics.history import Key
-from seqgate.gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.metrics.rates import (
+    PREFIXES,
+    FigureReader,
+    PushingClient,
+    clients_of,
+    is_counter,
+)
+from seqgate.gateway.console.page import Feed, Gathered, Get, NoGateways, Page, PageGroup, Post, Visit
 
 KEPT_S: Final = 3.0
-_clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)
+
+
+class PushedMetrics(NamedTuple):
+    """What clients have pushed to each gateway as Prometheus' text, by node id, and who told it."""
+
+    told: Gathered[MetricsPage]
+    texts: Mapping[int, str]
+
+    def clients(self) -> list[PushingClient]:
+        """Return the clients of each gateway. One that has gone to another gateway is at both for a while."""
+        return [
+            client for node_id, text in self.texts.items() for client in clients_of(text, node_id).values()
+        ]
+
+
+_pushed: Final[Cache[PushedMetrics]] = Cache(KEPT_S)
 
 
 def clients(visit: Visit) -> PageAnswer:
     wanted = visit.text("filter").strip()
-    found = _found(visit) if visit.has_metrics else {}
-    rows = [
-        row for row in found.values() if any(wanted.lower() in value.lower() for value in row.labels.values())
-    ]
-    rows.sort(key=lambda row: (row.labels.get("client_id", ""), row.instance_id))
+    try:
+        pushed = _pushed_to(visit)
+    except NoGateways:
+        return View("clients.html", {"told": None})
+    found = pushed.clients()
+    rows = [row for row in found if any(wanted.lower() in value.lower() for value in row.labels.values())]
+    rows.sort(key=lambda row: (row.labels.get("client_id", ""), row.instance_id, row.node_id))
     shown, paging = page_of(rows, visit.number("page", 1, 1))
+    counts = Counter(row.instance_id for row in found)
     return View(
-        "clients.html", {"rows": shown, "paging": paging, "wanted": wanted, "all_clients": len(found)}
+        "clients.html",
+        {
+            "told": pushed.told,
+            "rows": [(row, row.node_id if counts[row.instance_id] > 1 else None) for row in shown],
+            "paging": paging,
+            "wanted": wanted,
+            "all_clients": len(found),
+        },
     )
 
 
-def _found(visit: Visit) -> dict[str, PushingClient]:
-    return _clients.get(visit.security, visit.metrics_url, lambda: clients_of(visit.metrics_text()))
+def _pushed_to(visit: Visit) -> PushedMetrics:
+    """Return what clients have pushed; an answer that is a few seconds old counts. Raises ControlError."""
+    return _pushed.get(visit.security, visit.console.options, lambda: _asked(visit))
+
+
+def _asked(visit: Visit) -> PushedMetrics:
+    texts: dict[int, str] = {}
+    for prefix in PREFIXES:
+        told = visit.ask_gateways(MetricsRequest(prefix))
+        for gateway in (gateway for page in told.answers for gateway in page.gateways):
+            texts[gateway.node_id] = f"{texts.get(gateway.node_id, '')}{gateway.text}\n"
+    return PushedMetrics(told, texts)
 
 
 def view(visit: Visit) -> PageAnswer:
     """Show the metrics of a client, and one of them over time."""
     instance_id, wanted = visit.text("instance"), visit.text("filter").strip()
-    client = _found(visit).get(instance_id)
+    node_id = visit.optional_number("node", -1)
+    pushed = _pushed_to(visit)
+    client = next(
+        (
+            client
+            for client in pushed.clients()
+            if client.instance_id == instance_id and node_id in {None, client.node_id}
+        ),
+        None,
+    )
     if client is None:
         raise ControlError(
             f"no client with the instance id {instance_id[:60]!r} pushes metrics now; open the list of "
@@ -56,24 +108,33 @@ def view(visit: Visit) -> PageAnswer:
         "client.html",
         {
             "client": client,
+            "told": pushed.told,
             "rows": [(sample, client.own_labels(sample)) for sample in shown],
             "paging": paging,
             "wanted": wanted,
             "metric": chosen if chosen in names else "",
             "is_counter": is_counter(chosen),
-            "feed": address("/api/clients/figures", instance=instance_id, metric=chosen),
-            "query": {"instance": instance_id, "filter": wanted},
+            "feed": address("/api/clients/figures", instance=instance_id, metric=chosen, node=node_id),
+            "query": {"instance": instance_id, "filter": wanted, "node": node_id},
         },
     )
 
 
 def client_figures(visit: Visit) -> PageAnswer:
-    """Return a metric of a client since a time; the sampler reads it while somebody looks."""
+    """Return a metric of a client since a time; the sampler reads it while somebody looks. Where a client has
+    gone to another gateway, its series at both are summed, unless the address names a node.
+    """
     instance_id, metric = visit.text("instance"), visit.text("metric")
-    visit.listener()
-    reader = FigureReader(visit.metrics_text, instance_id, metric)
+    node_id = visit.optional_number("node", -1)
+    _pushed_to(visit)  # refuses a person without the right
+
+    def read() -> str:
+        texts = _asked(visit).texts
+        return "".join(texts.values()) if node_id is None else texts.get(node_id, "")
+
     watches = visit.console.sampler.watches
-    history = watches.history(f"client {visit.user} {instance_id} {metric}", reader, keeps_reader=True)
+    name = f"client {visit.user} {instance_id} {node_id} {metric}"
+    history = watches.history(name, FigureReader(read, instance_id, metric), keeps_reader=True)
     return visit.chart(history, {metric: Key(metric)})
 
 

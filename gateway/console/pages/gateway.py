@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from seqgate.gateway.admin.logs import LogLine, LogLinesRequest, LogPage
-from seqgate.gateway.admin.metrics import MetricsRequest
+from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View
@@ -148,8 +148,10 @@ def nearest(limits: Iterable[LimitRow]) -> list[LimitRow]:
     return sorted(limits, key=lambda limit: (-limit.share, limit.setting, limit.node_id))
 
 
-def limits(visit: Visit) -> PageAnswer:
-    """Show the limits of all gateways, the nearest first."""
+def limits_told(visit: Visit) -> tuple[Gathered[MetricsPage] | None, str | None, list[LimitRow]]:
+    """Return what the gateways told, or why they did not, as `Visit.told_by_gateways`, and their limits, the
+    nearest first.
+    """
     found, trouble = visit.told_by_gateways(MetricsRequest("seqgate_limit_"))
     rows = [
         row
@@ -157,7 +159,13 @@ def limits(visit: Visit) -> PageAnswer:
         for gateway in page.gateways
         for row in limits_of(samples(gateway.text, (USED, MOST)), gateway.node_id)
     ]
-    return View("limits.html", {"found": found, "trouble": trouble, "limits": nearest(rows)})
+    return found, trouble, nearest(rows)
+
+
+def limits(visit: Visit) -> PageAnswer:
+    """Show the limits of all gateways, the nearest first."""
+    found, trouble, rows = limits_told(visit)
+    return View("limits.html", {"found": found, "trouble": trouble, "limits": rows})
 
 
 LIMITS_PAGE: Final = Page(

@@ -7,39 +7,56 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.pids import (
+    BlockPage,
     BlockRow,
     FindOverlapsRequest,
     FindOwnerRequest,
     ListBlocksRequest,
     Overlaps,
+    Owner,
+    joined_blocks,
+    joined_overlaps,
+    joined_owner,
 )
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from seqgate.gateway.console.answer import PageAnswer, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
-from seqgate.gateway.console.page import Get, Page, PageGroup, Visit
+from seqgate.gateway.console.page import Gathered, Get, NoGateways, Page, PageGroup, Visit
 
 KEPT_S: Final = 3.0
 MOST_PAGES: Final = 10
-"""Answers of the gateway that are put together, 10,000 blocks each; the map lacks further blocks."""
+"""Answers of each gateway that are put together, 10,000 blocks each; the map lacks further blocks."""
 AROUND: Final = 4
 """A search shows a window that is so many times as large as the block that it found."""
 
-_asked: Final[Cache[tuple[str, int, int, list[BlockRow], Overlaps]]] = Cache(KEPT_S)
+
+class FoundBlocks(NamedTuple):
+    """The blocks by first id, as one page, their overlaps, and what the gateways told."""
+
+    page: BlockPage
+    overlaps: Overlaps
+    told: Gathered[BlockPage]
+
+
+_asked: Final[Cache[FoundBlocks]] = Cache(KEPT_S)
 
 
 def producer_ids(visit: Visit) -> PageAnswer:
     """Show the blocks between two ids, on a map and in a table."""
-    if not visit.has_metrics:
+    try:
+        found = _asked.get(visit.security, visit.console.options, lambda: _blocks(visit))
+        sought = visit.optional_number("id")
+        owner = None if sought is None else _owner(visit, sought)
+    except NoGateways:
         return View("producer_ids.html", {"blocks": None})
-    store, next_id, total, blocks, overlaps = _blocks(visit)
-    sought = visit.optional_number("id")
-    owner = None if sought is None else visit.ask_gateway(FindOwnerRequest(sought))
+    blocks, next_id = found.page.blocks, found.page.next_producer_id
     everything = whole(blocks, next_id)
     window = _window(visit, everything, None if owner is None else owner.block, sought)
     owners = owner_numbers(blocks)
     seen = within(blocks, window)
     known = [block.left for block in blocks if block.left is not None]
-    shown_overlaps = [(row.first_producer_id, row.last_producer_id) for row in overlaps.overlaps]
+    overlaps = found.overlaps.overlaps
+    shown_overlaps = [(row.first_producer_id, row.last_producer_id) for row in overlaps]
     rows, paging = page_of(_with_gaps(seen), visit.number("page", 1, 1))
     return View(
         "producer_ids.html",
@@ -52,16 +69,17 @@ def producer_ids(visit: Visit) -> PageAnswer:
             "everything": everything,
             "is_whole": window == everything,
             "owners": owners,
-            "store": store,
+            "told": found.told,
+            "stores": found.page.store.split(", "),
             "next_id": next_id,
             "next_at": place_on_map(window, next_id) if window.first <= next_id <= window.last else None,
             "sought_at": None
             if sought is None or not window.first <= sought <= window.last
             else place_on_map(window, sought),
-            "total": total,
+            "total": found.page.total,
             "listed": len(blocks),
-            "overlaps": overlaps.overlaps,
-            "checked": overlaps.checked,
+            "overlaps": overlaps,
+            "checked": found.overlaps.checked,
             "gap_count": len(gaps(blocks)),
             "left": sum(known) if known else None,
             "sought": sought,
@@ -72,21 +90,23 @@ def producer_ids(visit: Visit) -> PageAnswer:
     )
 
 
-def _blocks(visit: Visit) -> tuple[str, int, int, list[BlockRow], Overlaps]:
-    """Return the store, the next id, the number of blocks, the blocks by first id, and their overlaps."""
+def _blocks(visit: Visit) -> FoundBlocks:
+    """Return the blocks of the store that all gateways share. Raises ControlError."""
+    pages: list[BlockPage] = []
+    for number in range(MOST_PAGES):
+        told = visit.ask_gateways(ListBlocksRequest(number * MAX_PAGE_ROWS, limit=MAX_PAGE_ROWS))
+        pages += told.answers
+        if joined_blocks(told.answers).total <= (number + 1) * MAX_PAGE_ROWS:
+            break
+    page = joined_blocks(pages)
+    page.blocks.sort(key=lambda block: (block.first_producer_id, block.last_producer_id))
+    overlaps = joined_overlaps(visit.ask_gateways(FindOverlapsRequest()).answers)
+    return FoundBlocks(page, overlaps, told)
 
-    def ask() -> tuple[str, int, int, list[BlockRow], Overlaps]:
-        found: list[BlockRow] = []
-        for _ in range(MOST_PAGES):
-            page = visit.ask_gateway(ListBlocksRequest(len(found), limit=MAX_PAGE_ROWS))
-            found += page.blocks
-            if not page.blocks or len(found) >= page.total:
-                break
-        found.sort(key=lambda block: (block.first_producer_id, block.last_producer_id))
-        overlaps = visit.ask_gateway(FindOverlapsRequest())
-        return page.store, page.next_producer_id, page.total, found, overlaps
 
-    return _asked.get(visit.security, visit.console.options, ask)
+def _owner(visit: Visit, producer_id: int) -> Owner:
+    """Return the block that has an id. Raises ControlError."""
+    return joined_owner(visit.ask_gateways(FindOwnerRequest(producer_id)).answers)
 
 
 def _window(visit: Visit, everything: Window, block: BlockRow | None, sought: int | None) -> Window:

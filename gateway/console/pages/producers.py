@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import structs
 
 from seqgate.gateway.admin.client import summed
-from seqgate.gateway.admin.names import NamesRequest, Position
-from seqgate.gateway.admin.pids import FindOwnerRequest
+from seqgate.gateway.admin.names import NamesRequest, Position, joined_names
+from seqgate.gateway.admin.pids import FindOwnerRequest, joined_owner
 from seqgate.gateway.admin.producers import (
     ListProducersRequest,
     ProducerCounters,
@@ -302,7 +302,7 @@ def one(visit: Visit) -> PageAnswer:
         raise ControlError("the address must name a topic; choose a producer from the list of producers")
     partition, producer_id = visit.number("partition", 0), visit.number("id", 0)
     row, trouble = producer(visit, (topic, partition, producer_id))
-    owner, owner_trouble = visit.told(FindOwnerRequest(producer_id))
+    told, owner_trouble = visit.told_by_gateways(FindOwnerRequest(producer_id))
     transactions, transactions_trouble = _transactions(visit, producer_id)
     return View(
         "producers_one.html",
@@ -313,7 +313,7 @@ def one(visit: Visit) -> PageAnswer:
             "key": key_of(topic, partition, producer_id),
             "row": row,
             "trouble": trouble,
-            "owner": owner,
+            "owner": None if told is None else joined_owner(told.answers),
             "owner_trouble": owner_trouble,
             "transactions": transactions,
             "transactions_trouble": transactions_trouble,
@@ -549,13 +549,13 @@ def names(visit: Visit) -> PageAnswer:
         "query": {"topic": topic, "partition": partition},
         "begins": bool(visit.text("begin_topic")),
     }
-    if not visit.has_metrics:
-        return View("names.html", {**values, "found": None, "next": None})
     request = NamesRequest(
         topic, partition, name.encode("utf-8", "replace") or None, _names_begin(visit), limit=NAMES_ROWS
     )
-    found = visit.ask_gateway(request)
-    return View("names.html", {**values, "found": found, "next": _names_next(values["query"], found.next)})
+    told, trouble = visit.told_by_gateways(request)
+    found = None if told is None else joined_names(told.answers, NAMES_ROWS)
+    following = None if found is None else _names_next(values["query"], found.next)
+    return View("names.html", {**values, "told": told, "trouble": trouble, "found": found, "next": following})
 
 
 def _names_begin(visit: Visit) -> Position | None:

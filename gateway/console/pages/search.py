@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.names import NamesRequest
+from seqgate.gateway.admin.names import NamesRequest, joined_names
+from seqgate.gateway.admin.pids import FindOwnerRequest, joined_owner
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.console.answer import PageAnswer, View, address, records_path, topic_path
 from seqgate.gateway.console.asking.groups import group_lines, group_members
 from seqgate.gateway.console.asking.topics import topic_lines
-from seqgate.gateway.console.page import Get, Page, Visit
+from seqgate.gateway.console.page import Get, NoGateways, Page, Visit
 from seqgate.gateway.console.pages.producers import FIRST, producers
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
@@ -87,7 +89,8 @@ def _producers(visit: Visit, text: str) -> Iterator[Hit]:
     if not (text.isascii() and text.isdecimal()):
         return
     sought = int(text)
-    if visit.has_metrics:
+    told, _ = visit.told_by_gateways(FindOwnerRequest(sought))
+    if told is not None and joined_owner(told.answers).block is not None:
         yield Hit(text, address("/producer-ids", id=sought), "its block")
     for row in producers(visit, None, None, FIRST, MOST_ASKED).rows:
         if row.producer_id == sought:
@@ -116,12 +119,12 @@ def _transactions(visit: Visit, text: str) -> Iterator[Hit]:
 
 
 def _names(visit: Visit, text: str) -> Iterator[Hit]:
-    """Yield the producer name that is the text; only the gateway knows names, and by the whole name."""
-    if not visit.has_metrics:
-        return
+    """Yield the producer name that is the text; only gateways know names, and by the whole name."""
     asked = NamesRequest(None, None, text.encode("utf-8", "replace"), None, limit=MOST_HITS)
-    for row in visit.ask_gateway(asked).names:
-        yield Hit(row.name, address("/names", name=text), f"in {row.topic}-{row.partition}")
+    with suppress(NoGateways):
+        found = joined_names(visit.ask_gateways(asked).answers, MOST_HITS)
+        for row in found.names:
+            yield Hit(row.name, address("/names", name=text), f"in {row.topic}-{row.partition}")
 
 
 def _keys(visit: Visit, text: str) -> Iterator[Hit]:

@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin import names
-from seqgate.gateway.admin.names import NameRow, NamesRequest
+from seqgate.gateway.admin.names import (
+    NameCounters,
+    NamePage,
+    NameRow,
+    NamesRequest,
+    Position,
+    UntoldPartition,
+    joined_names,
+    name_row,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.runtime.upkeep import name_keeping
+from seqgate.seq_validator.names import NameState
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.groups.test_name_offsets import append, be_behind, partition_of, write
 from tests.gateway.handlers.requests import create
@@ -57,6 +67,7 @@ async def test_a_row_tells_all_that_is_remembered(node: Node) -> None:
             age_ms=5_000,
             is_pending=False,
             dropped_records=0,
+            node_id=1,
         )
     ]
     assert page.untold == []
@@ -155,3 +166,37 @@ async def test_what_became_of_records_and_names_is_counted(node: Node) -> None:
 async def test_what_is_not_there_is_refused(node: Node, request_: NamesRequest, words: str) -> None:
     with pytest.raises(ControlError, match=words):
         await answer(node, request_)
+
+
+# The pages of several gateways as one.
+
+
+def page_of(node_id: int, end: Position | None, *names: tuple[int, bytes]) -> NamePage:
+    """Return a page that a gateway gives of the partitions that it leads."""
+    rows = [
+        name_row(TOPIC, partition, NameState(name, 1, 1, -1, 0, NOW_MS, False), NOW_MS, node_id)
+        for partition, name in names
+    ]
+    return NamePage(rows, [UntoldPartition(TOPIC, 4 + node_id, "lost")], NameCounters(3, 1, 0, 0, 0), end)
+
+
+def test_a_page_of_several_gateways_ends_where_the_first_of_them_ends() -> None:
+    one = page_of(1, (TOPIC, 2, b"d"), (0, b"a"), (2, b"c"), (2, b"d"))
+    other = page_of(2, None, (1, b"b"), (3, b"e"))
+    found = joined_names([one, other], 10)
+    assert [(row.name_base64, row.node_id) for row in found.names] == [
+        (b"a", 1),
+        (b"b", 2),
+        (b"c", 1),
+        (b"d", 1),
+    ], "what follows the end of one page may follow rows that its gateway has not given yet"
+    assert (found.next, found.untold) == ((TOPIC, 2, b"d"), [])
+    assert found.counters == NameCounters(6, 2, 0, 0, 0)
+    not_begun = joined_names([page_of(1, (TOPIC, 1, None), (0, b"a")), other], 10)
+    assert ([row.name_base64 for row in not_begun.names], not_begun.next) == ([b"a"], (TOPIC, 1, None))
+    bounded = joined_names([page_of(1, None, (0, b"a"), (0, b"")), other], 3)
+    assert [row.name_base64 for row in bounded.names] == [b"", b"a", b"b"]
+    assert bounded.next == (TOPIC, 1, b"b")
+    whole = joined_names([page_of(1, None, (0, b"a")), other], 3)
+    assert (len(whole.names), whole.next) == (3, None)
+    assert [(row.partition, row.reason) for row in whole.untold] == [(5, "lost"), (6, "lost")]

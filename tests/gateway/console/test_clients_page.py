@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
+from seqgate.gateway.admin.request import Request
+from seqgate.gateway.console.asking.gateways import GatewayAsker, Replies, Reply
 from seqgate.gateway.console.metrics.rates import FigureReader, clients_of
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
@@ -30,7 +34,9 @@ def stub() -> Iterator[MetricsStub]:
 
 
 @pytest.fixture
-def pushed(stub: MetricsStub, shared_gateway: GatewayProcess) -> Iterator[ConsoleClient]:
+def pushed(
+    foreign_brokers: None, stub: MetricsStub, shared_gateway: GatewayProcess
+) -> Iterator[ConsoleClient]:
     with console_client(shared_gateway.bootstrap, metrics_url=stub.url) as client:
         yield client
 
@@ -54,6 +60,33 @@ def test_the_metrics_of_one_client(pushed: ConsoleClient) -> None:
     assert "no client with the instance id 'gone' pushes metrics now" in text_of(
         pushed.page("/clients/view?instance=gone")
     )
+
+
+def test_a_client_that_has_gone_to_another_gateway_has_a_row_at_both(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = TEXT.replace("} 40", "} 90")
+    texts = {1: TEXT, 2: here[: here.index("kafka_client_consumer_lag")]}
+
+    def answers(_: GatewayAsker, request: Request[Any]) -> Replies[MetricsPage]:
+        if not isinstance(request, MetricsRequest):
+            return Replies(of=3)
+        told = {node: GatewayMetrics(node, with_prefix(text, request.prefix)) for node, text in texts.items()}
+        rows = [Reply(str(node), f"h:{node}", MetricsPage([each], [node])) for node, each in told.items()]
+        return Replies([*rows, Reply("3", "h:3", None, "no answer in time")], 3, "c")
+
+    monkeypatch.setattr(GatewayAsker, "ask", answers)
+    page = console.page("/clients")
+    text = text_of(page)
+    assert "till <b>7</b> abc-1 abc-1 1 librdkafka 2.5 – 3" in text
+    assert "till <b>7</b> abc-1 abc-1 2 librdkafka 2.5 – 3" in text
+    assert "Node 3 at h:3 gives no answer: no answer in time." in text
+    assert 'href="/clients/view?instance=abc-1&amp;node=2"' in page
+    assert 'href="/clients/view?instance=abc-2"' in page, "its address stays when it goes to another gateway"
+    at_two = text_of(console.page("/clients/view?instance=abc-1&node=2"))
+    assert "Pushed to node 2" in at_two
+    assert "topic orders 90" in at_two
+    assert "topic orders 40" in text_of(console.page("/clients/view?instance=abc-1"))
 
 
 def test_a_counter_is_drawn_as_its_growth(stub: MetricsStub, pushed: ConsoleClient) -> None:
@@ -83,4 +116,4 @@ def test_without_pushed_metrics_the_page_says_how_to_get_them(
     assert clients_of(stub.metrics) == {}
     command = f"seqgate configs set client-metrics all metrics='*' interval.ms=60000 --bootstrap {gateway}"
     assert command in text_of(pushed.page("/clients"))
-    assert "seqgate.metrics.listener" in text_of(console.page("/clients"))
+    assert "Only a Seqgate gateway tells what clients push" in text_of(console.page("/clients"))

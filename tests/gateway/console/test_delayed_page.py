@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import time
 
+import pytest
+
 from tests.compat.topics import fresh_topic
 from tests.support.batches import Batch, Record
 from tests.support.console_client import ConsoleClient, console_client, text_of
@@ -28,9 +30,17 @@ def test_counts_what_waits_and_lists_topics(
     measured.console.sampler.sample()
     measured.console.sampler.sample()
     assert 4 in measured.data("/api/delayed")["series"]["delayed_records"]
+    assert re.search(r"Waiting records, all topics 4\b", text_of(unmeasured.page("/delayed")))
+
+
+@pytest.mark.usefixtures("foreign_brokers")
+def test_topics_are_listed_where_nobody_counts(
+    unmeasured: ConsoleClient, measured_gateway: GatewayProcess
+) -> None:
+    topic = fresh_topic(measured_gateway.bootstrap, "reminders", configs={"delivery.delay.header": "due"})
     plain = text_of(unmeasured.page("/delayed"))
     assert topic in plain
-    assert "--metrics" in plain
+    assert "Only a Seqgate gateway tells how many records wait" in plain
     with console_client(measured_gateway.bootstrap, metrics_url="http://127.0.0.1:1") as console:
         broken = text_of(console.page("/delayed"))
     assert topic in broken

@@ -59,7 +59,7 @@ def test_many_names_come_in_pages(
 def test_what_can_not_be_shown_is_told(
     measured: ConsoleClient, unmeasured: ConsoleClient, measured_gateway: GatewayProcess, topic: str
 ) -> None:
-    assert "--metrics" in text_of(unmeasured.page("/names"))
+    assert topic in text_of(unmeasured.page(f"/names?topic={topic}"))
     plain = fresh_topic(measured_gateway.bootstrap, "plain")
     assert "message.deduplication.enable is false" in text_of(measured.page(f"/names?topic={plain}"))
     assert "choose the topic" in text_of(measured.page("/names?partition=1"))

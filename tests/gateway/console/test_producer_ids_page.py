@@ -47,8 +47,9 @@ def test_shows_blocks_of_two_owners_with_a_gap(
     assert "from must not be higher" in text_of(measured.page("/producer-ids?from=9&to=3"))
 
 
-def test_without_metrics_the_page_says_how_to_get_it(unmeasured: ConsoleClient) -> None:
-    assert "--metrics" in text_of(unmeasured.page("/producer-ids"))
+@pytest.mark.usefixtures("foreign_brokers")
+def test_other_brokers_tell_no_blocks(unmeasured: ConsoleClient) -> None:
+    assert "Only a Seqgate gateway tells the blocks" in text_of(unmeasured.page("/producer-ids"))
 
 
 @pytest.fixture
@@ -69,6 +70,7 @@ def row(first: int, last: int, owner: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.usefixtures("foreign_brokers")
 def test_overlaps_come_first(measured_gateway: GatewayProcess, stub: MetricsStub) -> None:
     lower, upper = row(0, 99, "node-1"), row(50, 149, "node-2")
     stub.views["pids.list"] = {
@@ -85,6 +87,7 @@ def test_overlaps_come_first(measured_gateway: GatewayProcess, stub: MetricsStub
     assert 'class="map-overlap"' in page
 
 
+@pytest.mark.usefixtures("foreign_brokers")
 def test_thousands_of_blocks_come_in_pages(measured_gateway: GatewayProcess, stub: MetricsStub) -> None:
     blocks = [row(number * 10, number * 10 + 9, f"node-{number % 9}") for number in range(5_000)]
     stub.views["pids.list"] = {"store": "redis", "next_producer_id": 50_000, "total": 5_000, "blocks": blocks}

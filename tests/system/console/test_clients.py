@@ -50,10 +50,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def base(gateway: GatewayProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    metrics = f"http://{gateway.settings['seqgate.metrics.listener']}"
-    with console_process(
-        tmp_path_factory.mktemp("process"), gateway.bootstrap, "--metrics", metrics
-    ) as address:
+    with console_process(tmp_path_factory.mktemp("process"), gateway.bootstrap) as address:
         yield address
 
 

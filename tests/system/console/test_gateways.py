@@ -23,7 +23,8 @@ from tests.support.chromium import NARROW, WIDE, Watched, watched
 from tests.support.console_process import console_process
 from tests.support.gateway_cluster import GatewayCluster, Writer, await_true
 from tests.support.gateway_process import GatewayProcess
-from tests.support.producing import send
+from tests.support.named_batches import DEDUPLICATED, named
+from tests.support.producing import begun, send
 from tests.support.wire import Wire
 from tests.system.workers.scene import (
     consecutive_ports,
@@ -152,28 +153,48 @@ def stopping_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gatew
 
 def nodes(page: Page) -> set[str]:
     """Return the nodes that the rows of a page name."""
-    return set(page.locator("td[data-label=Node]").all_inner_texts())
+    return set(page.locator("tbody [data-label=Node]").all_inner_texts())
 
 
-PAGES_OF_ALL = ("/limits", "/logs/tasks", "/backlog?topic={topic}", "/logs?level=DEBUG")
+PAGES_OF_ALL = (
+    "/limits",
+    "/logs/tasks",
+    "/backlog?topic={topic}",
+    "/names?topic={topic}",
+    "/delayed",
+    "/logs?level=DEBUG",
+    "/producer-ids",
+    "/clients",
+)
+ROWS_OF_ALL = PAGES_OF_ALL[:5]
+"""The pages whose rows name both workers."""
 
 
-def test_logs_limits_backlog_and_tasks_are_those_of_all_workers(
+def test_pages_of_gateways_are_those_of_all_workers(
     browser: Browser, stopping_workers: GatewayProcess, tmp_path: Path
 ) -> None:
     bootstrap = stopping_workers.bootstrap
-    topic = fresh_topic(bootstrap, "tight", partitions=4, configs={"backlog.quota.bytes": "100000"})
+    configs = {"backlog.quota.bytes": "100000", **DEDUPLICATED}
+    topic = fresh_topic(bootstrap, "tight", partitions=4, configs=configs)
+    for partition, leader in leaders(bootstrap, topic).items():
+        assert send(leader, topic, -1, -1, partition=partition, batch=named(f"till-{partition}", 1))[0] == 0
+        begun(leader, None)
     told = listed(stopping_workers.data_dir, "backlog", topic)["partitions"]
     assert [(row["partition"], row["verdict"]) for row in told] == [(index, "open") for index in range(4)]
     for number in (1, 2):
         seqgate(stopping_workers.data_dir / "workers" / str(number), "sweep")
     with console_process(tmp_path, bootstrap) as base, watched(browser, base) as window:
-        for path in PAGES_OF_ALL[:3]:
+        for path in ROWS_OF_ALL:
             page = window.open(path.format(topic=topic))
             assert nodes(page) == {"1", "2"}, path
             expect(page.get_by_text("gives no answer")).to_have_count(0)
             window.check()
-        page = window.open(PAGES_OF_ALL[3])
+        page = window.open("/producer-ids")
+        owners = page.locator("tbody tr").filter(has_text="in use").locator("[data-label=Owner]")
+        assert sorted(map(str.strip, owners.all_inner_texts())) == ["node-1", "node-2"]
+        expect(page.get_by_text("not known")).to_have_count(0)
+        window.check()
+        page = window.open("/logs?level=DEBUG")
         lines = page.locator(".log li")
         expect(lines.filter(has_text="node 1 ").first).to_be_visible()
         expect(lines.filter(has_text="node 2 ").first).to_be_visible()
@@ -202,6 +223,8 @@ def name_the_silent(browser: Browser, base: str, topic: str) -> None:
             expect(
                 page.get_by_text(re.compile(r"[Nn]ode 2 at 127\.0\.0\.1:\d+ gives no answer")).first
             ).to_be_visible()
+            if path == "/producer-ids":
+                expect(page.locator("tbody tr").filter(has_text="node-2").first).to_contain_text("not known")
             if "backlog" in path:
                 expect(page.locator("tbody tr").filter(has_text="elsewhere").first).to_be_visible()
                 assert nodes(page) == {"1", "–"}

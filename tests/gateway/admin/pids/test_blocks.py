@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from seqgate.gateway.admin.block_stores import BlockSource
@@ -20,9 +21,13 @@ from seqgate.gateway.admin.pids import (
     FindOwnerRequest,
     ListBlocksRequest,
     MoveNextRequest,
+    Overlaps,
     claim_block,
     find_overlaps,
     find_owner,
+    joined_blocks,
+    joined_overlaps,
+    joined_owner,
     list_of_blocks,
     move_next_id,
 )
@@ -37,15 +42,15 @@ def source_of(store: MemoryStore, **more: Any) -> BlockSource:
     return BlockSource("embedded", store, store.next_producer_id, shared=False, **more)
 
 
-async def running_source(store: MemoryStore, taken: int) -> BlockSource:
+async def running_source(store: MemoryStore, taken: int, owner: str = "node-0") -> BlockSource:
     """Return the source of a gateway that has handed out `taken` ids."""
-    allocator = ProducerIdAllocator(store, 10, owner="node-0", clock=lambda: NOW_MS)
+    allocator = ProducerIdAllocator(store, 10, owner=owner, clock=lambda: NOW_MS)
     await allocator.start()
     first = allocator.state().current
     assert first is not None
     for _ in range(taken):
         await allocator.next_producer_id()
-    return source_of(store, allocator=allocator, owner="node-0", first_of_this_run=first.first_producer_id)
+    return source_of(store, allocator=allocator, owner=owner, first_of_this_run=first.first_producer_id)
 
 
 class TestStates:
@@ -213,3 +218,34 @@ class TestOverlaps:
         (overlap,) = found.overlaps
         assert (overlap.first_producer_id, overlap.last_producer_id) == (5, 9)
         assert (overlap.lower.owner, overlap.upper.owner) == ("node-0", "node-1")
+
+
+async def test_several_gateways_tell_each_block_once_as_its_owner_knows_it() -> None:
+    store = MemoryStore()
+    await store.claim(10, "node-1", NOW_MS)
+    sources = [await running_source(store, taken, owner) for taken, owner in ((3, "node-0"), (4, "node-1"))]
+    await store.claim(10, "loader", NOW_MS)
+    await store.claim(10, "node-2", NOW_MS)
+    store.claimed.append(ProducerIdBlock(5, 10, "loader", NOW_MS))
+    for source in sources:
+        source.others_run = lambda: True
+    pages = [await list_of_blocks(source, ListBlocksRequest(), NOW_MS) for source in sources]
+    pages[0] = msgspec.structs.replace(pages[0], total=5, blocks=pages[0].blocks[:5])  # asked a moment before
+    found = joined_blocks(pages)
+    assert [(row.first_producer_id, row.state, row.used) for row in found.blocks] == [
+        (0, GIVEN_UP, None),
+        (10, IN_USE, 3),
+        (20, IN_USE, 4),
+        (30, BY_HAND, None),
+        (40, CLAIMED, None),
+        (5, BY_HAND, None),
+    ]
+    assert (found.store, found.total, found.next_producer_id) == ("embedded", 6, pages[1].next_producer_id)
+    for producer_id, handed_out in ((12, True), (13, False), (23, True), (40, None), (999, False)):
+        asked = FindOwnerRequest(producer_id)
+        owner = joined_owner([await find_owner(source, asked, NOW_MS) for source in sources])
+        assert owner.handed_out is handed_out, producer_id
+    told = [await find_overlaps(source, FindOverlapsRequest(), NOW_MS) for source in sources]
+    assert len(told[0].overlaps) == 2
+    overlaps = joined_overlaps([*told, Overlaps(5, [])])
+    assert (overlaps.checked, overlaps.overlaps) == (6, told[1].overlaps)
