@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,19 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.compat.commands.conftest import Peer
 from tests.support.gateway_process import REPOSITORY, SOURCES, GatewayProcess, free_port
 
+PATIENCE_S = 240.0
 Fresh = Callable[[str], str]
 
 
 def offered(*words: str, cwd: Path = REPOSITORY) -> list[str]:
+    """Ask until bash is offered something: it waits a second for a broker, and a busy machine needs longer."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not (names := offered_at_once(*words, cwd=cwd)):
+        assert time.monotonic() < deadline_s, f"nothing is offered for {words}"
+    return names
+
+
+def offered_at_once(*words: str, cwd: Path = REPOSITORY) -> list[str]:
     """Return what bash is offered for the last of these words after `seqgate`."""
     line = ["seqgate", *words]
     environment = {
@@ -52,8 +62,8 @@ def test_topics(peer: Peer, topic: str) -> None:
     assert offered("topics", "describe", "--bootstrap", peer.bootstrap, beginning) == [topic]
     assert topic in offered("consume", "--bootstrap", peer.bootstrap, "")
     assert offered("configs", "get", "--bootstrap", peer.bootstrap, "topic", beginning) == [topic]
-    assert offered("topics", "create", "--bootstrap", peer.bootstrap, beginning) == []
-    assert offered("topics", "describe", "--bootstrap", peer.bootstrap, "nothing-like-it") == []
+    assert offered_at_once("topics", "create", "--bootstrap", peer.bootstrap, beginning) == []
+    assert offered_at_once("topics", "describe", "--bootstrap", peer.bootstrap, "nothing-like-it") == []
 
 
 def test_groups(peer: Peer, topic: str, fresh: Fresh) -> None:
@@ -73,8 +83,8 @@ def test_brokers(peer: Peer) -> None:
 def test_the_gateway_on_the_data_directory(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data"):
         words = ("backlog", "--data-dir", str(tmp_path / "data"))
-        assert offered(*words, "") == []
-        assert "__consumer_offsets" not in offered(*words, "")
+        assert offered_at_once(*words, "") == []
+        assert "__consumer_offsets" not in offered_at_once(*words, "")
 
 
 @pytest.mark.parametrize("where", ["nobody", "malformed", "directory"])
@@ -84,4 +94,4 @@ def test_silent_when_nothing_answers(tmp_path: Path, where: str) -> None:
         "malformed": ("--bootstrap", "here"),
         "directory": ("--data-dir", str(tmp_path / "none")),
     }[where]
-    assert offered("topics", "describe", *given, "o", cwd=tmp_path) == []
+    assert offered_at_once("topics", "describe", *given, "o", cwd=tmp_path) == []
