@@ -712,18 +712,28 @@ class PartitionLog:
     # --- markers
 
     def end_marker(
-        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
     ) -> bytes:
         """Return the marker that ends the producer's transaction. Append it at once, not as a client's.
 
         A marker without an open transaction may be appended too. The producer continues with
-        `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one,
-        TransactionCoordinatorFenced for an older coordinator_epoch, DerivedProducer, StorageFailed.
+        `producer_epoch`. Raises InvalidProducerEpoch for an epoch older than the known one, or with
+        `transaction_version` 2 not newer than that of the open transaction; TransactionCoordinatorFenced for
+        an older coordinator_epoch, DerivedProducer, StorageFailed.
         """
         self.check_online()
         if self.config.has_dead_letters:
             self._check_producer(producer_id)
-        refuse(self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
+        refuse(
+            self.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        )
         return build_end_marker(
             producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
         )

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from seqgate.seq_validator.entry import FIRST_DERIVED_ID, NO_TRANSACTION, ProducerEntry
 from seqgate.seq_validator.refused import RefusalLimit, RefusedBatches, RefusedBefore
-from seqgate.seq_validator.rule import ACCEPTED, Duplicate, Rejected, RejectionReason, Verdict
+from seqgate.seq_validator.rule import (
+    ACCEPTED,
+    TRANSACTION_VERSION_2,
+    Duplicate,
+    Rejected,
+    RejectionReason,
+    Verdict,
+)
 from seqgate.seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import VERSION as NEWEST_SNAPSHOT_VERSION
 from seqgate.seq_validator.snapshot import CorruptSnapshot
@@ -20,6 +27,7 @@ __all__ = [
     "NEWEST_SNAPSHOT_VERSION",
     "NO_TRANSACTION",
     "OLDEST_SNAPSHOT_VERSION",
+    "TRANSACTION_VERSION_2",
     "CorruptSnapshot",
     "Duplicate",
     "ProducerEntry",

@@ -17,7 +17,8 @@ The source is Kafka's `ProducerStateEntry.findDuplicateBatch` and `ProducerAppen
 | accepted by the lines above, but outside of the open transaction | INVALID_TXN_STATE          |
 
 A marker is accepted unless its producer epoch or its coordinator epoch is older than the newest known one
-(`ProducerAppendInfo.appendEndTxnMarker`).
+(`ProducerAppendInfo.appendEndTxnMarker`). A marker of transaction version 2 that would end an open
+transaction needs a newer producer epoch (`ProducerAppendInfo.checkProducerEpoch`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from seqgate.seq_validator.entry import (
     ProducerEntry,
     RetainedBatch,
 )
+
+TRANSACTION_VERSION_2: Final = 2
+"""The first version of the transaction protocol in which every end raises the producer epoch (KIP-890)."""
 
 
 @final
@@ -92,10 +96,24 @@ def judge_known(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
     return verdict
 
 
-def judge_marker(entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int) -> Accepted | Rejected:
-    """Decide whether a marker with these epochs may end the open transaction of `entry`. Changes nothing."""
+def judge_marker(
+    entry: ProducerEntry, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0
+) -> Accepted | Rejected:
+    """Decide whether a marker with these epochs may end the open transaction of `entry`. Changes nothing.
+
+    The coordinator raises the epoch before it writes a marker of version 2. So such a marker with the epoch
+    of an open transaction is a late one of the transaction before; without an open one it is repeated.
+    """
     if producer_epoch < entry.producer_epoch:
         return _stale_epoch(entry, producer_epoch)
+    is_late = entry.has_open_transaction and producer_epoch == entry.producer_epoch
+    if is_late and transaction_version >= TRANSACTION_VERSION_2:
+        return Rejected(
+            RejectionReason.INVALID_PRODUCER_EPOCH,
+            f"The marker for producer {entry.producer_id} has producer epoch {producer_epoch}, as the open "
+            f"transaction in this partition has; with transaction version {transaction_version} the marker's "
+            "epoch must be newer.",
+        )
     if coordinator_epoch < entry.coordinator_epoch:
         return Rejected(
             RejectionReason.TRANSACTION_COORDINATOR_FENCED,

@@ -249,11 +249,13 @@ class ProducerTable:
         return True
 
     def judge_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0
     ) -> Accepted | Rejected:
         """Decide whether a marker with these epochs may be appended. Changes no producer's state."""
         entry = self._entries.get(producer_id)
-        return ACCEPTED if entry is None else judge_marker(entry, producer_epoch, coordinator_epoch)
+        if entry is None:
+            return ACCEPTED
+        return judge_marker(entry, producer_epoch, coordinator_epoch, transaction_version)
 
     def end_transaction(
         self,

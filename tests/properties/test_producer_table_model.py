@@ -156,9 +156,10 @@ class History:
         awaited = self.awaited[table, batch.producer_id]
         return awaited.holds_back(batch.producer_epoch, batch.base_sequence)
 
-    def judge_marker(self, table: int, marker: Marker) -> object:
+    def judge_marker(self, table: int, marker: Marker, transaction_version: int) -> object:
         known = self.of(table, marker.producer_id)
-        if known and marker.producer_epoch < known[-1].batch.producer_epoch:
+        is_strict = transaction_version == 2 and self.open_since(table, marker.producer_id) >= 0
+        if known and marker.producer_epoch < known[-1].batch.producer_epoch + is_strict:
             return RejectionReason.INVALID_PRODUCER_EPOCH
         newest = self.newest_marker(table, marker.producer_id)
         if newest is not None:
@@ -282,14 +283,18 @@ class ProducerTables(RuleBasedStateMachine):
             self.evictions += 1
 
     @rule(
-        table=tables, producer_id=producer_ids, epoch=st.integers(0, 3), coordinator_epoch=st.integers(0, 2)
+        table=tables,
+        producer_id=producer_ids,
+        epoch=st.integers(0, 3),
+        coordinator_epoch=st.integers(0, 2),
+        version=st.integers(0, 2),
     )
-    def mark(self, table: int, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def mark(self, table: int, producer_id: int, epoch: int, coordinator_epoch: int, version: int) -> None:
         self.now_ms += 1
         marker = Marker(producer_id, epoch, coordinator_epoch, self.now_ms)
-        verdict = self.tables[table].judge_marker(producer_id, epoch, coordinator_epoch)
+        verdict = self.tables[table].judge_marker(producer_id, epoch, coordinator_epoch, version)
         actual = verdict.reason if isinstance(verdict, Rejected) else verdict
-        assert actual == self.model.judge_marker(table, marker)
+        assert actual == self.model.judge_marker(table, marker, version)
         if verdict is ACCEPTED:
             self.append(table, marker)
 
@@ -299,7 +304,8 @@ class ProducerTables(RuleBasedStateMachine):
         if known:
             newest = self.model.newest_marker(table, producer_id)
             coordinator_epoch = newest.batch.coordinator_epoch if newest else 0
-            self.mark(table, producer_id, known[-1].batch.producer_epoch + bump, coordinator_epoch)
+            epoch = known[-1].batch.producer_epoch + bump
+            self.mark(table, producer_id, epoch, coordinator_epoch, version=2 * bump)
 
     @rule(
         table=tables,

@@ -54,9 +54,9 @@ from seqgate.gateway.coordinator.transaction.records import (
     TransactionRecord,
     TransactionState,
 )
+from seqgate.seq_validator import TRANSACTION_VERSION_2
 
-VERSION_2: Final = 2
-"""The first version of the client's transaction protocol in which the epoch rises with every end."""
+VERSION_2: Final = TRANSACTION_VERSION_2
 MAX_EPOCH: Final = 2**15 - 1
 LAST_EPOCH_TO_BUMP: Final = MAX_EPOCH - 1
 """At this epoch the next producer needs another producer id; the epoch above it is only used in a marker."""

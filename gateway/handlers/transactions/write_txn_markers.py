@@ -12,7 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer
+from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
@@ -66,13 +66,13 @@ def _append(context: RequestContext[Services], marker: Any, place: TopicPartitio
     if marker.producer_epoch < 0:
         return ErrorCode.invalid_producer_epoch
     producer = Producer(marker.producer_id, marker.producer_epoch)
-    version = getattr(marker, "transaction_version", 0)
-    found = partition.log.transactions.open_transaction(marker.producer_id)
-    if version >= VERSION_2 and found is not None and found.producer_epoch >= marker.producer_epoch:
-        return ErrorCode.invalid_producer_epoch
     try:
         offset = context.services.coordinators.transactions.markers.append(
-            partition, producer, commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch
+            partition,
+            producer,
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=getattr(marker, "transaction_version", 0),
         )
     except LogError as error:
         return ErrorCode(error.kafka_error_code)

@@ -66,11 +66,21 @@ class TransactionMarkers:
         changed.set()
 
     def append(
-        self, partition: Partition, producer: Producer, *, commit: bool, coordinator_epoch: int
+        self,
+        partition: Partition,
+        producer: Producer,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
     ) -> int:
         """Append one marker; return its offset. Raises LogError."""
         info = partition.append_end_marker(
-            *producer, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=self._clock.now_ms()
+            *producer,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=self._clock.now_ms(),
+            transaction_version=transaction_version,
         )
         for listener in self.listeners:
             listener(partition, producer, commit)

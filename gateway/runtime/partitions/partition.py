@@ -174,13 +174,25 @@ class Partition:
         return info
 
     def append_end_marker(
-        self, producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
     ) -> Appended:
         """End a producer's transaction in this partition, and start the flush of the marker. Raises
         InvalidProducerEpoch, TransactionCoordinatorFenced, and as `append` does.
         """
         marker = self.log.end_marker(
-            producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+            producer_id,
+            producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=now_ms,
+            transaction_version=transaction_version,
         )
         return self.append(marker, now_ms, is_client=False)
 

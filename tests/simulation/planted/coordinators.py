@@ -56,8 +56,8 @@ def aborts_become_commits() -> list[Change]:
     """the marker of an abort says commit"""
     append = TransactionMarkers.append
 
-    def commit_all(self: TransactionMarkers, *args: Any, commit: bool, coordinator_epoch: int) -> int:
-        return append(self, *args, commit=True, coordinator_epoch=coordinator_epoch)
+    def commit_all(self: TransactionMarkers, *args: Any, commit: bool, **more: Any) -> int:
+        return append(self, *args, commit=True, **more)
 
     return [(TransactionMarkers, "append", commit_all)]
 
