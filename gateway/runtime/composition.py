@@ -157,7 +157,7 @@ async def compose(
     clock.listeners.extend((groups.clock_was_set, shares.clock_was_set))
     markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers)
     elsewhere = TransactionsElsewhere(brokers, internal_topics, peers)
-    markers.listeners.append(elsewhere.transaction_ended)
+    markers.listeners.extend((elsewhere.transaction_ended, groups.transaction_ended))
     metadata_log.add_listener(markers.metadata_changed)
     transactions = TransactionCoordinator(parts._replace(clock=machine.clock), producer_ids, markers)
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
@@ -194,6 +194,7 @@ async def compose(
             log_directory=directory,
             flusher=flusher,
             recoveries=recoveries,
+            markers=markers,
             cold_reads=cold_reads,
             batch_threads=BatchThreads(
                 asyncio.get_running_loop(),
@@ -272,7 +273,6 @@ def start_coordinators(coordinators: CoordinatorServices, topics: TopicServices)
     coordinators.groups.start()
     coordinators.shares.start()
     topics.metadata_log.add_listener(coordinators.shares.metadata_changed)
-    coordinators.transactions.markers.listeners.append(coordinators.groups.transaction_ended)
     coordinators.transactions.start()
 
 

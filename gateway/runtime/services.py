@@ -22,6 +22,7 @@ from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordina
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from seqgate.gateway.runtime.loop.audit import AuditLog
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
@@ -114,6 +115,8 @@ class PartitionServices(msgspec.Struct):
     log_directory: LogDirectory
     flusher: LogFlusher
     recoveries: Recoveries
+    markers: TransactionMarkers
+    """Appends the markers that end transactions, here and at other leaders."""
     cold_reads: ColdReads
     batch_threads: BatchThreads
     fetch_sessions: FetchSessionCache

@@ -661,7 +661,7 @@ class LiveEnding(LiveTransactions):
 
         partition = self._partition(*producer.place)
         try:
-            offset = self._transactions.markers.append(
+            offset = self._services.partitions.markers.append(
                 partition,
                 Producer(producer.producer_id, producer.producer_epoch),
                 commit=False,

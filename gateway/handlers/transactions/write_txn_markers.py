@@ -67,7 +67,7 @@ def _append(context: RequestContext[Services], marker: Any, place: TopicPartitio
         return ErrorCode.invalid_producer_epoch
     producer = Producer(marker.producer_id, marker.producer_epoch)
     try:
-        offset = context.services.coordinators.transactions.markers.append(
+        offset = context.services.partitions.markers.append(
             partition,
             producer,
             commit=marker.transaction_result,

@@ -72,7 +72,7 @@ class TransactionCoordinator:
     ) -> None:
         self._config, self._clock, self._partitions, self._internal_topics, _ = parts
         self._producer_ids = producer_ids
-        self.markers = markers
+        self._markers = markers
         self.verifies: bool
         self.limits: TransactionLimits
         parts.config.follow(self._take_limits)
@@ -407,7 +407,7 @@ class TransactionCoordinator:
         assert value is not None
         try:
             await self.shards.persisted(loaded, last_offset)
-            await self.markers.write(value, loaded.partition.leader_epoch)
+            await self._markers.write(value, loaded.partition.leader_epoch)
             self._apply(loaded, transactional_id, lambda _, now_ms: rules.complete(value, now_ms))
             for one in left:
                 self._adopt(loaded, transactional_id, one)

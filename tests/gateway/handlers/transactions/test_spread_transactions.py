@@ -300,7 +300,7 @@ class TestFaults:
         await cluster.network.got(1, 3, "AddPartitionsToTxn")
         partition = cluster.nodes[1].services.partitions.registry.get(TOPIC, 0)
         assert partition is not None
-        markers = cluster.nodes[1].services.coordinators.transactions.markers
+        markers = cluster.nodes[1].services.partitions.markers
         producer = Producer(client.producer_id, client.epoch)
         markers.append(partition, producer, commit=False, coordinator_epoch=0)
         cluster.network.held.set()

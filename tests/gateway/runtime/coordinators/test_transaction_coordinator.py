@@ -186,7 +186,7 @@ class TestTransactions:
             client = await prepared(node)
             services = node.services
             told: list[tuple[str, int, Producer, bool]] = []
-            services.coordinators.transactions.markers.listeners.append(
+            services.partitions.markers.listeners.append(
                 lambda place, producer, commit: told.append((place.topic, place.index, producer, commit))
             )
             await services.coordinators.groups.ensure_topic()
