@@ -73,9 +73,7 @@ def compile_core(root: Path) -> list[Path]:
     return targets
 
 
-def compile_module(
-    source: Path, target: Path, *, flags: tuple[str, ...] = ("-O3", "-g0"), **directives: bool
-) -> None:
+def compile_module(source: Path, target: Path, *, flags: tuple[str, ...] = ("-O3", "-g0")) -> None:
     """Compile one text to `target`. Raises SystemExit where Cython fails, distutils' errors where the
     compiler does, OSError.
     """
@@ -90,7 +88,7 @@ def compile_module(
         said = io.StringIO()
         with contextlib.redirect_stderr(said):  # it warns of `inline` in a .pxd, and does what that says
             try:
-                translated = cythonize([extension], quiet=True, compiler_directives=DIRECTIVES | directives)
+                translated = cythonize([extension], quiet=True, compiler_directives=DIRECTIVES)
             except Exception as error:
                 raise SystemExit(said.getvalue()) from error
         command = build_ext(Distribution({"ext_modules": translated}))

@@ -55,7 +55,7 @@ from seqgate.log.format.record_batch import (
     parse_header,
     sealed,
 )
-from seqgate.log.format.record_walk import walk_records
+from seqgate.log.format.record_walk import largest_timestamp
 from seqgate.log.format.records import (
     HEADERS_PER_RECORD,
     MAX_HEADERS,
@@ -83,7 +83,6 @@ _LZ4_FLAGS_AT: Final = HEADER_BYTES + 4
 _LZ4_INDEPENDENT: Final = 0x20
 """The flag of an lz4 frame whose blocks need no earlier block."""
 _FOREVER: Final = 2**63 - 1
-_SMALLEST_INT64: Final = -(2**63)
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
 _NAMED_RECORDS: Final = 10_000
@@ -96,9 +95,9 @@ QUICK_BYTES: Final = 64 << 10
 """The compressed bytes of a batch whose records are checked in the event loop, and ..."""
 QUICK_PLAIN_BYTES: Final = 1 << 20
 """... the bytes to which they may decompress, and ..."""
-QUICK_RECORDS: Final = 4_000 if isinstance(walk_records, FunctionType) else 20_000
+QUICK_RECORDS: Final = 4_000 if isinstance(largest_timestamp, FunctionType) else 20_000
 """... the number of records, which is smaller where the core is interpreted, and ..."""
-QUICK_HEADERS: Final = 4_000 if isinstance(walk_records, FunctionType) else 100_000
+QUICK_HEADERS: Final = 4_000 if isinstance(largest_timestamp, FunctionType) else 100_000
 """... the number of headers. A larger batch is checked in a thread first."""
 QUICK_DECODED_BYTES: Final = 16 << 10
 """The decompressed bytes of a batch whose records are decoded in the event loop, to find out what is wrong. A
@@ -152,10 +151,8 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
         )
     attributes = batch.attributes
     if (
-        record_check is IF_QUICK
-        and (
-            batch.record_count > QUICK_RECORDS or (attributes & COMPRESSION_MASK and size_bytes > QUICK_BYTES)
-        )
+        (batch.record_count > QUICK_RECORDS or (size_bytes > QUICK_BYTES and attributes & COMPRESSION_MASK))
+        and record_check is IF_QUICK
         and config.deep_validation
     ):
         raise TakesLong  # before the CRC, which the thread computes
@@ -172,30 +169,32 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     if is_client:
         if attributes & COMPRESSION_MASK:
             _check_compressed(batch.compression, records)
+        if attributes & TIMESTAMP_TYPE_FLAG:
+            _check_timestamp_type(batch, config, now_ms)
+        if config.deep_validation:
+            if record_check is not DONE:
+                plain, start, end = records, HEADER_BYTES, size_bytes
+                if attributes & COMPRESSION_MASK or batch.record_count > config.max_decoded_records:
+                    check_countable(batch, config)
+                    plain = memoryview(_plain(batch, records, config, record_check))
+                    start, end = 0, len(plain)
+                _check_records(batch, plain, start, end, config, now_ms, record_check)
+        else:
             if (
-                config.max_record_bytes < ANY_RECORD_BYTES
-                and not config.deep_validation
+                attributes & COMPRESSION_MASK
+                and config.max_record_bytes < ANY_RECORD_BYTES
                 and record_check is not DONE
             ):
                 check_countable(batch, config)
                 plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
-        if config.message_timestamp_type == "CreateTime":
-            latest = now_ms + config.message_timestamp_after_max_ms
-            if (
-                batch.max_timestamp > latest
-                or batch.base_timestamp > latest
-                or config.examines_timestamps
-                or attributes & TIMESTAMP_TYPE_FLAG
-            ):
-                _check_create_time(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
-        elif attributes & TIMESTAMP_TYPE_FLAG:
-            _refuse_timestamp_type(batch, "A producer must not set the timestamp type to LogAppendTime.")
-        if config.deep_validation and record_check is not DONE:
-            plain: bytes | memoryview = records[HEADER_BYTES:size_bytes]
-            if attributes & COMPRESSION_MASK or batch.record_count > config.max_decoded_records:
-                check_countable(batch, config)
-                plain = _plain(batch, records, config, record_check)
-            _check_records(batch, plain, config, now_ms, record_check)
+            if config.message_timestamp_type == "CreateTime" and not attributes & TIMESTAMP_TYPE_FLAG:
+                latest = now_ms + config.message_timestamp_after_max_ms
+                if (
+                    batch.max_timestamp > latest
+                    or batch.base_timestamp > latest
+                    or config.examines_timestamps
+                ):
+                    _examine_timestamps(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
@@ -242,24 +241,25 @@ def _check_compressed(codec: int, records: memoryview) -> None:
         )
 
 
-def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Compare the timestamps of all records with the limits, and correct a wrong max_timestamp in the header.
-    The header's are only the producer's word. Source: Kafka's `LogValidator`, `DefaultRecordBatch`.
+def _check_timestamp_type(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Refuse a batch that says LogAppendTime, unless the topic wants CreateTime and takes the one timestamp
+    of the batch. Source: Kafka's `LogValidator`, `DefaultRecordBatch`. Raises InvalidTimestamp.
     """
-    if batch.attributes & TIMESTAMP_TYPE_FLAG:
-        if batch.max_timestamp == NO_TIMESTAMP:
-            _refuse_timestamp_type(
-                batch, "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
-            )
-        complaint = _complaint(batch.max_timestamp, config, now_ms)
-        if complaint:
-            _refuse_timestamp_type(batch, complaint)
-    elif not config.deep_validation:  # deep validation decodes all records anyway
-        _examine_timestamps(batch, body, config, now_ms)
+    if config.message_timestamp_type != "CreateTime":
+        _refuse_timestamp_type(batch, "A producer must not set the timestamp type to LogAppendTime.")
+    if batch.max_timestamp == NO_TIMESTAMP:
+        _refuse_timestamp_type(
+            batch, "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
+        )
+    complaint = _complaint(batch.max_timestamp, config, now_ms)
+    if complaint:
+        _refuse_timestamp_type(batch, complaint)
 
 
 def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    """Decode all records' timestamps. Raises InvalidTimestamp, InvalidRecord, UnsupportedCompressionType."""
+    """Decode all records' timestamps, because the header's are only the producer's word; correct a wrong
+    max_timestamp in the header. Raises InvalidTimestamp, InvalidRecord, UnsupportedCompressionType.
+    """
     record_errors: list[tuple[int, str]] = []
     max_timestamp = NO_TIMESTAMP
     try:
@@ -401,35 +401,45 @@ def checked_plain(
         check_countable(batch, config)
     plain = _plain(batch, records, config, HERE)
     if config.deep_validation:
-        _check_records(batch, plain, config, now_ms, HERE)
+        _check_records(batch, memoryview(plain), 0, len(plain), config, now_ms, HERE)
     return plain
 
 
 def _check_records(
-    batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+    batch: BatchHeader,
+    plain: memoryview,
+    start: int,
+    end: int,
+    config: LogConfig,
+    now_ms: int,
+    record_check: RecordCheck,
 ) -> None:
-    """Check all records against the header, and correct a wrong max_timestamp in the header."""
-    if record_check is IF_QUICK:
-        found = walk_records(plain, batch.record_count, QUICK_HEADERS, 0)
-    else:
-        found = walk_records(plain, batch.record_count, MAX_HEADERS, HEADERS_PER_RECORD)
-    if found is None or (found[2] and config.compact):
-        max_timestamp = _decode_records(batch, plain, config, now_ms, record_check)
-    elif config.message_timestamp_type != "CreateTime" or batch.attributes & TIMESTAMP_TYPE_FLAG:
+    """Check all records, from `start` to `end` of `plain`, against the header, and correct a wrong
+    max_timestamp in the header.
+    """
+    is_quick = record_check is IF_QUICK
+    is_create_time = (
+        config.message_timestamp_type == "CreateTime" and not batch.attributes & TIMESTAMP_TYPE_FLAG
+    )
+    max_timestamp = largest_timestamp(
+        plain,
+        start,
+        end,
+        batch.record_count,
+        QUICK_HEADERS if is_quick else MAX_HEADERS,
+        0 if is_quick else HEADERS_PER_RECORD,
+        batch.base_timestamp,
+        now_ms,
+        config.message_timestamp_before_max_ms if is_create_time else _FOREVER,
+        config.message_timestamp_after_max_ms if is_create_time else _FOREVER,
+        config.compact,
+    )
+    if max_timestamp is None:
+        max_timestamp = _decode_records(batch, plain[start:end], config, now_ms, record_check)
+    elif not is_create_time:
         return
-    else:
-        earliest, latest = batch.base_timestamp + found[0], batch.base_timestamp + found[1]
-        before_ms = config.message_timestamp_before_max_ms
-        if (
-            latest > now_ms + config.message_timestamp_after_max_ms
-            or latest > _FOREVER
-            or earliest < (_SMALLEST_INT64 if before_ms == _FOREVER else now_ms - before_ms)
-        ):
-            max_timestamp = _decode_records(batch, plain, config, now_ms, record_check)
-        elif latest == batch.max_timestamp >= NO_TIMESTAMP:
-            return
-        else:
-            max_timestamp = max(latest, NO_TIMESTAMP)
+    elif max_timestamp < NO_TIMESTAMP:
+        max_timestamp = NO_TIMESTAMP
     if batch.max_timestamp != max_timestamp:
         batch.max_timestamp, batch.crc = max_timestamp, CORRECTED
 
@@ -452,7 +462,7 @@ def _plain(
 
 
 def _decode_records(
-    batch: BatchHeader, plain: bytes | memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+    batch: BatchHeader, plain: memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
 ) -> int:
     """Decode the records one by one, and return their largest timestamp. Raises the error of the first rule
     that a record breaks; TakesLong as `record_check` says.
@@ -463,7 +473,7 @@ def _decode_records(
     create_time = config.message_timestamp_type == "CreateTime"
     keyless: list[int] = []
     wrong: list[tuple[int, str]] = []
-    for delta, record in enumerate(iterate_plain(batch, memoryview(plain))):
+    for delta, record in enumerate(iterate_plain(batch, plain)):
         if record.offset != batch.base_offset + delta:
             raise InvalidRecord(
                 f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."

@@ -9,29 +9,32 @@ The layout of a record is in `records.py`. Source: Kafka's `DefaultRecord.readFr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from seqgate.log.format.record_batch import Buffer
+def largest_timestamp(  # noqa: C901, PLR0912 - a call for each field would double the time when interpreted
+    records: memoryview,
+    position: int,
+    size: int,
+    record_count: int,
+    max_headers: int,
+    headers_per_record: int,
+    base_timestamp: int,
+    now_ms: int,
+    before_ms: int,
+    after_ms: int,
+    needs_keys: bool,
+) -> int | None:
+    """Return the largest timestamp of the records from `position` to `size`; None if one is wrong or rare.
 
-"""The low bits of the result of `_varint` and `_varlong`, which hold the size of the encoding."""
-"""The shift of the last byte of the longest varint that is read here, of 56 bits."""
-
-
-def walk_records(  # noqa: C901, PLR0912 - a call for each field would double the time when interpreted
-    plain: Buffer, record_count: int, max_headers: int, headers_per_record: int
-) -> tuple[int, int, bool] | None:
-    """Return the smallest and largest timestamp delta of the records, and whether a key is null.
-
-    `plain` are the decompressed records. All is well when exactly `record_count` records fill it, their
-    offset deltas are 0, 1, 2, ..., every field ends within its record, and the last field ends with it. None
-    when something is wrong, or rare: a number of more than 56 bits, more headers than `max_headers` and
-    `headers_per_record` for each earlier record.
+    All is well when exactly `record_count` records fill these bytes, their offset deltas are 0, 1, 2, ...,
+    every field ends within its record, and the last field ends with it; when no timestamp is more than
+    `before_ms` before `now_ms` or `after_ms` after it; and when each has a key where `needs_keys` says so.
+    Rare are a number of more than 56 bits, a base timestamp of more than 62 bits, and more headers than
+    `max_headers` and `headers_per_record` for each earlier record.
     """
-    position = 0
-    size = len(plain)
+    plain = memoryview(records)
+    if not 0 <= position <= size <= len(records) or not -(1 << 61) < base_timestamp < 1 << 61:
+        return None
     smallest = largest = 0
-    has_null_key = False
     headers = 0
     for number in range(record_count):
         found = _varint(plain, position, size)
@@ -57,7 +60,8 @@ def walk_records(  # noqa: C901, PLR0912 - a call for each field would double th
         found = _varint(plain, position, end)
         position += found & 15
         if found < 0:
-            has_null_key = True
+            if needs_keys:
+                return None
         else:
             position += found >> 4
         if not found or position > end:
@@ -80,12 +84,13 @@ def walk_records(  # noqa: C901, PLR0912 - a call for each field would double th
             position = _end_of_headers(plain, position, end, count)
         if position != end:
             return None
-    if position != size:
+    largest += base_timestamp
+    if position != size or largest - now_ms > after_ms or now_ms - (base_timestamp + smallest) > before_ms:
         return None
-    return smallest, largest, has_null_key
+    return largest
 
 
-def _end_of_headers(plain: Buffer, position: int, end: int, count: int) -> int:
+def _end_of_headers(plain: memoryview, position: int, end: int, count: int) -> int:
     """Return the position after `count` headers; -1 if one has no name or does not end within its record."""
     for _ in range(count):
         found = _varint(plain, position, end)
@@ -101,7 +106,7 @@ def _end_of_headers(plain: Buffer, position: int, end: int, count: int) -> int:
     return position
 
 
-def _varint(plain: Buffer, position: int, end: int) -> int:
+def _varint(plain: memoryview, position: int, end: int) -> int:
     """Return a zigzag varint of an int32 and its size in bytes, as `value * 16 + size`; 0 if it is cut or
     too long, or has bits above the 32nd.
     """
@@ -114,7 +119,7 @@ def _varint(plain: Buffer, position: int, end: int) -> int:
     return found
 
 
-def _varlong(plain: Buffer, position: int, end: int) -> int:
+def _varlong(plain: memoryview, position: int, end: int) -> int:
     """Return a zigzag varint and its size, as `value * 16 + size`; 0 if it is cut or has over 56 bits."""
     if position < end and plain[position] < 0x80:
         byte = plain[position]

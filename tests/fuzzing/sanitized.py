@@ -1,6 +1,6 @@
 """Feeds fuzzed records to a compiled walk: `python -m tests.fuzzing.sanitized WALK SEED COUNT`.
 
-`tests/test_core.py` compiles WALK with bounds checks and sanitizers, which end the process at the first byte
+`tests/test_core.py` compiles WALK with sanitizers, which end the process at the first byte
 that is read beyond the records. The answers must be those of the interpreted walk.
 """
 
@@ -14,7 +14,7 @@ from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from seqgate.core import source_of
 from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.fuzzing.record_batches import mutated, seeds
-from tests.log.format.test_record_walk import loaded
+from tests.log.format.test_record_walk import FOREVER, Limits, loaded
 
 
 def at_the_end_of_a_block(data: bytes) -> memoryview:
@@ -33,9 +33,22 @@ def main(path: str, seed: str, count: str) -> None:
         data = mutated(chance.choice(inputs), chance)
         plain = data[HEADER_BYTES:]
         record_count = chance.choice((1, 2, 3, 20, int.from_bytes(data[57:61], "big")))
-        limits = (record_count, chance.choice((0, 3, 100_000)), chance.choice((0, 10)))
-        found = compiled(at_the_end_of_a_block(plain), *limits)
-        assert found == interpreted(plain, *limits), f"seed {seed}, input {number}: {data.hex()}"
+        base_timestamp = int.from_bytes(data[27:35], "big", signed=True)
+        limits = Limits(
+            record_count,
+            chance.choice((0, 3, 100_000)),
+            chance.choice((0, 10)),
+            chance.choice((0, base_timestamp)),
+            base_timestamp >> 2,
+            chance.choice((0, FOREVER)),
+            chance.choice((0, FOREVER)),
+            chance.random() < 0.5,
+        )
+        start = chance.choice((0, 0, chance.randint(0, len(plain))))
+        end = chance.choice((len(plain), chance.randint(0, len(plain))))
+        found = compiled(at_the_end_of_a_block(plain), start, end, *limits)
+        expected = interpreted(memoryview(plain), start, end, *limits)
+        assert found == expected, f"seed {seed}, input {number}: {data.hex()}"
 
 
 if __name__ == "__main__":
