@@ -35,7 +35,7 @@ from seqgate.log.errors import (
     UnsupportedCompressionType,
 )
 from seqgate.log.format import compression
-from seqgate.log.format.compression import FRAME_MAGIC, LZ4, ZSTD, decompress
+from seqgate.log.format.compression import FRAME_MAGIC, LZ4, ZSTD, decompress, decompress_quickly
 from seqgate.log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -449,16 +449,16 @@ def _plain(
 ) -> bytes | memoryview:
     """Return the decompressed records. Raises InvalidRecord, and TakesLong as `record_check` says."""
     limit_bytes = config.max_decompressed_bytes
-    if record_check is IF_QUICK:
-        limit_bytes = min(limit_bytes, QUICK_PLAIN_BYTES)
-    try:
+    if record_check is not IF_QUICK:
         if config.max_record_bytes < ANY_RECORD_BYTES:
             return plain_records(batch, records, limit_bytes, config.max_record_bytes)
         return decompress(batch.compression, records[HEADER_BYTES : batch.size_bytes], limit_bytes)
-    except DecompressionLimitReached:
-        if limit_bytes < config.max_decompressed_bytes:
-            raise TakesLong from None
-        raise
+    body = records[HEADER_BYTES : batch.size_bytes]
+    plain = decompress_quickly(batch.compression, body, min(limit_bytes, QUICK_PLAIN_BYTES))
+    if plain is None:
+        raise TakesLong
+    check_record_sizes(plain, batch.record_count, config.max_record_bytes)
+    return plain
 
 
 def _decode_records(

@@ -57,9 +57,24 @@ _LZ4_LARGEST_RATIO: Final = 255
 _GZIP_SMALLEST_BYTES: Final = 18
 _GZIP_LARGEST_RATIO: Final = 1032
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_BLOCK_SIZES: Final = {number: 1 << 8 + 2 * number for number in range(4, 8)}
+"""The most plain bytes of a block, by the number in the header of the frame; there are no other numbers."""
 _LZ4_END: Final = bytes(4)
 _LZ4_TRAILER_BYTES: Final = 12
 """The checksum of the last block, the end mark and the content's checksum at the end of a library's frame."""
+_ZSTD_FLAGS_AT: Final = 4
+_ZSTD_ONE_SEGMENT: Final = 0x20
+"""The flag of a zstd frame that has the size of its content in the place of that of its window."""
+_ZSTD_SIZES: Final = (0, 2, 4, 8)
+"""The bytes of the content's size, by the two highest flags."""
+_ZSTD_DICTIONARY: Final = (0, 1, 2, 4)
+"""The bytes of the dictionary's id, by the two lowest flags."""
+_ZSTD_BLOCK_BYTES: Final = 128 * 1024
+"""The most plain bytes of a block in a zstd frame."""
+_ZSTD_REPEATED: Final = 1
+_ZSTD_COMPRESSED: Final = 2
+_MANY_BLOCKS: Final = 64
+"""A batch of more blocks is not decompressed quickly, because each takes time however small it is."""
 
 
 class Compression(NamedTuple):
@@ -78,9 +93,32 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
     try:
         if codec == SNAPPY:
             return _snappy(data, limit_bytes)
-        return _bounded(_decompressor(codec), data, _expected_bytes(codec, data), limit_bytes)
+        expected, _ = _frame_bytes(codec, data, limit_bytes)
+        return _bounded(_decompressor(codec), data, expected, limit_bytes)
     except cramjam.DecompressionError as error:
         raise InvalidRecord(f"compressed records can't be read: {error}") from error
+
+
+def decompress_quickly(codec: int, data: memoryview, limit_bytes: int) -> memoryview | None:
+    """Return the plain bytes of `data`; None where these may be more than `limit_bytes`, or more than the
+    frame says. None takes no longer than to decompress `limit_bytes`, and nearly no time if the frame says
+    that there are more. Raises InvalidRecord; UnsupportedCompressionType for an id above 4.
+    """
+    if codec == NONE:
+        return data
+    try:
+        if codec == SNAPPY:
+            return _snappy(data, limit_bytes) if _snappy_bytes(data, limit_bytes) <= limit_bytes else None
+        expected, most = _frame_bytes(codec, data, limit_bytes)
+        if most > limit_bytes:
+            return None
+        decompress_into = _decompressor(codec)
+        plain = _into(decompress_into, data, expected)
+        if plain is None and expected < most:
+            plain = _into(decompress_into, data, most)
+    except cramjam.DecompressionError as error:
+        raise InvalidRecord(f"compressed records can't be read: {error}") from error
+    return plain
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
@@ -147,33 +185,70 @@ def _decompressor(codec: int) -> Callable[[memoryview, memoryview], int]:
     raise UnsupportedCompressionType(f"unknown compression type {codec}")
 
 
-def _expected_bytes(codec: int, data: memoryview) -> int:
-    """Return a guess of the plain size: what the data says, if it says anything that is possible."""
-    said = 0
+def _frame_bytes(codec: int, data: memoryview, limit_bytes: int) -> tuple[int, int]:
+    """Return the plain size to try first, and the most that it can be by what the frame says; both only as
+    far as up to `limit_bytes`. 0 is the most where the frame says nothing.
+    """
+    most = 0
     if codec == LZ4:
-        said = min(_lz4_room(data), _LZ4_LARGEST_RATIO * len(data))
+        most = min(_lz4_room(data, limit_bytes), _LZ4_LARGEST_RATIO * len(data))
     elif codec == GZIP and len(data) >= _GZIP_SMALLEST_BYTES:
-        said = min(int.from_bytes(data[-4:], "little"), _GZIP_LARGEST_RATIO * len(data))
-    return said or max(_FIRST_GUESS_BYTES, 4 * len(data))
+        most = min(int.from_bytes(data[-4:], "little"), _GZIP_LARGEST_RATIO * len(data))
+    elif codec == ZSTD:
+        most, is_exact = _zstd_room(data, limit_bytes)
+        if not is_exact:
+            return min(most, _guess(data)), most
+    return most or _guess(data), most
 
 
-def _lz4_room(data: memoryview) -> int:
-    """Return the room that the blocks of the first frame need at most; 0 for no whole frame."""
+def _guess(data: memoryview) -> int:
+    return max(_FIRST_GUESS_BYTES, 4 * len(data))
+
+
+def _lz4_room(data: memoryview, limit_bytes: int) -> int:
+    """Return the room that the blocks of the first frame need at most, or a number above `limit_bytes`; 0 for
+    no whole frame, and for one block whose room alone is above the limit, because it may be nearly empty.
+    """
     if len(data) < _LZ4_SMALLEST_BYTES:
         return 0
-    flags, block_bytes = data[_LZ4_FLAGS_AT], 1 << 8 + 2 * (data[_LZ4_FLAGS_AT + 1] >> 4 & 7)
+    flags, block_bytes = data[_LZ4_FLAGS_AT], _LZ4_BLOCK_SIZES.get(data[_LZ4_FLAGS_AT + 1] >> 4 & 7, 0)
     position = (
         len(_LZ4_HEADER) + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
     )
     between = 4 if flags & _LZ4_HAS_CHECKSUMS else 0
     room = 0
-    while position + 4 <= len(data):
+    while block_bytes and room <= limit_bytes and position + 4 <= len(data):
         (size,) = _LZ4_BLOCK_SIZE.unpack_from(data, position)
         if not size:
             return room
         room += block_bytes
         position += 4 + (size & _LZ4_SIZE_MASK) + between
-    return 0
+    return room if room > max(limit_bytes, block_bytes) else 0
+
+
+def _zstd_room(data: memoryview, limit_bytes: int) -> tuple[int, bool]:
+    """Return the plain size of the first frame, or the most that its blocks may have, which is a number above
+    `limit_bytes` where these are many; and whether it is the exact size.
+    """
+    if len(data) <= _ZSTD_FLAGS_AT:
+        return 0, False
+    flags = data[_ZSTD_FLAGS_AT]
+    is_one_segment = bool(flags & _ZSTD_ONE_SEGMENT)
+    position = _ZSTD_FLAGS_AT + 1 + (not is_one_segment) + _ZSTD_DICTIONARY[flags & 3]
+    size_bytes = _ZSTD_SIZES[flags >> 6] or is_one_segment
+    if size_bytes:
+        said = int.from_bytes(data[position : position + size_bytes], "little")
+        return said + (256 if size_bytes == 2 else 0), True
+    room = blocks = is_last = 0
+    while not is_last and room <= limit_bytes and position < len(data):
+        block = int.from_bytes(data[position : position + 3], "little")
+        is_last, kind, size = block & 1, block >> 1 & 3, block >> 3
+        room += _ZSTD_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
+        position += 3 + (1 if kind == _ZSTD_REPEATED else size)
+        blocks += 1
+        if blocks > _MANY_BLOCKS:
+            return limit_bytes + 1, False
+    return room, False
 
 
 def _bounded(
@@ -187,15 +262,25 @@ def _bounded(
     """
     size = min(limit_bytes, expected_bytes)
     while True:
-        output = _buffer(size)
-        try:
-            return output[: decompress_into(data, output)]
-        except cramjam.DecompressionError as error:
-            if "write whole buffer" not in str(error):
-                raise
+        plain = _into(decompress_into, data, size)
+        if plain is not None:
+            return plain
         if size == limit_bytes:
             raise DecompressionLimitReached(f"records decompress to more than {limit_bytes} bytes")
         size = min(limit_bytes, 4 * size)
+
+
+def _into(
+    decompress_into: Callable[[memoryview, memoryview], int], data: memoryview, size: int
+) -> memoryview | None:
+    """Decompress into a buffer of `size` bytes; return None where that is too small."""
+    output = _buffer(size)
+    try:
+        return output[: decompress_into(data, output)]
+    except cramjam.DecompressionError as error:
+        if "write whole buffer" not in str(error):
+            raise
+    return None
 
 
 def _buffer(size_bytes: int) -> memoryview:
@@ -223,6 +308,23 @@ def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
         output += _snappy_block(data[position : position + length], limit_bytes - len(output))
         position += length
     return memoryview(output)
+
+
+def _snappy_bytes(data: memoryview, limit_bytes: int) -> int:
+    """Return the plain size that the blocks say they have; a number above `limit_bytes` for many blocks."""
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return int(cramjam.snappy.decompress_raw_len(data))
+    said = blocks = 0
+    position = len(_XERIAL_HEADER)
+    while said <= limit_bytes and position + 4 < len(data):
+        (length,) = _INT32.unpack_from(data, position)
+        position += 4
+        said += cramjam.snappy.decompress_raw_len(data[position : position + max(length, 0)])
+        position += max(length, 0)
+        blocks += 1
+        if blocks > _MANY_BLOCKS:
+            return limit_bytes + 1
+    return said
 
 
 def _snappy_block(block: memoryview, limit_bytes: int) -> memoryview:

@@ -1,6 +1,7 @@
 """Compressed payloads: an input is a codec's id and bytes that pretend to be compressed with the codec.
 
-No payload decompresses to more than the limit; a bad payload is refused and has no other effect.
+No payload decompresses to more than the limit; a bad payload is refused and has no other effect. What is
+decompressed quickly is what is decompressed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from seqgate.log.errors import InvalidRecord, UnsupportedCompressionType
-from seqgate.log.format.compression import compress, decompress
+from seqgate.log.format.compression import compress, decompress, decompress_quickly
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
 
@@ -28,12 +29,21 @@ def opened() -> Iterator[Run]:
 
 
 def feed(data: bytes) -> None:
+    codec, packed = data[0] % CODECS if data else 0, memoryview(data)[1:]
     try:
-        plain = decompress(data[0] % CODECS if data else 0, memoryview(data)[1:], LIMIT_BYTES)
+        plain = decompress(codec, packed, LIMIT_BYTES)
     except (InvalidRecord, UnsupportedCompressionType):
-        return
-    if len(plain) > LIMIT_BYTES:
+        plain = None
+    if plain is not None and len(plain) > LIMIT_BYTES:
         raise Breach(f"{len(data)} bytes became {len(plain)}, with a limit of {LIMIT_BYTES}")
+    try:
+        quickly = decompress_quickly(codec, packed, LIMIT_BYTES)
+    except (InvalidRecord, UnsupportedCompressionType):
+        if plain is not None:
+            raise Breach(f"{len(data)} bytes became {len(plain)}, and are refused quickly") from None
+    else:
+        if quickly is not None and quickly != plain:
+            raise Breach(f"{len(data)} bytes became others quickly")
 
 
 def seeds() -> Iterator[bytes]:

@@ -11,7 +11,17 @@ import zstandard
 
 from seqgate.log import InvalidRecord
 from seqgate.log.errors import UnsupportedCompressionType
-from seqgate.log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from seqgate.log.format import compression
+from seqgate.log.format.compression import (
+    CODEC_IDS,
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+    decompress_quickly,
+)
 
 BOMB = b"\0" * 30_000_000
 XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -50,6 +60,77 @@ def test_python_does_not_fill_a_large_buffer_with_zeros(codec: int) -> None:
     finally:
         tracemalloc.stop()
     assert plain == BOMB
+
+
+@pytest.fixture
+def buffers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of the buffers into which data is decompressed."""
+    sizes: list[int] = []
+
+    def buffer(size_bytes: int) -> memoryview:
+        sizes.append(size_bytes)
+        return memoryview(bytearray(size_bytes))
+
+    monkeypatch.setattr(compression, "_buffer", buffer)
+    return sizes
+
+
+WITHOUT_SIZE = zstandard.ZstdCompressor(write_content_size=False)
+FRAMES = {
+    "gzip": (GZIP, lambda data: compress(GZIP, data)),
+    "snappy": (SNAPPY, lambda data: compress(SNAPPY, data)),
+    "snappy, one block": (SNAPPY, lambda data: bytes(cramjam.snappy.compress_raw(data))),
+    "lz4": (LZ4, lambda data: compress(LZ4, data)),
+    "lz4, the library's frame": (LZ4, lambda data: bytes(cramjam.lz4.compress(data))),
+    "zstd": (ZSTD, lambda data: compress(ZSTD, data)),
+    "zstd without its size": (ZSTD, WITHOUT_SIZE.compress),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_what_is_small_is_decompressed_quickly_and_a_bomb_not_at_all(frame: str, buffers: list[int]) -> None:
+    codec, packed = FRAMES[frame]
+    chance = random.Random(7)
+    for data in (b"", b"a", bytes(1_000_000), chance.randbytes(50_000), b"abc" * 5_000):
+        found = decompress_quickly(codec, memoryview(packed(data)), 1 << 20)
+        assert found is not None
+        assert bytes(found) == data
+    buffers.clear()
+    assert decompress_quickly(codec, memoryview(packed(bytes(2_000_000))), 1 << 20) is None
+    assert buffers == []
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [
+        (GZIP, compress(GZIP, BOMB)[:-4] + struct.pack("<I", 100_000)),
+        (GZIP, compress(GZIP, BOMB) + compress(GZIP, b"end" * 100)),
+        (ZSTD, compress(ZSTD, b"small") + compress(ZSTD, BOMB)),
+        (LZ4, compress(LZ4, b"small") + compress(LZ4, BOMB)),
+        (LZ4, cramjam.lz4.compress(BOMB)),
+    ],
+    ids=("a wrong size", "a size of the last part only", "zstd frames", "lz4 frames", "large lz4 blocks"),
+)
+def test_a_frame_that_says_too_little_is_not_decompressed_beyond_that(
+    codec: int, data: bytes, buffers: list[int]
+) -> None:
+    found = decompress_quickly(codec, memoryview(data), 1 << 20)
+    assert sum(buffers) <= 5 * max(len(data), 100_000)
+    assert found is None or found == decompress(codec, memoryview(data))
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [
+        (SNAPPY, XERIAL + 9_000 * (struct.pack(">i", 3) + bytes(cramjam.snappy.compress_raw(b"a")))),
+        (ZSTD, WITHOUT_SIZE.compress(b"")[:6] + 9_000 * b"\x08\0\0a" + b"\x09\0\0a"),
+    ],
+    ids=("snappy", "zstd"),
+)
+def test_many_small_blocks_are_not_decompressed_quickly(codec: int, data: bytes) -> None:
+    """Each takes time, so a batch of 64 KiB would take as long as a bomb."""
+    assert decompress_quickly(codec, memoryview(data), 1 << 20) is None
+    assert set(bytes(decompress(codec, memoryview(data)))) == {ord("a")}
 
 
 class TestSnappy:
