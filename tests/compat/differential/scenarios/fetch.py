@@ -146,7 +146,7 @@ def pipelined_behind_a_wait(peer: Peer) -> None:
             ("fetch", 12, fetch_request(topic, 12, max_wait=100)),
             ("fetch", 12, fetch_request(topic, 0)),
             ("produce", 9, produce_request(topic, Batch())),
-            ("fetch", 12, fetch_request(topic, 12)),
+            ("fetch", 12, fetch_request(topic, 12, max_wait=120_000)),
         ]
     )
 
