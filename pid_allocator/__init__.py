@@ -1,9 +1,9 @@
 """Producer ids: unique 64-bit numbers, handed out from blocks. A durable store gives each block to one
 gateway.
 
-`blocks` is pure arithmetic; `allocator` claims blocks ahead of need; `redis_store` and `seen_file` implement
-the ports of `block_store`. Import the Redis store from its own module, so that a gateway without Redis never
-loads the client.
+`blocks` is pure arithmetic, and has the ports of stores. `allocator` claims blocks ahead of need.
+`redis_store` and `seen_file` implement the ports. Import the Redis store from its own module, so that a
+gateway without Redis never loads the client.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`seqgate acls`: the access control entries of a cluster.
 
-The entries and filters that the options of `seqgate acls` stand for. Source: Kafka's AclCommand.
+The rows, the commands, the entries and filters that their options stand for, and the requests to the cluster.
+Source: Kafka's AclCommand.
 """
 
 from __future__ import annotations

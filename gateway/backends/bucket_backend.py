@@ -5,8 +5,7 @@ anything any more (`BucketStart`). Then the data directory is rebuilt from the b
 of the cluster ended on this very disk by a clean stop. Once the gateway serves, it joins the other gateways
 of the bucket (`ClusterMembership`) and adopts the partitions that they give it (`Adoptions`).
 
-Uploads what only the write-ahead log of a session has, before its gateway stops and others take over.
-
+Before a gateway stops and others take over, it uploads what only the write-ahead log of its session has.
 Requests are served meanwhile. Who takes over reads the rest of that log, and until then nobody serves.
 """
 

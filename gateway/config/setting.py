@@ -1,6 +1,5 @@
-"""One row of the settings table: name, type, default, range, and the parsing of its value.
-
-The rules that bind several settings together. Source: Kafka's LogConfig.validateValues,
+"""A setting: its row of the table with name, type, default and range, and the parsing of its value. The rules
+that bind several settings together are at the end. Source: Kafka's LogConfig.validateValues,
 KafkaConfig.validateValues.
 """
 

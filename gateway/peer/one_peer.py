@@ -1,10 +1,9 @@
 """One other gateway: its connection, which is opened when it is needed, and the requests that wait for room
 on it.
 
-How a gateway connects to the others: the protocol, TLS files and login of the listener between brokers.
-
-As in Kafka, the listener's own `ssl.` settings are those of the client, too, and the client logs in with the
-user of the JAAS line.
+`PeerSecurity` says how a gateway connects to the others: by the protocol, TLS files and login of the listener
+between brokers. As in Kafka, the listener's own `ssl.` settings are those of the client, too, and the client
+logs in with the user of the JAAS line.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Builds the answer that refuses a whole request of any API with one error, as Kafka's `getErrorResponse`
-does.
+"""Answers of any API that are built or changed without its handler: refusals, and their throttle times.
 
-Every error code of such an answer is the same. Rows of the request that an answer repeats stand in `_ROWS`;
-other arrays are empty, and all other fields have the default of Kafka's message definitions.
+`error_answer` builds the answer that refuses a whole request with one error, as Kafka's `getErrorResponse`
+does. Every error code of such an answer is the same. Rows of the request that an answer repeats stand in
+`_ROWS`; other arrays are empty, and all other fields have the default of Kafka's message definitions.
 
-Sets throttle_time_ms in an encoded answer.
-
-Nearly every answer has the field first in its body. Of the others:
+`with_throttle_time` sets throttle_time_ms in an encoded answer. Nearly every answer has the field first in
+its body. Of the others:
 
     Produce, CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken
                    last, before the tagged fields of flexible versions

@@ -1,5 +1,6 @@
-"""The encoder of Fetch answers, written by hand so that the bytes of records go to the socket without another
-copy.
+"""The messages of Fetch, encoded and decoded by hand.
+
+Answers: the bytes of records go to the socket without another copy.
 
     v4–v6    throttle, topics[name, partitions[index, error, high_watermark, last_stable_offset,
              (v5: log_start_offset), aborted_transactions, records]]
@@ -11,7 +12,7 @@ copy.
 
 Source: Kafka's FetchResponse.json.
 
-The decoder of Fetch requests, written by hand because consumers send one for every answer.
+Requests: consumers send one for every answer, so the decoder is quick.
 
     v4       int32 replica_id, int32 max_wait_ms, int32 min_bytes, int32 max_bytes, int8 isolation_level,
              topics[name, partitions[int32 index, int64 fetch_offset, int32 partition_max_bytes]]

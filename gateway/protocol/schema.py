@@ -1,17 +1,15 @@
-"""The reader of requests: walks kio's generated classes, field by field, as Kafka's generated readers do.
+"""The reader of requests and the writer of answers, by the fields of kio's generated classes.
 
-kio's own native reader is not safe for requests of clients: kio reserves memory for whatever an array count
-claims, and a count of billions in a request of ten bytes ends the process. kio also refuses requests that
-Kafka answers: array counts below -1 (null), unknown or repeated tags, invalid UTF-8, bytes after the body.
-Produce and Fetch have readers of their own; for all other requests this reader is fast enough.
-Source: org.apache.kafka.common.protocol.Readable and the classes Kafka 4.4 generates.
+`entity_reader` reads field by field, as Kafka's generated readers do. kio's own native reader is not safe for
+requests of clients: kio reserves memory for whatever an array count claims, and a count of billions in a
+request of ten bytes ends the process. kio also refuses requests that Kafka answers: array counts below -1
+(null), unknown or repeated tags, invalid UTF-8, bytes after the body. Produce and Fetch have readers of their
+own; for all other requests this reader is fast enough. Source: org.apache.kafka.common.protocol.Readable and
+the classes Kafka 4.4 generates.
 
-The writer of answers: walks kio's generated classes, like `schema_reader`.
-
-kio's own writer calls a function and packs a number for every field. This writer packs neighbouring numbers
-at once, in a third of the time.
-Source: org.apache.kafka.common.protocol.Writable and the classes Kafka 4.4 generates (KIP-482: tagged
-fields).
+kio's own writer calls a function and packs a number for every field. `entity_writer` packs neighbouring
+numbers at once, in a third of the time. Source: org.apache.kafka.common.protocol.Writable and the classes
+Kafka 4.4 generates (KIP-482: tagged fields).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures the backlog of a partition's readers, and decides which readers are moved forward.
 
     message TTL                      every reader moves to the first record that is young enough
-    quota exceeded   hold, refuse    no reader moves: producers wait or are refused (`produce_gate`)
+    quota exceeded   hold, refuse    no reader moves: producers wait or are refused (`ProduceGate`)
                      evict           every reader that is too far behind moves to an offset within the quota
 
 An eviction by size leaves nine tenths of the quota, so that not every append moves a reader. No reader moves

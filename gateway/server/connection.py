@@ -2,16 +2,13 @@
 the bytes into requests, and delays them while a limit is exceeded or an earlier request must be answered
 first.
 
-Limits the bytes of unread answers of all connections together.
+`UnreadAnswers` limits the bytes of unread answers of all connections together. A connection with many unread
+bytes begins no further request, but the answers that it already asked for may be large, and there may be
+thousands of connections. Beyond the limit, the connections with the most unread bytes are dropped, until the
+others are within the limit.
 
-A connection with many unread bytes begins no further request, but the answers that it already asked for may
-be large, and there may be thousands of connections. Beyond the limit, the connections with the most unread
-bytes are dropped, until the others are within the limit.
-
-Writes small answers to their sockets together, at the end of the event loop's turn.
-
-A send that wakes a sleeping client costs several times as much as another send, so one wake-up serves many
-answers.
+`Outbox` writes small answers to their sockets together, at the end of the event loop's turn. A send that
+wakes a sleeping client costs several times as much as another send, so one wake-up serves many answers.
 """
 
 from __future__ import annotations

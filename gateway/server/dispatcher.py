@@ -1,9 +1,8 @@
 """Decodes frames and begins their requests with the right handler.
 
-Coroutines that begin at once, and get a task only when they must wait.
-
-Most requests of the coordinators are answered without waiting for anything, and the task alone would cost as
-much as such a request. Python 3.12 has this as `eager_task_factory`.
+A handler's coroutine begins at once, and gets a task only when it must wait (`begin`). Most requests of the
+coordinators are answered without waiting for anything, and the task alone would cost as much as such a
+request. Python 3.12 has this as `eager_task_factory`.
 """
 
 from __future__ import annotations

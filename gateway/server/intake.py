@@ -1,8 +1,8 @@
 """The input of one connection: it cuts received bytes into requests, and begins them unless there is a reason
 to wait.
 
-A connection stops beginning requests while any of these holds, and then stops reading, so that the
-client's own socket fills up and nothing grows here:
+A connection stops beginning requests while any of these holds, and then stops reading, so that the client's
+own socket fills up and nothing grows here:
 
     a request holds the later ones back      (long polls, administration; one at a time, as in Kafka)
     too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
@@ -11,11 +11,10 @@ client's own socket fills up and nothing grows here:
     its client is over a quota               (client quotas; nothing is read until the time is over)
     it had its share of this turn            (REQUESTS_PER_TURN, TURN_S)
 
-Cuts the bytes of one connection into frames without copying frames that arrive whole.
-
-Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that
-arrives in parts gets memory of its own. This memory grows with the bytes that really arrive, up to the limits
-of the connection.
+`FrameReader` cuts the bytes of one connection into frames without copying frames that arrive whole. Complete
+frames are handed on as views of the receive buffer that all connections share. Only a frame that arrives in
+parts gets memory of its own. This memory grows with the bytes that really arrive, up to the limits of the
+connection.
 """
 
 from __future__ import annotations

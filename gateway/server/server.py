@@ -1,13 +1,12 @@
 """Accepts connections on listeners and keeps them within their limits.
 
-The listening sockets of one listener, which can stop accepting connections for a while.
-
+`Acceptor` has the listening sockets of one listener, and can stop accepting connections for a while.
 Meanwhile connections wait in the backlog of the system (`socket.listen.backlog.size`), where they cost the
 gateway nothing. uvloop can't pause its servers, but a closed server leaves its sockets open if this process
 has duplicates of them.
 
-Counts connections and decides which are accepted, by limits on all connections, on those of a listener or
-an address, and on the rate of new connections.
+`Admission` counts connections and decides which are accepted, by limits on all connections, on those of a
+listener or an address, and on the rate of new connections.
 
 Source: Kafka's ConnectionQuotas. A connection beyond a limit on the number is closed. A connection beyond the
 rate of its address is closed after a delay, which keeps the address from trying again at once. Beyond the

@@ -1,18 +1,16 @@
-"""The subscriptions of client metrics, and the choice for one client: which metrics it pushes, and how often.
+"""The subscriptions of client metrics: which clients push which metrics, and how often.
 
 A client gets the metrics of all subscriptions that match it, at the shortest of their intervals; a client
 that none matches gets no metrics and the default interval. Source: Kafka's
 ClientMetricsManager.createClientInstance. Kafka never sends a client an interval above its default of five
 minutes; Seqgate sends the interval that was configured.
 
-Selects clients: the `match` list of a subscription.
+The `match` list of a subscription selects clients (`parse_match`). An entry is `SELECTOR=EXPRESSION`; the
+expression must match the whole value of the selector. Expressions are those of RE2, which match in linear
+time, so lookaround, backreferences and possessive quantifiers are refused. Source: Kafka's
+ClientMetricsConfigs.parseMatchingPatterns.
 
-An entry is `SELECTOR=EXPRESSION`; the expression must match the whole value of the selector. Expressions are
-those of RE2, which match in linear time, so lookaround, backreferences and possessive quantifiers are
-refused. Source: Kafka's ClientMetricsConfigs.parseMatchingPatterns.
-
-The clients that ask for subscriptions and push metrics, and when each may do so again.
-
+`Instances` has the clients that ask for subscriptions and push metrics, and tells when each may do so again.
 A client may ask once in its push interval, which counts from its last question and from its last push. It may
 push once in its push interval, which counts from its last push. So a push right after the client has asked is
 never too early. A terminating push comes at any time, and is the last. A client whose push was refused for

@@ -1,16 +1,14 @@
 """Workers that share a data directory: this process has its lock, writes its metadata, and says who serves.
 
-Carries out the changes of the metadata that workers ask for, and tells all workers each durable change.
+`Commits` carries out the changes of the metadata that workers ask for, and tells all workers each durable
+change. A change that creates a topic waits while a worker still uses the directories of a removed topic of
+that name. Whoever waits has folded in the whole log: any other change refuses what waits, because the worker
+must decide again. So no worker waits for one that waits.
 
-A change that creates a topic waits while a worker still uses the directories of a removed topic of that name.
-Whoever waits has folded in the whole log: any other change refuses what waits, because the worker must decide
-again. So no worker waits for one that waits.
-
-The moves of partitions between workers that somebody has ordered, by Kafka's tools for one.
-
-A partition changes its leader only while neither the old leader nor the new one runs: the life of a process
-is the lock of its partitions. So both stop cleanly, the facts about the partition go from the files of one to
-those of the other, the metadata names the new leader, and both start again.
+`Moves` carries out the moves of partitions between workers that somebody has ordered, by Kafka's tools for
+one. A partition changes its leader only while neither the old leader nor the new one runs: the life of a
+process is the lock of its partitions. So both stop cleanly, the facts about the partition go from the files
+of one to those of the other, the metadata names the new leader, and both start again.
 """
 
 from __future__ import annotations

@@ -1,27 +1,24 @@
-"""The rules of conviction: how long a session has been silent, and who watches whom.
+"""Silent gateways: who watches whom, when a session is convicted and sealed, and how long its lease lasts.
 
-Only time between two looks that the store answered counts. So a store that is away convicts nobody, and
-neither does a watcher that was stopped: of a long pause between two looks only one step counts. What counts
-is never more than the time that really passed.
+`Silence` counts how long a session has been silent. Only time between two looks that the store answered
+counts. So a store that is away convicts nobody, and neither does a watcher that was stopped: of a long pause
+between two looks only one step counts. What counts is never more than the time that really passed.
 
-Pure: knows no asyncio, no clock and no store.
+The rule knows no asyncio, no clock and no store.
 
-Watches the next gateways in the ring; seals the sessions of those gone, then ends them in the metadata.
+`Watcher` watches the next gateways in the ring. It seals the sessions of those gone, then ends them in the
+metadata. Two takers at once come to the same end: the first seal counts, and the metadata ends a session
+once.
 
-Two takers at once come to the same end: the first seal counts, and the metadata ends a session once.
+`end_earlier` ends the earlier sessions of a node that starts again. A start seals the earlier sessions of its
+own node id, and of no other. If one of them may still run somewhere, the start waits until that session's
+lease is over: from the seal on no object of it is confirmed, so a lease lasts at most as long from then.
 
-Ends the earlier sessions of a node that starts again.
-
-A start seals the earlier sessions of its own node id, and of no other. If one of them may still run
-somewhere, the start waits until that session's lease is over: from the seal on no object of it is confirmed,
-so a lease lasts at most as long from then.
-
-The lease of a gateway: until when it may answer as the leader of its partitions.
-
-The lease begins anew with each confirmed object of the session's log, at the time at which the object was
-*sent*: no seal was there then. Another gateway takes over only after the log was silent for longer than a
-lease lasts on any clock, so no lease is left when the new leader serves. Writes need no lease: after a seal
-no object is confirmed, however long a process was stopped.
+`Lease` says until when a gateway may answer as the leader of its partitions. The lease begins anew with each
+confirmed object of the session's log, at the time at which the object was *sent*: no seal was there then.
+Another gateway takes over only after the log was silent for longer than a lease lasts on any clock, so no
+lease is left when the new leader serves. Writes need no lease: after a seal no object is confirmed, however
+long a process was stopped.
 
 The clock counts the time in which the machine is suspended, and is never set.
 """

@@ -1,22 +1,21 @@
-"""The end of the shared metadata log, as this process knows it, and the way to extend it.
+"""The shared metadata log in the bucket: how it is extended, copied from a data directory, and read.
 
-A change is created as the next object of `meta/`, if that place is empty. So changes of several gateways have
-one order, and each was decided on all changes before it: its gateway had read these, otherwise the place were
-taken. A creation that failed is settled by reading the place, and tried again with the same bytes, so a
-change is there once, or never.
+`SharedLog` is the end of the log, as this process knows it, and extends the log. A change is created as the
+next object of `meta/`, if that place is empty. So changes of several gateways have one order, and each was
+decided on all changes before it: its gateway had read these, otherwise the place were taken. A creation that
+failed is settled by reading the place, and tried again with the same bytes, so a change is there once, or
+never.
 
 Old objects are deleted once snapshots have them, so a place may be empty again. A boundary moves above such
 places first, and whoever creates an object reads the boundary afterwards: below it, the object is void.
 
-Copies a metadata log into a bucket without one: at an import, or a first start on an older bucket.
-
+`copy_log` copies a metadata log into a bucket without one: at an import, or a first start on an older bucket.
 The copy consists of pieces, and all but the last say that more follow. So a copy that ended early is known,
 and goes on where it ended.
 
-Reads the shared metadata from the bucket: the newest sound snapshot, and the objects of `meta/` behind it.
-
-Without a snapshot the log is read from its beginning. A snapshot that is damaged, or that a later release has
-written, is passed over.
+`read_metadata` reads the newest sound snapshot, and the objects of `meta/` behind it. Without a snapshot the
+log is read from its beginning. A snapshot that is damaged, or that a later release has written, is passed
+over.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 It is JSON: `version`, `crc32c` and `manifest`, where the checksum is that of the bytes of `manifest`. Each
 replacement has the next generation, so no two versions have the same content.
 
-Reads and replaces manifests. A replacement is conditional, so a process that has not noticed the end of its
-session can't undo one.
+`Manifests` reads and replaces the manifests of one session. A replacement is conditional, so a process that
+has not noticed the end of its session can't undo one.
 
 A manifest that another process wrote meanwhile tells by its leader epoch and its session who that was. One of
 an earlier leadership is replaced: that process does not lead the partition any more, and does not delete what

@@ -1,18 +1,18 @@
-"""The sessions that have ended, whose write-ahead logs may still have objects that somebody needs.
+"""Sessions that have ended: which they are, how another gateway seals their write-ahead logs, and their rows.
 
-The end of a session's write-ahead log, made by another gateway: the taker.
+`StoredSessions` knows the ended sessions whose logs may still have objects that somebody needs.
 
-The taker reads the boundary, finds the first missing object from there on, and creates the seal in its place,
-only if the place is still empty. Then no create of that object by the session can succeed any more, however
-long the session's process was stopped and wherever its call waits. An object is acknowledged only when all
-before it are in the store, so the session acknowledges nothing from the seal on; the taker saw the rest.
+`seal` ends the write-ahead log of a session; another gateway calls it, the taker. The taker reads the
+boundary, finds the first missing object from there on, and creates the seal in its place, only if the place
+is still empty. Then no create of that object by the session can succeed any more, however long the session's
+process was stopped and wherever its call waits. An object is acknowledged only when all before it are in the
+store, so the session acknowledges nothing from the seal on; the taker saw the rest.
 
 Then the taker reads the boundary again. If the boundary is above the seal, the session used that place and
 its object was deleted since; the seal ends nothing, and the taker begins anew. The first sealed place counts,
 whoever sealed it, so several takers, and one that begins again after a crash, come to the same end.
 
-Reads the rows of some partitions from ended write-ahead logs, in order, several objects at once.
-
+`EndedRows` reads the rows of some partitions from ended write-ahead logs, in order, several objects at once.
 The index of an object is at its end, so the end is read first, of many objects at once. It is all there is of
 a small object. Of a larger one the bytes from the first to the last row that is wanted follow, in one call,
 and none if no row is wanted.

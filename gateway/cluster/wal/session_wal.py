@@ -1,14 +1,13 @@
 """The write-ahead log of the session that this process runs: creates its objects and confirms them in order.
 
-`put` returns at once. A task for each object calls the store until the object is known to be ours or the
-session is fenced; `confirmations.py` has the rules. A call is repeated for ever, always with the same bytes,
-because repeating is safe: the object can only be created once, and its bytes tell whose it is.
+`SessionWal.put` returns at once. A task for each object calls the store until the object is known to be ours
+or the session is fenced. A call is repeated for ever, always with the same bytes, because repeating is safe:
+the object can only be created once, and its bytes tell whose it is.
 
-The rules of a session's write-ahead log: what is created next, what a failure means, what is confirmed.
-
-An object is confirmed once this object and all before it are known to be in the store and to be the session's
-own. A create that failed says nothing about the store: the store may have carried the call out, may carry it
-out later, or may have refused it because an earlier attempt came through. So a read of the object decides:
+`Confirmations` has the rules: what is created next, what a failure means, what is confirmed. An object is
+confirmed once this object and all before it are known to be in the store and to be the session's own. A
+create that failed says nothing about the store: the store may have carried the call out, may carry it out
+later, or may have refused it because an earlier attempt came through. So a read of the object decides:
 
     call                              next
     create: done                      the object is ours
@@ -19,7 +18,7 @@ out later, or may have refused it because an earlier attempt came through. So a 
     look: anything else               fenced: another program wrote into the session's log
     look: failed                      look again
 
-Pure: knows no asyncio, no clock and no store.
+The rules know no asyncio, no clock and no store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Registration of sessions: each is the next object of `meta/`, created only if it is absent.
+"""The sessions of a bucket: their registrations, and the boundaries of their write-ahead logs.
 
-`meta/` is one dense log of the whole cluster. Its objects are registrations, and changes of the metadata
+A registration is the next object of `meta/`, created only if it is absent. `meta/` is one dense log of the
+whole cluster. Its objects are registrations, and changes of the metadata
 (`seqgate.gateway.cluster.metadata`), in the order in which they were created. So the number of a registration
 is unique for ever without an allocator. A registration is JSON:
 
@@ -10,13 +11,12 @@ is unique for ever without an allocator. A registration is JSON:
     node_id, nonce   whose session it is; the nonce is in each object of its write-ahead log
     registered_ms, host, release   for people
 
-The boundary of a session's write-ahead log: objects with a lower seq may be deleted, as no start needs them.
-
+Objects of a session's write-ahead log with a seq below the boundary may be deleted, as no start needs them.
 Whoever deletes objects moves the boundary first, by a conditional replacement, and never back. So a taker
 that sealed the log at `seq` and then finds the boundary above `seq` knows that the place was used and
 emptied, and that its seal means nothing.
 
-The object is JSON: `version` and `boundary`. Without the object the boundary is 0.
+The object of a boundary is JSON: `version` and `boundary`. Without the object the boundary is 0.
 """
 
 from __future__ import annotations

@@ -1,32 +1,33 @@
-"""The server-side assignors of the consumer protocol: they decide which member gets which partition.
+"""Who gets which partition in a consumer group: the assignors, the bytes of classic members, and the topics
+that regular expressions match.
+
+**Assignors** of the consumer protocol run here and decide which member gets which partition.
 
     uniform   every member gets the same number of partitions (±1), and as few partitions as possible move
     range     every subscriber of a topic gets a run of neighbouring partitions, in the order of the members
 
 Source: Kafka's `UniformAssignor`, `RangeAssignor`, KIP-848.
 
-Encodes and decodes the assignment of a classic member of protocol type `consumer`, the bytes of a SyncGroup.
+**Bytes of classic members**, of protocol type `consumer`. Their assignment is in a SyncGroup:
 
     int16 version | topics: int32 count, each an int16 length and a name, int32 count, int32 partitions |
     user data: int32 length (-1: null) and bytes | …
 
-Source: Kafka's ConsumerProtocolAssignment.json. Later versions append fields.
-
-Decodes the subscription that a member of protocol type `consumer` sends as its JoinGroup metadata.
+Their subscription is the metadata of a JoinGroup:
 
     int16 version | topics: int32 count, each an int16 length and a name | user data: int32 length (-1: null)
     and bytes | v1: owned partitions: int32 count, each a topic and int32 partitions | v2: int32 generation_id
     | v3: rack_id?
 
-Source: Kafka's ConsumerProtocolSubscription.json. Later versions append fields.
+Later versions append fields. Source: Kafka's ConsumerProtocolAssignment.json,
+ConsumerProtocolSubscription.json.
 
-The topics that the regular expressions of a consumer group match.
-
-The member whose request resolves an expression decides by its rights which topics it matches: a topic that
-the member may not describe does not match. A new expression is resolved by the member that brings it. The
-group forgets an expression with its last member. All expressions are resolved again when topics change and
-when rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`,
-`refreshRegularExpressions`, `maybeDeleteResolvedRegularExpressions`.
+**Regular expressions** (`RegexTopics`). The member whose request resolves an expression decides by its rights
+which topics it matches: a topic that the member may not describe does not match. A new expression is resolved
+by the member that brings it. The group forgets an expression with its last member. All expressions are
+resolved again when topics change and when rights change. Source: Kafka's
+`GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`,
+`maybeDeleteResolvedRegularExpressions`.
 """
 
 from __future__ import annotations

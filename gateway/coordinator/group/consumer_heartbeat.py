@@ -6,14 +6,11 @@
     −1              leaves
     −2              leaves and may return, because it is static
 
-Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`.
-
-The target assignment of a consumer group: when it is made, and from which topics and members.
-
-Source: Kafka's `GroupMetadataManager.maybeUpdateTargetAssignment`, `TargetAssignmentBuilder`, KIP-1263.
-
-A ConsumerGroupHeartbeat request: its content and its validation. Source: Kafka's
-`GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
+`Heartbeat` is the request, and `check` validates it. `heartbeat` and `leave` handle it, and `renew_target`
+makes the target assignment of the group when subscriptions or topics have changed. Source: Kafka's
+`GroupMetadataManager` (`consumerGroupHeartbeat`, `maybeUpdateTargetAssignment`,
+`throwIfConsumerGroupHeartbeatRequestIsInvalid`), `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`,
+KIP-1263.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 An offset that an open transaction is about to replace is kept until that transaction ends. Source: Kafka's
 `OffsetMetadataManager.cleanupExpiredOffsets`, `ClassicGroup.offsetExpirationCondition`.
 
-The offsets committed in open transactions, which take effect when the transaction is committed.
+`PendingOffsets` are committed in open transactions, and take effect when the transaction is committed.
 
     event                                         effect on a pending offset of the same group and partition
     its transaction is committed                  becomes the committed offset, unless superseded
@@ -20,7 +20,7 @@ The offsets committed in open transactions, which take effect when the transacti
     the committed offset is deleted               is dropped
 
 Source: Kafka's `OffsetMetadataManager.replay`, `replayEndTransactionMarker` (KIP-98, KIP-447). Kafka compares
-the offsets of the records in the log; this module keeps the order in which the records came.
+the offsets of the records in the log; `PendingOffsets` keeps the order in which the records came.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The records of `__share_group_state`, in Kafka's formats.
+"""The delivery state of share partitions: its records, and what the share coordinator decides about it
+(KIP-932).
+
+The records of `__share_group_state`, in Kafka's formats:
 
     key     int16 0 (snapshot) or 1 (update) | group | topic_id | int32 partition
     0       int16 0 | int32 snapshot_epoch | int32 state_epoch | int32 leader_epoch | int64 start_offset |
@@ -8,11 +11,10 @@
             tag 0 of a batch is Seqgate's: int64 time (ms) before which its records are not acquired again
 
 A snapshot holds the whole state, an update the changes since the last record. A null value deletes. A batch
-of delivery_state 5 is none of Kafka's: it holds the newest round of dead letters. Source:
-Kafka's ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
+of delivery_state 5 is none of Kafka's: it holds the newest round of dead letters. Source: Kafka's
+ShareSnapshotKey/Value.json, ShareUpdateKey/Value.json.
 
-Decisions of the share coordinator about requests of share-partition leaders, and of group coordinators
-(KIP-932).
+`ShareStates` decides about requests of share-partition leaders, and of group coordinators:
 
     initialize   begin a state, also anew: the group is assigned the partition, or its offsets were altered
     read         a leader takes the partition over; what the former one handed out is available again

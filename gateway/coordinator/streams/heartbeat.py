@@ -9,12 +9,10 @@
 The whole heartbeat is checked before any of its records changes the group. Source: Kafka's
 `GroupMetadataManager.streamsGroupHeartbeat`, `TargetAssignmentBuilder`.
 
-The partitions that each instance of an application reads, so that interactive queries find the state of a
-key.
+`endpoints_of` returns the partitions that each instance of an application reads, so that interactive queries
+find the state of a key. Source: Kafka's `EndpointToPartitionsManager`.
 
-Source: Kafka's `EndpointToPartitionsManager`.
-
-Moves a member of a streams group one step towards its target.
+`reconciled` moves a member one step towards its target:
 
     state              the member                                         next step
     STABLE             has its target                                     when there is a newer target

@@ -14,14 +14,14 @@ subtopology are spread where tasks are new.
 
 Source: Kafka's `StickyTaskAssignor`, `ProcessState`.
 
-A queue whose first item has the least load. Items of equal load come in the order of Kafka's queue.
-
-Kafka's assignor takes processes and members from a binary heap, in which the positions of the items decide
-between equal loads. Seqgate keeps the same heap, so that the same group gets the same assignment from both.
+`LeastLoaded` is a queue whose first item has the least load. Items of equal load come in the order of Kafka's
+queue. Kafka's assignor takes processes and members from a binary heap, in which the positions of the items
+decide between equal loads. Seqgate keeps the same heap, so that the same group gets the same assignment from
+both.
 
 Source: Java's `PriorityQueue`.
 
-Tasks of a Kafka Streams application, and how the members of its group share them.
+The tasks of a Kafka Streams application:
 
     subtopology   a connected part of the topology, with a task for each partition of its largest source topic
     active task   processes records; exactly one member has it

@@ -1,24 +1,22 @@
-"""The rules of the transaction coordinator: each computes the next state of a transactional id, or refuses
-the request.
+"""The rules of the transaction coordinator, and the state that they decide on. A rule computes the next state
+of a transactional id, or refuses the request.
 
-No function here changes state: the result is the value of a record, and the state changes when
-`TransactionShard` replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is
-called again with one.
+No rule changes state: the result is the value of a record, and the state changes when `TransactionShard`
+replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with
+one.
 
 Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized
 (KIP-360, KIP-890). Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
 
-Filters of a listing of transactional ids.
+`transaction_filter` makes the filter of a listing of transactional ids. Source: Kafka's
+TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
 
-Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
-
-The newest connection of each producer that speaks version 1 of transactions.
-
-In version 1 an end does not change the epoch, so a request names its producer, and not its transaction. An
-EndTxn that the network has held up, and that the client has sent again over another connection since, would
-end the next transaction. The client has given up the old connection, so the order of connections tells such a
-request. With version 2 the epoch tells it (KIP-890).
+`NewestConnections` tells late requests of version 1 of transactions. In version 1 an end does not change the
+epoch, so a request names its producer, and not its transaction. An EndTxn that the network has held up, and
+that the client has sent again over another connection since, would end the next transaction. The client has
+given up the old connection, so the order of connections tells such a request. With version 2 the epoch tells
+it (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
+"""The configurations of topics, groups, client metrics, this broker and its loggers (four APIs).
+
+DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this
 broker and its loggers. Rights: `DESCRIBE_CONFIGS` on the topic (its configurations); `DESCRIBE_CONFIGS` on
 the group (its configurations); `DESCRIBE_CONFIGS` on the cluster (configurations of brokers and their
 loggers).
@@ -30,7 +32,7 @@ Version 0 lists only subscriptions of client metrics (it was ListClientMetricsRe
 and its loggers are always listed; a group and a subscription are listed only when configurations are set on
 them. The right is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
 
-Checks the right to describe or alter the configurations of a resource.
+`config_refusal` checks the right to describe or alter the configurations of a resource:
 
     resource                            right on            refusal
     topic                               the topic           TOPIC_AUTHORIZATION_FAILED
@@ -39,12 +41,10 @@ Checks the right to describe or alter the configurations of a resource.
 
 Source: Kafka's ConfigHelper, ControllerApis.authorizeAlterResource.
 
-Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
-listeners use them after the change.
-
-As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the
-gateway reads no file for a client that may not alter the broker. Source: Kafka's ConfigAdminManager,
-DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
+`refuse_unusable` checks altered key stores and trust stores of running listeners before a change of settings,
+and `take` lets the listeners use them after the change. As in Kafka, naming the present file again reads the
+file again, although no value changes. Unlike Kafka, the gateway reads no file for a client that may not alter
+the broker. Source: Kafka's ConfigAdminManager, DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations. Rights:
+"""Topics: created, enlarged by partitions, and deleted.
+
+CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations. Rights:
 `CREATE` on the cluster; `CREATE` on the topic (or this); `DESCRIBE_CONFIGS` on the topic (else the answer has
 no configuration).
 

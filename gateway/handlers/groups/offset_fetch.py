@@ -5,25 +5,22 @@ A partition without a committed offset gets −1. A request without topics (null
 offsets. The answer waits until all that it tells is durable (`GroupCoordinator.read_durable`): a crash could
 otherwise take an offset back that a consumer has begun from. With `require_stable` it has no offset that an
 open transaction may change (KIP-447). From v10 on topics are named by id. For a group id that stands for a
-producer name the answer has the name's persisted sequence ids (see `name_offsets`). A request for all offsets
-gets those of topics that the client may describe. Source: Kafka's KafkaApis.handleOffsetFetchRequest,
+producer name the answer has the name's persisted sequence ids (`NameOffsets`). A request for all offsets gets
+those of topics that the client may describe. Source: Kafka's KafkaApis.handleOffsetFetchRequest,
 OffsetMetadataManager.fetchOffsets.
 
-Answers OffsetFetch for a producer name: the name's last sequence ids in the partitions of topics that
-deduplicate.
-
-The offset is the name's last persisted sequence id, not the one after it; the metadata has the same number
-and the epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while.
-If that is not enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try
-again. Partitions that other gateways lead are asked for there (`peer_names`).
+`NameOffsets` answers for a producer name: the name's last sequence ids in the partitions of topics that
+deduplicate. The offset is the name's last persisted sequence id, not the one after it; the metadata has the
+same number and the epoch, as JSON. After a start a log may still be in replay. Then the request replays it
+for a while. If that is not enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client
+libraries try again. Partitions that other gateways lead are asked for there (`ask_leaders`).
 
 Another gateway may have created a topic a moment ago, and told the client of records in it. So a gateway that
 does not know what it is asked for reads the metadata before it answers −1 (`catch_up`).
 
-Asks other gateways for the sequence ids of producer names in the partitions that they lead.
-
-The question is OffsetFetch for the name's group, with a member id that limits the answer to the partitions
-that the other gateway leads: so no question is passed on. An answer that lacks a partition would let the
+`ask_leaders` asks other gateways for the sequence ids of producer names in the partitions that they lead. The
+question is OffsetFetch for the name's group, with a member id that limits the answer to the partitions that
+the other gateway leads: so no question is passed on. An answer that lacks a partition would let the
 application send records again that are stored, so the client gets an error instead, and asks again. Source:
 none; Kafka has no producer names.
 """

@@ -1,4 +1,6 @@
-"""StreamsGroupDescribe (key 89, versions 0–1): describe streams groups, their topology, members and tasks
+"""Streams groups: described, kept by heartbeats, and the description of their topology.
+
+StreamsGroupDescribe (key 89, versions 0–1): describe streams groups, their topology, members and tasks
 (KIP-1071), with version 1 also the description of the topology (KIP-1331) and the assignor (KIP-1357).
 Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic (each topic of the topology).
 

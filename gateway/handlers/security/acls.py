@@ -1,4 +1,6 @@
-"""CreateAcls (key 30, versions 1-3): create access control entries, which count before the answer leaves.
+"""The access control entries of the cluster: created, deleted and listed.
+
+CreateAcls (key 30, versions 1-3): create access control entries, which count before the answer leaves.
 Rights: `ALTER` on the cluster.
 
     entry                                           answer
@@ -25,7 +27,7 @@ Rights: `DESCRIBE` on the cluster.
 Without an authorizer the answer is SECURITY_DISABLED. A filter with a code beyond an enumeration finds
 nothing. Source: Kafka's AclApis.handleDescribeAcls.
 
-Codes of the three. Source: Kafka's CreateAclsRequest, RequestUtils.
+Codes of all three APIs. Source: Kafka's CreateAclsRequest, RequestUtils.
 
 code                            entry               filter
 0 (UNKNOWN)                     the connection is closed

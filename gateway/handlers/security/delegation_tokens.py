@@ -1,4 +1,6 @@
-"""CreateDelegationToken (key 38, versions 1-3): make a token with which others log in as its owner. Rights:
+"""Delegation tokens: made, renewed, expired and listed.
+
+CreateDelegationToken (key 38, versions 1-3): make a token with which others log in as its owner. Rights:
 `CREATE_TOKENS` on the user (for another owner).
 
 Source: Kafka's ControllerApis.handleCreateDelegationTokenRequest, DelegationTokenControlManager.

@@ -1,6 +1,7 @@
-"""The quotas of one key, and the choice of the one that applies to a client.
+"""The quotas of clients: which quota applies to a client, what the client has used, and how long it must
+wait.
 
-The most specific quota applies:
+`Limits` has the quotas of one key. The most specific one applies to a client:
 
     user and client id
     user and default client id
@@ -14,17 +15,15 @@ The most specific quota applies:
 Each client of a default has the quota for itself. A quota of a client id is shared by all users who send that
 id, and a quota of a user by all its client ids. Source: Kafka's ClientQuotaManager.DefaultQuotaCallback.
 
-The meters of clients: what each client used. Memory is bounded whatever names clients make up.
+`Meters` has what each client used. Memory is bounded whatever names clients make up. A meter that was idle
+for an hour is dropped, as Kafka's sensors are. When as many clients as allowed have a meter, the further
+clients of a default quota share one meter of that quota, until others are dropped.
 
-A meter that was idle for an hour is dropped, as Kafka's sensors are. When as many clients as allowed have a
-meter, the further clients of a default quota share one meter of that quota, until others are dropped.
+`Rate` is the rate of a quantity over the last windows of time, and tells after which time the rate is within
+a quota. Source: Kafka's Rate and SampledStat. Windows before the first use count as empty ones, so that a
+short burst is no violation.
 
-The rate of a quantity over the last windows of time, and the time after which the rate is within a quota.
-
-Source: Kafka's Rate and SampledStat. Windows before the first use count as empty ones, so that a short burst
-is no violation.
-
-A bucket of permits that fills up at the rate of a quota. Source: Kafka's TokenBucket,
+`TokenBucket` has permits, and fills up at the rate of a quota. Source: Kafka's TokenBucket,
 ControllerMutationQuotaManager.
 """
 

@@ -2,12 +2,11 @@
 on them.
 
 Offset commits are judged, and folded in by replaying their records. A member's request changes the group
-while it is judged, because later steps of a heartbeat need earlier ones (see `operations` and
+while it is judged, because later steps of a heartbeat need earlier ones (see
 docs/contributing/decisions/groups.md). Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 
-Logs the events of groups and their members.
-
-Each kind of line has its own place in the code, so that the limit of log lines holds for each kind.
+`log_events` logs the events of groups and their members. Each kind of line has its own place in the code, so
+that the limit of log lines holds for each kind.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The delivery state is stored in `__share_group_state`: every change is appended 
 durable. Three gateways may take part: the leader of the partition, which members ask; the share coordinator,
 which stores the state; and the group coordinator.
 
-    stored here          `stored_shares`: members acquire from the stored state itself
-    stored elsewhere     `remote_shares`: the coordinator has the state, and every change is sent to it
+    stored here          `StoredShares`: members acquire from the stored state itself
+    stored elsewhere     `RemoteShares`: the coordinator has the state, and every change is sent to it
 
 Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """

@@ -1,12 +1,10 @@
-"""Writes the markers that end a transaction into each of its partitions.
+"""The markers that end a transaction, written into each of its partitions, here or by their leaders.
 
-All markers are appended in one turn of the event loop and share a flush. Other gateways are asked for the
-markers in partitions that they lead. A partition that can't be written delays only its own transactions: the
-write is retried at growing intervals, and when the metadata changes, at the partition's leader of that
-moment. A deleted partition needs no marker. Source: Kafka's `TransactionMarkerChannelManager`.
-
-Asks other gateways for the markers of a transaction in the partitions that they lead. Source: Kafka's
-TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler.
+All markers are appended in one turn of the event loop and share a flush. `RemoteMarkers` asks other gateways
+for the markers in partitions that they lead. A partition that can't be written delays only its own
+transactions: the write is retried at growing intervals, and when the metadata changes, at the partition's
+leader of that moment. A deleted partition needs no marker. Source: Kafka's `TransactionMarkerChannelManager`,
+`TransactionMarkerRequestCompletionHandler`.
 """
 
 from __future__ import annotations

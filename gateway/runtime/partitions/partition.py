@@ -1,8 +1,7 @@
 """A partition as the gateway serves it: its log, leader epoch, and requests waiting for flush or growth.
 
-Times producers' appends, one now and then, because two looks at the clock cost a tenth of an append.
-
-Between two measurements producers' batches go straight to `Partition.append`, at no cost.
+`AppendTimes` times producers' appends, one now and then, because two looks at the clock cost a tenth of an
+append. Between two measurements producers' batches go straight to `Partition.append`, at no cost.
 """
 
 from __future__ import annotations

@@ -2,22 +2,17 @@
 
 Each job runs on the event loop in slices, so that no request waits for longer than a slice.
 
-Keeps the memory of delayed records up to date: releases records that are due, and writes snapshots of the
-others.
+`DelayedDelivery` keeps the memory of delayed records up to date: it releases records that are due, and writes
+snapshots of the others. No request waits for this job, because a share group's fetch releases due records
+itself and wakes up when the next one is due.
 
-No request waits for this job, because a share group's fetch releases due records itself and wakes up when the
-next one is due.
+`FileDeletion` deletes the files that the log directory has queued for deletion, in a thread of its own and at
+a limited rate. Freeing the space of a large file can take long, so the event loop never does it.
 
-Deletes the files that the log directory has queued for deletion, in a thread of its own and at a limited
-rate.
-
-Freeing the space of a large file can take long, so the event loop never does it.
-
-Gives memory back to the operating system after many partitions were deleted.
-
-A table keeps the size of its fullest time until entries are added. Python keeps free objects of frequent
-types for reuse until a full garbage collection, and the C library keeps free pages until `malloc_trim`. After
-thousands of deletions this free memory adds up to tens of megabytes.
+`FreedMemory` gives memory back to the operating system after many partitions were deleted. A table keeps the
+size of its fullest time until entries are added. Python keeps free objects of frequent types for reuse until
+a full garbage collection, and the C library keeps free pages until `malloc_trim`. After thousands of
+deletions this free memory adds up to tens of megabytes.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 The partition with the largest dirty part is cleaned first. The event loop only decides and swaps files;
 another process decodes the records. Source: Kafka's `LogCleaner`, `LogCleanerManager`.
 
-The offset up to which each partition was compacted, kept in `cleaner-offset-checkpoint` (Kafka's format).
-
-Losing this file only costs time: a partition without an entry is cleaned again. Source: Kafka's
-`LogCleanerManager`.
+`CompactionProgress` has the offset up to which each partition was compacted, and keeps it in
+`cleaner-offset-checkpoint` (Kafka's format). Losing this file only costs time: a partition without an entry
+is cleaned again. Source: Kafka's `LogCleanerManager`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Finds orphaned files, and deletes them, while the gateway serves requests.
+"""The sweep of a running gateway: orphaned files, and state about topics that no longer exist.
 
-Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep
-asks the log for the files it knows, so that a file created meanwhile is known. Each finding is checked a
-second time. Other work of the event loop runs between two steps.
+`FileSweep` finds orphaned files, and deletes them, while the gateway serves requests. Directories are listed
+and compared in a thread, a few at a time. Between listing and comparing, the sweep asks the log for the files
+it knows, so that a file created meanwhile is known. Each finding is checked a second time. Other work of the
+event loop runs between two steps.
 
-Finds state of groups and transactions about topics that no longer exist.
-
-The coordinators delete such state when a topic is deleted. When a log fails or the gateway is killed in
-between, the state stays for as long as its group, until a sweep deletes it.
+`StateSweep` finds state of groups and transactions about topics that no longer exist. The coordinators delete
+such state when a topic is deleted. When a log fails or the gateway is killed in between, the state stays for
+as long as its group, until a sweep deletes it.
 """
 
 from __future__ import annotations

@@ -2,19 +2,14 @@
 OAuthBearerSaslServer.
 
 A refused token first gets an answer with the error. The client acknowledges this answer, and only then its
-login is refused.
+login is refused. Of the messages, the gateway takes what Kafka takes.
 
-The messages of OAUTHBEARER. Source: RFC 7628, and what Kafka accepts of it.
+`SignedTokens` verifies the signature of a token before its claims are decoded, with the keys of a
+`KeySource`. Source: Kafka's BrokerJwtValidator. `UnsecuredTokens` takes tokens without a signature, which
+anybody can make: for tests only. Source: Kafka's OAuthBearerUnsecuredJws.
 
-Verifies signed tokens. The signature is verified before the claims are decoded.
-
-Source: Kafka's BrokerJwtValidator.
-
-Tokens without a signature, which anybody can make: for tests only. Source: Kafka's OAuthBearerUnsecuredJws.
-
-Builds the mechanism OAUTHBEARER of a listener from its settings.
-
-Only a listener with OAUTHBEARER imports this module.
+`oauthbearer` builds the mechanism of a listener from its settings. Only a listener with OAUTHBEARER imports
+this module.
 """
 
 from __future__ import annotations
