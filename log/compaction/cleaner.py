@@ -1,36 +1,31 @@
-"""Cleans a log in two passes: one finds the newest offset of each dirty key, one writes what stays.
+"""The cleaning of a log, in a process of its own: what is read, which records stay, and what is written.
 
-The cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are
+`LogCleaner` cleans in two passes: one finds the newest offset of each dirty key, one writes what stays. The
+cleaner only reads the log, and writes `*.cleaned` files beside it. The files are durable before they are
 reported, and `swap` puts them in place. Memory: the offset map, two buffers, one batch, and the indexes of
-one segment.
-Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
+one segment. Source: Kafka's `Cleaner.doClean`, `buildOffsetMap`, `cleanSegments`.
 
-Groups segments that a cleaning merges into one. Otherwise there would be ever more and smaller ones.
+`grouped_segments` finds the segments that a cleaning merges into one. Otherwise there would be ever more and
+smaller ones. Source: Kafka's `Cleaner.groupSegmentsBySize`, which does not limit the segments in a group.
 
-Source: Kafka's `Cleaner.groupSegmentsBySize`, which does not limit the segments in a group.
-
-The process that cleans logs, apart from the gateway, because decoding records takes long.
-
-The process reads jobs from standard input and writes reports to standard output (see `job`), until the input
+`main` is the process that cleans logs, apart from the gateway, because decoding records takes long. The
+process reads jobs from standard input and writes reports to standard output (see `job`), until the input
 ends. It keeps no state, so it can be killed at any time.
 
-Limits a cleaning to a number of bytes per second, by sleeping. Source: Kafka's `Throttler`.
+`Throttle` limits a cleaning to a number of bytes per second, by sleeping. Source: Kafka's `Throttler`.
 
-Decides which records stay when a log is cleaned, batch by batch, from the batch's bytes.
+`KeptRecords` decides which records stay, batch by batch, from the batch's bytes. A record stays unless a
+newer record has the same key. A tombstone (a record without a value) stays until its batch's delete horizon,
+which the first cleaning of the batch sets. Aborted records never stay. A transaction marker stays while
+batches of its transaction are left, and then until its own horizon. A batch that loses all records stays as
+an empty one if its offsets and sequences are needed: as the last batch of a tracked producer, or the last
+batch of the cleaning. Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
 
-A record stays unless a newer record has the same key. A tombstone (a record without a value) stays until its
-batch's delete horizon, which the first cleaning of the batch sets. Aborted records never stay. A transaction
-marker stays while batches of its transaction are left, and then until its own horizon. A batch that loses all
-records stays as an empty one if its offsets and sequences are needed: as the last batch of a tracked
-producer, or the last batch of the cleaning.
-Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
-
-Maps each key of a dirty section to its newest offset, in memory of a fixed size.
-
-A slot holds 16 bytes of a keyed hash of the key, and 8 bytes of offset + 1, so that zeros mean free; probing
-is linear. As in Kafka's `SkimpyOffsetMap` the hash stands for the key. The probability that two of n keys
-collide is below n²/2¹²⁹ (10⁻²⁶ for five million keys). The hash is BLAKE2b with a new random key for every
-cleaning, so nobody can choose colliding keys: Kafka's MD5 has known collisions.
+`OffsetMap` maps each key of a dirty section to its newest offset, in memory of a fixed size. A slot holds 16
+bytes of a keyed hash of the key, and 8 bytes of offset + 1, so that zeros mean free; probing is linear. As in
+Kafka's `SkimpyOffsetMap` the hash stands for the key. The probability that two of n keys collide is below
+n²/2¹²⁹ (10⁻²⁶ for five million keys). The hash is BLAKE2b with a new random key for every cleaning, so nobody
+can choose colliding keys: Kafka's MD5 has known collisions.
 """
 
 from __future__ import annotations

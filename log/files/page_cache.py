@@ -1,14 +1,14 @@
-"""Asks what is in the operating system's page cache, reads bytes into the page cache, and drops them from it.
+"""Which bytes can be read without waiting: those in the page cache, and those of segment files on the local
+disk.
 
-A read waits for the disk when a page is missing, and the event loop must know that before. `preadv2` with
+The functions here ask what is in the operating system's page cache, read bytes into it, and drop them from
+it. A read waits for the disk when a page is missing, and the event loop must know that before. `preadv2` with
 `RWF_NOWAIT` answers without waiting (Linux 4.14 and later). Such a question makes the kernel read the missing
 page. `be_asked` limits the kernel to that page; otherwise the kernel would read megabytes ahead that nobody
-accounts for.
-Source: Linux's mm/filemap.c and mm/fadvise.c, preadv2(2), posix_fadvise(2).
+accounts for. Source: Linux's mm/filemap.c and mm/fadvise.c, preadv2(2), posix_fadvise(2).
 
-Which bytes of segment files are on the local disk, in blocks of 1 MiB, when a bucket has the same bytes.
-
-A block is **resident**, or **absent**: a hole of a sparse file, which would read as zeros.
+`SparseFile` says which bytes of a segment file are on the local disk, in blocks of 1 MiB, when a bucket has
+the same bytes. A block is **resident**, or **absent**: a hole of a sparse file, which would read as zeros.
 `seqgate.log.files.sparse_disk` lets nobody read an absent block.
 
 The thread of the event loop must wait neither for the disk nor for a bucket: it gets NotCached instead.

@@ -7,8 +7,7 @@ safe, and those on the event loop treat absent bytes as they treat cold ones.
 Locks, the outer first: `SparseFile.changing` (filling and punching one file), `_names` (opening by path, and
 renames), `_lock` (the fields of all files; held for no system call).
 
-Checks that this release can read the versions of the files in a data directory.
-
+`check_directory_version` checks that this release can read the versions of the files in a data directory.
 `meta.properties` has the version of the directory as a whole. A release that changes a format, or writes a
 new kind of file or record, raises DIRECTORY_VERSION. So an earlier release refuses the directory before
 changing anything in it. The versions in single files reveal a newer file that somebody copied in by hand.

@@ -1,18 +1,16 @@
-"""Validates a produced batch before the log judges and writes the batch.
+"""Validates a produced batch before the log judges and writes the batch, and rewrites a stored one.
 
 Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`,
 `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`. Every record of a client is checked, so that no batch
 is stored that consumers can't read; `record_walk.py` has the check of good records. A topic may choose that
-only the header and the CRC are checked (`message.deep.validation`). Then the timestamps are decoded where
-the topic limits them, or where the header has one that is too late.
+only the header and the CRC are checked (`message.deep.validation`). Then the timestamps are decoded where the
+topic limits them, or where the header has one that is too late.
 
-Rewrites a stored batch with fewer records.
-
-The rewritten batch keeps base_offset and last_offset_delta, and with them every offset and the range of
-sequences. The batch also keeps producer id, producer epoch, leader epoch, codec, and the bytes of each kept
-record. A delete horizon (KIP-534) is stored in base_timestamp and marked by attribute bit 6; the records'
-timestamp deltas are then relative to the horizon.
-Source: Kafka's `MemoryRecords.buildRetainedRecordsInto`, `DefaultRecordBatch.writeEmptyHeader`.
+`rewritten_batch` leaves records of a stored batch out. The rewritten batch keeps base_offset and
+last_offset_delta, and with them every offset and the range of sequences. The batch also keeps producer id,
+producer epoch, leader epoch, codec, and the bytes of each kept record. A delete horizon (KIP-534) is stored
+in base_timestamp and marked by attribute bit 6; the records' timestamp deltas are then relative to the
+horizon. Source: Kafka's `MemoryRecords.buildRetainedRecordsInto`, `DefaultRecordBatch.writeEmptyHeader`.
 """
 
 from __future__ import annotations

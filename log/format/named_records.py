@@ -4,11 +4,10 @@ The topic's settings name the three headers. Producer name: 1 to `max_name_bytes
 epoch: decimal text, 0 to 2**63 - 1. Where a record has a header more than once, the last one counts, as in
 Kafka's `Headers.lastHeader`.
 
-Reads records of the same layout: equal sizes of fields, and headers equal but for one value's digits.
-
-Mostly one program wrote all records of a batch in one loop. So a regular expression made from one record
-finds the next records several times faster than decoding their fields would. The expression holds every
-length in the record, so a matching record has exactly one reading.
+`read_alike` reads records of the same layout: equal sizes of fields, and headers equal but for one value's
+digits. Mostly one program wrote all records of a batch in one loop. So a regular expression made from one
+record finds the next records several times faster than decoding their fields would. The expression holds
+every length in the record, so a matching record has exactly one reading.
 """
 
 from __future__ import annotations

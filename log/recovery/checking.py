@@ -2,15 +2,14 @@
 
 Above the recovery point the log ends before the first unsound batch: a write that the crash tore. Below the
 recovery point all batches were durable, so damaged bytes are kept, and their offsets are never assigned
-again: see `seqgate.log.segments.damage`.
-Source: Kafka's `LogSegment.recover`, which cuts in both cases, because other replicas have the lost batches.
+again: see `seqgate.log.segments.damage`. Source: Kafka's `LogSegment.recover`, which cuts in both cases,
+because other replicas have the lost batches.
 
-Keeps bytes that a start cuts off the end of a log, if sound batches are among them.
-
-A crash may tear the last write, and may lose an earlier page of several writes whose later pages reached the
-disk. Damage at rest above the recovery point looks the same, and then acknowledged batches lie behind it.
-Nothing tells the two apart for sure. So the log ends before the damage, as after a torn write, and the bytes
-stay in a file beside the segment, for a person to decide.
+`keep_cut_bytes` keeps bytes that a start cuts off the end of a log, if sound batches are among them. A crash
+may tear the last write, and may lose an earlier page of several writes whose later pages reached the disk.
+Damage at rest above the recovery point looks the same, and then acknowledged batches lie behind it. Nothing
+tells the two apart for sure. So the log ends before the damage, as after a torn write, and the bytes stay in
+a file beside the segment, for a person to decide.
 
 `<20 digits>.log.<position>.<time>.cut`: the segment's bytes from the position on, cut at the time (ms).
 """

@@ -1,12 +1,12 @@
-"""Checks every batch of a segment file, and finds the next sound batch after a damaged one.
+"""Reads the batches of a segment file: all with their checks, or only the headers.
 
-A batch is sound when magic, size and CRC are right and its offset follows the offset before. After an unsound
-batch the scan tries where the header's size leads. Past a damaged header it searches byte by byte.
+`SegmentScan` checks every batch, and finds the next sound batch after a damaged one. A batch is sound when
+magic, size and CRC are right and its offset follows the offset before. After an unsound batch the scan tries
+where the header's size leads. Past a damaged header it searches byte by byte.
 
-Reads the headers of consecutive batches from a segment file, a part of the file at a time.
-
-Both functions yield (position, header) of each batch that starts in [position, end), and raise CorruptRecord
-at a header that can't be right, OSError, NotCached.
+`headers` and `headers_around` read the headers of consecutive batches, a part of the file at a time. Both
+functions yield (position, header) of each batch that starts in [position, end), and raise CorruptRecord at a
+header that can't be right, OSError, NotCached.
 """
 
 from __future__ import annotations

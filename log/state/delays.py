@@ -2,18 +2,18 @@
 
 The log stores delayed records like all others. Share groups ask `Delays.records` which of them are due.
 
-Tracks the records of a partition that are not due yet, and the offset from which the log is held for them.
-
+`DelayedRecords` tracks the records that are not due yet, and the offset from which the log is held for them.
 A record is tracked from its append until the record is due, aborted or deleted. After the due time the log is
 held for the record a while longer. Otherwise retention could remove the record as too old before a share
-group has read it.
-Source: Pulsar's InMemoryDelayedDeliveryTracker, which does the same for a subscription (PIP-26).
+group has read it. Source: Pulsar's InMemoryDelayedDeliveryTracker, which does the same for a subscription
+(PIP-26).
 
 When a record is due stands in the record header that the topic's settings name: the time in ms since 1970 as
 decimal text. Without the header, or with any other value, a record is due at once. Where a record has the
 header more than once, the last one counts, as in Kafka's `Headers.lastHeader`.
 
-Encodes the file `delayed-records` of a partition: the records below `covered_offset` that are not due yet.
+`DelayedSnapshot` is the file `delayed-records` of a partition: the records below `covered_offset` that are
+not due yet.
 
     magic "SQDR" | version int16 | covered_offset int64 | header_name int16 bytes, UTF-8
           | holds int32 | (offset int64, until_ms int64) … | records int32 | (due_ms int64, offset int64) …

@@ -1,20 +1,19 @@
 """A log's producer names: restored from a snapshot, replayed from the log, captured for flushes.
 
 Retention, DeleteRecords or compaction may remove the only record that carries a name. So the log persists the
-names before such a removal. `state/record_rules.py` judges batches by these names.
+names before such a removal. `RecordRules` judges batches by these names.
 
-Reads and writes the files with the producer names of a partition.
+The files: `<20 digits>.names` is a snapshot in the format of `seqgate.seq_validator`. The digits are the
+log_end_offset of the snapshot. A snapshot is written only after all records below that offset are durable,
+first under a temporary file name. So no crash leaves a snapshot that knows more than the log.
+`deduplication-start-checkpoint` has the offset from which names are tracked, in the format of Kafka's offset
+checkpoints. A log that began in a topic that deduplicates has this offset, 0, in `partition.metadata` too. A
+crash keeps no record of a new log without that file, so the first named record need not wait for the
+checkpoint.
 
-`<20 digits>.names`: a snapshot in seq_validator's format. The digits are the log_end_offset of the snapshot.
-A snapshot is written only after all records below that offset are durable, first under a temporary file name.
-So no crash leaves a snapshot that knows more than the log. `deduplication-start-checkpoint`: the offset from
-which names are tracked, in the format of Kafka's offset checkpoints. A log that began in a topic that
-deduplicates has this offset, 0, in `partition.metadata` too. A crash keeps no record of a new log without
-that file, so the first named record need not wait for the checkpoint.
-
-The port by which a partition log drives its derived state: delayed records and producer names.
-
-A state can be replayed from the batches, as long as the log has them. The log drives a state in one order:
+`DerivedState` is the port by which a partition log drives its derived state: delayed records and producer
+names. A state can be replayed from the batches, as long as the log has them. The log drives a state in one
+order:
 
     restore, replay*          at a start: restore the newest sound side file, then replay the batches after it
     fold_in                   fold in each batch, after the log wrote it
@@ -22,9 +21,9 @@ A state can be replayed from the batches, as long as the log has them. The log d
     discard_below             the log start offset moved
     close
 
-Judging a batch is not part of the port: `state/record_rules.py` and `seq_validator` judge, and change
-nothing. A state sees batches and offsets, never segments, tickets or system calls. A new kind of state is one
-class, and one row in `RecordStates.all`.
+Judging a batch is not part of the port: `RecordRules` and `seqgate.seq_validator` judge, and change nothing.
+A state sees batches and offsets, never segments, tickets or system calls. A new kind of state is one class,
+and one row in `RecordStates.all`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Holds the states of a log that decode records: names and delays, if the topic's settings ask for them.
 
-Judges the records of a batch: which are duplicates by producer name, and which are due later.
-
+`RecordRules` judges the records of a batch: which are duplicates by producer name, and which are due later.
 Topics that neither deduplicate nor delay have no record rules, and pay for one check. A duplicate record is
 acknowledged and not stored. The batch's other records keep the offsets and sequences of the whole batch.
 """

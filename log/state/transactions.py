@@ -2,11 +2,9 @@
 
 Source of the rules: Kafka's `UnifiedLog`, `ProducerStateManager` (KIP-98).
 
-Tracks the transactions of one partition whose outcome readers do not know yet.
-
-Such a transaction is open, or its marker is still at or above the high watermark. Every operation costs O(1),
-amortized.
-Source: Kafka's `ProducerStateManager` (ongoingTxns, unreplicatedTxns, firstUnstableOffset, lastStableOffset).
+`OngoingTransactions` tracks those whose outcome readers do not know yet. Such a transaction is open, or its
+marker is still at or above the high watermark. Every operation costs O(1), amortized. Source: Kafka's
+`ProducerStateManager` (ongoingTxns, unreplicatedTxns, firstUnstableOffset, lastStableOffset).
 """
 
 from __future__ import annotations
