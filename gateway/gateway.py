@@ -168,10 +168,12 @@ class Gateway:
         flusher.after_round.append(self.server.outbox.flush)
         self._clients = ClientsFile(
             services.partitions.counters.clients,
+            services.partitions.counters.verdicts,
             config,
             self.clock,
             self.machine.storage,
             log_directory.files,
+            services.node.node_id,
             self.server.producer_ids,
         )
         self._clients.load()

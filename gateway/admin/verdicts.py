@@ -24,8 +24,8 @@ class VerdictRow(msgspec.Struct, frozen=True):
     it was refused.
 
     `base_offset` is that of the duplicate's original; -1 for a refused batch. Fields of a batch without a
-    whole header are -1. `client` sent the batch. `number` counts the verdicts since the gateway `node_id`
-    started.
+    whole header are -1. `client` sent the batch. `number` grows with each verdict of the gateway `node_id`,
+    over restarts too.
     """
 
     number: int
@@ -96,8 +96,8 @@ def verdicts(
 
     A duplicate was answered with the offset of its original: its producer had sent it before. Every other
     batch was refused with an error of Kafka. Each gateway keeps the newest 10,000 verdicts in memory, and
-    none over a restart. All workers and all gateways of a cluster are asked; with --bootstrap that needs
-    DESCRIBE on the cluster where there is an authorizer.
+    the newest 1,000 over restarts (seqgate.verdicts.kept.max). All workers and all gateways of a cluster are
+    asked; with --bootstrap that needs DESCRIBE on the cluster where there is an authorizer.
 
     \b
     Columns:
@@ -116,7 +116,7 @@ def verdicts(
     rows = sorted(page.verdicts, key=lambda row: -row.time_ms)[:limit]
     columns = "node_id " * (len(page.nodes) > 1)
     columns += "time_ms place producer_id producer_epoch sequences base_offset outcome client message"
-    empty = "Every batch since the start was stored, or too many others were refused since."
+    empty = "The gateway keeps no such verdict: each batch was stored, or its verdict is too old."
     text = table(VerdictRow, rows, columns) if rows else empty
     return Output({"verdicts": rows, "kept": page.kept}, [text])
 

@@ -34,7 +34,12 @@ PRODUCER_SETTINGS = (
         "Producers whose client id, address, principal and library the gateway tracks, over restarts too, "
         "for `seqgate producers`, `seqgate transactions` and the console. Beyond the limit the producer is "
         "dropped whose client was seen longest ago, and listed without a client until it connects again. "
-        "With 0 none is tracked, and the file of the data directory is removed."
+        "With 0 none is tracked, and the file of the data directory names none."
+    ),
+    _STATE.whole("seqgate.verdicts.kept.max", 1000, minimum=0, maximum=10000, dynamic=True)(
+        "Newest verdicts on batches that were not stored, with their clients, that the gateway keeps over "
+        "restarts, for `seqgate verdicts` and the console, which show the newest 10,000 since the start. "
+        "With 0 none is kept, and the file of the data directory has none."
     ),
     _STATE.whole("seqgate.refused.batches.max", 100000, minimum=1)(
         "Refused batches that all connections track together, one for each producer and partition, so "

@@ -7,13 +7,13 @@ nobody else opens the directory while any of them lives.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import RegisterBrokerRecord
-from seqgate.gateway.runtime.partitions.producer_clients import join_clients
+from seqgate.gateway.runtime.partitions.producer_clients import KeptRows, join_rows
 from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.workers.leaving_topics import LeftDirectory
@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 METADATA: Final = "metadata"
 """The name under which the supervisor has the facts about the metadata log."""
+NOBODY: Final = -1
+"""The node id of a directory that no worker has."""
 
 
 def own_files(root: Path, node_id: int) -> Path:
@@ -89,7 +91,7 @@ def make_whole(
         image = writer.image
     seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
     _write_seen(storage, _newest_seen(storage, seen), [root])
-    _hand_clients_on(storage, seen, [root])
+    _hand_clients_on(storage, seen, {root: NOBODY})
     merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(image, None, *key))
 
 
@@ -176,7 +178,7 @@ class SharedDirectory:
             if key is not None and key[0] != METADATA_TOPIC and leader_of(metadata.image, *key) is None
         )
         seen = _newest_seen(self._storage, [self._root])
-        workers = [own_files(self._root, node_id) for node_id in node_ids]
+        workers = {own_files(self._root, node_id): node_id for node_id in node_ids}
         _write_seen(self._storage, seen, workers)
         _hand_clients_on(self._storage, [self._root], workers)
 
@@ -236,17 +238,19 @@ def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[P
         LocalDurability(storage).replace(str(directory / SEEN_FILE), content or b"")
 
 
-def _hand_clients_on(storage: Storage, sources: Collection[Path], targets: Collection[Path]) -> None:
-    """Give each target what the sources knew of the clients of producers, and take it from other sources.
-    Each worker gets it all: a producer's partitions may have other leaders now. A file that can't be read or
-    written costs names alone.
+def _hand_clients_on(storage: Storage, sources: Collection[Path], targets: Mapping[Path, int]) -> None:
+    """Give each target, a directory with its node id, what the sources knew of the clients of producers, and
+    take it from other sources. Each worker gets all clients: a producer's partitions may have other leaders
+    now. It gets its own verdicts, and the first target those of all others. A file that can't be read or
+    written costs clients and verdicts alone.
     """
     try:
         paths = [str(directory / PRODUCER_CLIENTS) for directory in sources]
-        content = join_clients(storage.read_file(path) for path in paths if storage.exists(path))
-        if content is not None:
-            for directory in targets:
-                storage.replace(str(directory / PRODUCER_CLIENTS), content)
+        rows = join_rows(KeptRows.read(storage, path) for path in paths if storage.exists(path))
+        others = {row.node_id for row in rows.verdicts}.difference(targets.values())
+        for directory, node_id in targets.items() if any(rows) else ():
+            rows.of({node_id, *others}).write(storage, str(directory / PRODUCER_CLIENTS))
+            others = set()
         for directory in sources:
             if directory not in targets:
                 storage.delete(str(directory / PRODUCER_CLIENTS))

@@ -1,28 +1,29 @@
-"""Tracks the client of each producer id, over restarts too, and logs the clients that send batches again.
+"""Tracks the client of each producer id, over restarts too, and keeps the newest verdicts over restarts.
 
 A batch carries a producer id and nothing else about its sender; the connection knows the rest. A gateway
 notes the client when a connection sends the first batch of a producer, asks for the producer of a
 transactional id, or ends a transaction.
 
 Kafka's record format has no field for a client, so the table has a file of its own in the data directory,
-`producer-clients`, JSON: `version`, `checksum` (CRC-32 of `producers`), `producers`: [producer id, first and
-last producer epoch that the client has used, when it was seen last (ms), client id, address, principal,
-library]. A lost or damaged file costs names, and nothing else: a living producer is noted again with its next
-batch.
+`producer-clients`, JSON: `version`, `checksum` (CRC-32 of `producers`, then of `verdicts`), `producers`:
+[producer id, first and last producer epoch that the client has used, when it was seen last (ms), client id,
+address, principal, library], `verdicts`: [node id, the fields of `UnstoredBatch`]. A lost or damaged file
+costs names and verdicts, and nothing else: a living producer is noted again with its next batch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, NamedTuple, Self
 from zlib import crc32
 
 import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.partitions.verdicts import Int64, UnstoredBatch, Verdicts
 from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.log import PRODUCER_CLIENTS, Storage
 
@@ -30,13 +31,6 @@ logger = logging.getLogger(__name__)
 
 SEEN_EVERY_MS: Final = 600_000
 """The time after which a producer whose connection is open is noted as seen again."""
-
-REPORT_S: Final = 5.0
-"""The time after the first duplicate when the log reports it, with all that came since."""
-REPORTED: Final = 20
-"""Lines in one report; the rest are one further line."""
-COUNTED: Final = 1_000
-"""Clients and partitions that one report counts apart; further ones are counted together."""
 
 
 class _Known(NamedTuple):
@@ -129,56 +123,95 @@ class ProducerClients:
             self.has_changed = True
 
 
-# The file with the clients.
+# The file with the clients and the verdicts.
 
 _VERSION: Final = 1
+MOST_BYTES: Final = 256 << 20
+"""The size beyond which a file is none that a gateway wrote; its content is not read."""
 JOINED: Final = 100_000
 """Producers that the joined files of several workers keep; beyond it those seen longest ago are dropped."""
 
 
 class ClientRow(msgspec.Struct, frozen=True, array_like=True):
-    producer_id: int
-    first_epoch: int
-    last_epoch: int
-    seen_ms: int
+    producer_id: Int64
+    first_epoch: Int64
+    last_epoch: Int64
+    seen_ms: Int64
     client_id: str
     address: str
     principal: str
     library: str | None
 
 
+class VerdictRow(msgspec.Struct, frozen=True, array_like=True):
+    """A verdict, and the gateway or worker that has it."""
+
+    node_id: Int64
+    batch: UnstoredBatch
+
+
 class _Content(msgspec.Struct):
     version: int
     checksum: int
     producers: msgspec.Raw
+    verdicts: msgspec.Raw = msgspec.Raw(b"")
+
+    def computed_checksum(self) -> int:
+        return crc32(self.verdicts, crc32(self.producers))
 
 
-def encode_clients(rows: Sequence[ClientRow]) -> bytes:
-    producers = msgspec.json.encode(rows)
-    return msgspec.json.encode(_Content(_VERSION, crc32(producers), msgspec.Raw(producers)))
+class KeptRows(NamedTuple):
+    """The rows of a file."""
+
+    clients: Sequence[ClientRow] = ()
+    verdicts: Sequence[VerdictRow] = ()
+
+    @classmethod
+    def read(cls, storage: Storage, path: str) -> Self:
+        """Return the rows of a file; none of a damaged one, or of one that another release wrote. Raises
+        OSError.
+        """
+        return cls.decode(storage.read_file(path) if storage.size_bytes(path) <= MOST_BYTES else b"")
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        try:
+            found = msgspec.json.decode(content, type=_Content)
+            if found.version != _VERSION or found.computed_checksum() != found.checksum:
+                return cls()
+            clients = msgspec.json.decode(found.producers, type=list[ClientRow])
+            return cls(clients, msgspec.json.decode(found.verdicts or b"[]", type=list[VerdictRow]))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return cls()
+
+    def encode(self) -> bytes:
+        producers, verdicts = (msgspec.Raw(msgspec.json.encode(rows)) for rows in self)
+        content = _Content(_VERSION, 0, producers, verdicts)
+        content.checksum = content.computed_checksum()
+        return msgspec.json.encode(content)
+
+    def write(self, storage: Storage, path: str) -> None:
+        """Replace the file; without rows there is none. Raises OSError."""
+        if any(self):
+            storage.replace(path, self.encode())
+        else:
+            storage.delete(path)
+
+    def of(self, node_ids: Collection[int]) -> Self:
+        """Return all clients, and the verdicts of these nodes."""
+        return self._replace(verdicts=[row for row in self.verdicts if row.node_id in node_ids])
 
 
-def decode_clients(content: bytes) -> list[ClientRow]:
-    """Return the rows of a file; none of a damaged one, or of one that another release wrote."""
-    try:
-        found = msgspec.json.decode(content, type=_Content)
-        if found.version != _VERSION or crc32(found.producers) != found.checksum:
-            return []
-        return msgspec.json.decode(found.producers, type=list[ClientRow])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []
-
-
-def join_clients(contents: Iterable[bytes]) -> bytes | None:
-    """Return one file in place of several; None where they have nobody. Of two rows of a producer the one
-    with the later epoch stays.
-    """
+def join_rows(files: Iterable[KeptRows]) -> KeptRows:
+    """Return one file in place of several. Of two rows of a producer the one with the later epoch stays."""
     joined: dict[int, ClientRow] = {}
-    for row in (row for content in contents for row in decode_clients(content)):
-        other = joined.get(row.producer_id, row)
-        joined[row.producer_id] = max(row, other, key=lambda each: (each.last_epoch, each.seen_ms))
-    newest = sorted(joined.values(), key=_seen_ms)[-JOINED:]
-    return encode_clients(newest) if newest else None
+    verdicts: list[VerdictRow] = []
+    for rows in files:
+        verdicts += rows.verdicts
+        for row in rows.clients:
+            other = joined.get(row.producer_id, row)
+            joined[row.producer_id] = max(row, other, key=lambda each: (each.last_epoch, each.seen_ms))
+    return KeptRows(sorted(joined.values(), key=_seen_ms)[-JOINED:], verdicts)
 
 
 def _seen_ms(row: ClientRow) -> int:
@@ -186,50 +219,62 @@ def _seen_ms(row: ClientRow) -> int:
 
 
 class ClientsFile:
-    """Keeps the clients in a file: of a stop, and of the last `save` before a crash. The file is not flushed:
-    a crash of the machine may cost the names.
+    """Keeps the clients and the newest verdicts in a file: of a stop, and of the last `save` before a crash.
+    The file is not flushed: a crash of the machine may cost them.
     """
 
     def __init__(
         self,
         clients: ProducerClients,
+        verdicts: Verdicts,
         config: Config,
         clock: Clock,
         storage: Storage,
         directory: str,
+        node_id: int,
         connected: Callable[[], Iterable[int]],
     ) -> None:
         """`connected` returns the producer ids of the open connections."""
         self._clients = clients
+        self._verdicts = verdicts
         self._config = config
         self._clock = clock
         self._storage = storage
         self._path = f"{directory}/{PRODUCER_CLIENTS}"
+        self._node_id = node_id
         self._connected = connected
+        self._saved: tuple[int, int] | None = None
+        """The numbers of the first and the last verdict of the file; None without one."""
         self._writing: asyncio.Future[None] | None = None
         self._has_failed = False
 
     def load(self) -> None:
         """Restore what the file has; without a readable file nothing is known."""
         try:
-            content = self._storage.read_file(self._path)
+            found = KeptRows.read(self._storage, self._path)
         except FileNotFoundError:
             return
         except OSError as error:
             logger.warning("the clients of producers are unknown: %s can't be read: %s", self._path, error)
             return
-        self._clients.restore(decode_clients(content), self._clock.now_ms())
-        # the next save removes a file that names nobody
-        self._clients.has_changed = len(self._clients) == 0
+        now_ms = self._clock.now_ms()
+        self._clients.restore(found.clients, now_ms)
+        self._verdicts.restore((row.batch for row in found.verdicts), now_ms)
+        self._saved = _numbers([row.batch for row in found.verdicts])
+        # the next save removes a file without rows
+        self._clients.has_changed = not any(found)
         self._forget()
 
     async def save(self) -> None:
-        """Write the file if the table has changed. Without clients there is no file."""
+        """Write the file if the clients or the verdicts have changed. Without both there is no file."""
         self._clients.see(self._connected(), self._clock.now_ms())
         self._forget()
-        if self._clients.has_changed:
+        verdicts = self._kept_verdicts()
+        if self._clients.has_changed or _numbers(verdicts) != self._saved:
             self._clients.has_changed = False
-            self._writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._clients.copy()))
+            self._saved = _numbers(verdicts)
+            work = asyncio.to_thread(self._write, self._clients.copy(), verdicts)
+            self._writing = asyncio.ensure_future(work)
             await asyncio.shield(self._writing)
 
     async def close(self) -> None:
@@ -238,20 +283,27 @@ class ClientsFile:
             await self._writing
         await self.save()
 
+    def _kept_verdicts(self) -> list[UnstoredBatch]:
+        return self._verdicts.last(self._config.int("seqgate.verdicts.kept.max"))
+
     def _forget(self) -> None:
-        """Drop the clients of producers that neither a partition nor a transactional id remembers."""
+        """Drop the clients of producers that neither a partition nor a transactional id remembers, and the
+        verdicts that are as old.
+        """
         kept_ms = max(
             self._config.int("producer.id.expiration.ms"), self._config.int("transactional.id.expiration.ms")
         )
-        self._clients.forget(self._clock.now_ms() - kept_ms)
+        before_ms = self._clock.now_ms() - kept_ms
+        self._clients.forget(before_ms)
+        self._verdicts.forget(before_ms)
 
-    def _write(self, known: Sequence[tuple[int, _Known]]) -> None:
-        rows = [ClientRow(each, *found[:3], *msgspec.structs.astuple(found.client)) for each, found in known]
+    def _write(self, known: Sequence[tuple[int, _Known]], verdicts: Sequence[UnstoredBatch]) -> None:
+        rows = KeptRows(
+            [ClientRow(each, *found[:3], *msgspec.structs.astuple(found.client)) for each, found in known],
+            [VerdictRow(self._node_id, each) for each in verdicts],
+        )
         try:
-            if rows:
-                self._storage.replace(self._path, encode_clients(rows))
-            else:
-                self._storage.delete(self._path)
+            rows.write(self._storage, self._path)
             self._has_failed = False
         except OSError as error:
             self._clients.has_changed = True
@@ -260,38 +312,5 @@ class ClientsFile:
             self._has_failed = True
 
 
-# The report of retries in the log.
-
-
-class RetryReport:
-    """Logs who sent batches again that were stored before: one line for each client and partition, with the
-    number of batches, at most every REPORT_S seconds.
-    """
-
-    def __init__(self) -> None:
-        self._batches: dict[tuple[ClientIdentity, str, int], int] = {}
-        self._others = 0
-
-    def count(self, client: ClientIdentity, topic: str, partition: int) -> None:
-        """Count a batch; the first one begins the time of the next report."""
-        if not self._batches:
-            asyncio.get_running_loop().call_later(REPORT_S, self.report)
-        key = (client, topic, partition)
-        if key in self._batches or len(self._batches) < COUNTED:
-            self._batches[key] = self._batches.get(key, 0) + 1
-        else:
-            self._others += 1
-
-    def report(self) -> None:
-        """Log the batches that were counted, the most first, and begin again."""
-        found = sorted(self._batches.items(), key=lambda item: -item[1])
-        others = self._others + sum(batches for _, batches in found[REPORTED:])
-        self._batches, self._others = {}, 0
-        for (client, topic, partition), batches in found[:REPORTED]:
-            logger.info("%s retried %s of %s-%d", client, _batches(batches), topic, partition)
-        if others:
-            logger.info("others retried %s", _batches(others))
-
-
-def _batches(number: int) -> str:
-    return "1 batch" if number == 1 else f"{number:,} batches"
+def _numbers(verdicts: Sequence[UnstoredBatch]) -> tuple[int, int] | None:
+    return (verdicts[0].number, verdicts[-1].number) if verdicts else None

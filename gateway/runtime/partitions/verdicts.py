@@ -1,15 +1,23 @@
-"""The newest batches that were not stored: duplicates, and refused ones, which tell why."""
+"""The newest batches that were not stored: duplicates, and refused ones, which tell why. Logs who sends
+batches again.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import Counter, deque
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated, Final, NamedTuple
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.runtime.partitions.producer_clients import RetryReport
 from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
+
+logger = logging.getLogger(__name__)
 
 DUPLICATE: Final = "duplicate"
 VERDICTS_KEPT: Final = 10_000
@@ -17,24 +25,37 @@ VERDICTS_KEPT: Final = 10_000
 RETRIED_EVERY_MS: Final = 30_000
 """Time between two log lines about batches that are refused with the same error, which clients retry."""
 _LONGEST_MESSAGE: Final = 300
+_LOST: Final = 1_000_000
+"""The numbers that a restart leaves out: a killed gateway may have given them to verdicts that are lost, and
+the console would take new verdicts for those.
+"""
+REPORT_S: Final = 5.0
+"""The time after the first duplicate when the log reports it, with all that came since."""
+REPORTED: Final = 20
+"""Lines in one report; the rest are one further line."""
+COUNTED: Final = 1_000
+"""Clients and partitions that one report counts apart; further ones are counted together."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A number that an answer can carry; a file may have others."""
 
 
 class UnstoredBatch(NamedTuple):
     """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
 
-    `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the
-    verdicts since the start. Without a whole header fields are -1. `client` sent the batch.
+    `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` grows with
+    each verdict, over restarts too. Without a whole header fields are -1. `client` sent the batch.
     """
 
-    number: int
-    time_ms: int
+    number: Int64
+    time_ms: Int64
     topic: str
-    partition: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
+    partition: Int64
+    producer_id: Int64
+    producer_epoch: Int64
+    base_sequence: Int64
+    last_sequence: Int64
+    base_offset: Int64
     outcome: str
     message: str
     client: ClientIdentity
@@ -68,6 +89,27 @@ class Verdicts:
         """The refused batches by Kafka's error code."""
         self._count = 0
         self._retries = RetryReport()
+
+    def last(self, limit: int) -> list[UnstoredBatch]:
+        """Return the newest verdicts, the oldest first."""
+        return list(islice(self.newest, max(0, len(self.newest) - limit), None))
+
+    def forget(self, before_ms: int) -> None:
+        """Drop the oldest verdicts up to the first that is not older."""
+        while self.newest and self.newest[0].time_ms < before_ms:
+            self.newest.popleft()
+
+    def restore(self, kept: Iterable[UnstoredBatch], now_ms: int) -> None:
+        """Take over the verdicts that an earlier process kept; call once, before the first verdict."""
+        found = sorted(kept, key=lambda batch: (batch.time_ms, batch.number))
+        if not found:
+            return
+        # several workers may have given the same numbers
+        last = max(len(found), *(batch.number for batch in found))
+        for number, batch in enumerate(found, last - len(found) + 1):
+            # a clock that was set back must not keep a verdict longer
+            self.newest.append(batch._replace(number=number, time_ms=min(batch.time_ms, now_ms)))
+        self._count = last + _LOST
 
     def duplicate(
         self,
@@ -125,3 +167,40 @@ def _producer_of(records: memoryview | None) -> tuple[int, int, int, int]:
     if batch.magic != MAGIC:  # the header of an older format has other fields in these places
         return -1, -1, -1, -1
     return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+
+
+# The report of retries in the log.
+
+
+class RetryReport:
+    """Logs who sent batches again that were stored before: one line for each client and partition, with the
+    number of batches, at most every REPORT_S seconds.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[ClientIdentity, str, int], int] = {}
+        self._others = 0
+
+    def count(self, client: ClientIdentity, topic: str, partition: int) -> None:
+        """Count a batch; the first one begins the time of the next report."""
+        if not self._batches:
+            asyncio.get_running_loop().call_later(REPORT_S, self.report)
+        key = (client, topic, partition)
+        if key in self._batches or len(self._batches) < COUNTED:
+            self._batches[key] = self._batches.get(key, 0) + 1
+        else:
+            self._others += 1
+
+    def report(self) -> None:
+        """Log the batches that were counted, the most first, and begin again."""
+        found = sorted(self._batches.items(), key=lambda item: -item[1])
+        others = self._others + sum(batches for _, batches in found[REPORTED:])
+        self._batches, self._others = {}, 0
+        for (client, topic, partition), batches in found[:REPORTED]:
+            logger.info("%s retried %s of %s-%d", client, _batches(batches), topic, partition)
+        if others:
+            logger.info("others retried %s", _batches(others))
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number:,} batches"

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.metadata.records import PartitionRecord
-from seqgate.gateway.runtime.partitions.producer_clients import ClientRow, decode_clients, encode_clients
+from seqgate.gateway.runtime.partitions.producer_clients import ClientRow, KeptRows, VerdictRow
+from seqgate.gateway.runtime.partitions.verdicts import Verdicts
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
+from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
 from seqgate.gateway.workers.shared_directory import SharedDirectory, make_staged_whole, own_files, share_of
 from seqgate.gateway.workers.worker_brokers import registration
@@ -52,7 +54,7 @@ def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
         )
         fill(workers[-1].create(created.name, created.topic_id, number - 1, SMALL), 10 * number)
         (own_files(root, number) / SEEN_FILE).write_bytes(b"%d" % number)
-        (own_files(root, number) / PRODUCER_CLIENTS).write_bytes(encode_clients([client(number)]))
+        (own_files(root, number) / PRODUCER_CLIENTS).write_bytes(KeptRows([client(number)]).encode())
         workers[-1].checkpoint()
     if is_live:
         begin_shares(storage, str(root))
@@ -89,24 +91,40 @@ def client(producer_id: int) -> ClientRow:
     return ClientRow(producer_id, 0, 0, producer_id, f"app-{producer_id}", "10.0.0.7", "User:ann", None)
 
 
-def test_each_worker_knows_the_clients_that_all_knew(tmp_path: Path) -> None:
-    """The partitions of a producer may have another leader at the next start, and fewer workers may run."""
+def verdict(node_id: int) -> VerdictRow:
+    who = ClientIdentity("app", "10.0.0.7", "User:ann", None)
+    return VerdictRow(node_id, Verdicts().refusal("t", 0, None, node_id, 45, who, "a gap"))
+
+
+def rows_of(directory: Path) -> KeptRows:
+    return KeptRows.read(Storage(), str(directory / PRODUCER_CLIENTS))
+
+
+def test_each_worker_knows_the_clients_that_all_knew_and_its_own_verdicts(tmp_path: Path) -> None:
+    """The partitions of a producer may have another leader at the next start, and fewer workers may run: then
+    the first has the verdicts of those that are gone.
+    """
     SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000).close()
-    (tmp_path / PRODUCER_CLIENTS).write_bytes(encode_clients([client(7)]))
-    for numbers in ((1, 2, 3), (1,)):
+    KeptRows([client(7)], [verdict(3)]).write(Storage(), str(tmp_path / PRODUCER_CLIENTS))
+    for numbers, told in (((1, 2, 3), {1: [], 2: [], 3: [3]}), ((1, 2), {1: [1, 3], 2: [2]})):
         shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
         shared.share_out([registration(number, number, uuid.uuid4(), {}, None) for number in numbers])
         assert not (tmp_path / PRODUCER_CLIENTS).exists()
         for number in numbers:
-            path = own_files(tmp_path, number) / PRODUCER_CLIENTS
-            known = decode_clients(path.read_bytes())
-            path.write_bytes(encode_clients([client(number), *known]))
+            own = own_files(tmp_path, number)
+            known, verdicts = rows_of(own)
+            assert sorted(row.node_id for row in verdicts) == told[number]
+            new = [verdict(number)] if len(numbers) == 3 and number < 3 else []
+            KeptRows([client(number), *known], [*verdicts, *new]).write(
+                Storage(), str(own / PRODUCER_CLIENTS)
+            )
         shared.close()
-        found = decode_clients((tmp_path / PRODUCER_CLIENTS).read_bytes())
-        assert found == [client(number) for number in (1, 2, 3, 7)]
+        known, verdicts = rows_of(tmp_path)
+        assert known == [client(number) for number in (1, 2, 3, 7)]
+        assert sorted(row.node_id for row in verdicts) == [1, 2, 3]
     shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
     shared.share_out([registration(1, 1, uuid.uuid4(), {}, None)])
-    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).unlink()  # seqgate.producer.clients.max is 0 now
+    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).unlink()  # both limits are 0 now
     shared.close()
     assert not (tmp_path / PRODUCER_CLIENTS).exists()
 
@@ -116,6 +134,6 @@ def test_unreadable_clients_of_producers_cost_names_alone(tmp_path: Path) -> Non
     (tmp_path / PRODUCER_CLIENTS).mkdir()
     shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
     shared.share_out([registration(1, 1, uuid.uuid4(), {}, None)])
-    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).write_bytes(encode_clients([client(1)]))
+    (own_files(tmp_path, 1) / PRODUCER_CLIENTS).write_bytes(KeptRows([client(1)]).encode())
     shared.close()
     assert not is_shared(Storage(), str(tmp_path))

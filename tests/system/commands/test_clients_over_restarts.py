@@ -1,7 +1,8 @@
-"""Who a producer's client was, as commands and the console say it after restarts, with librdkafka."""
+"""Who a producer's client was, and the verdicts, as commands and the console tell them after restarts."""
 
 from __future__ import annotations
 
+import json
 import stat
 import urllib.request
 from pathlib import Path
@@ -83,12 +84,23 @@ def named(rows: list[dict[str, Any]], key: str) -> dict[str, str]:
     return {row[key]: row["client"]["client_id"] for row in rows}
 
 
-def duplicates(gateway: GatewayProcess) -> set[str]:
-    verdicts = seqgate("verdicts", "--data-dir", gateway.data_dir, "--json").json["verdicts"]
-    return {row["client"]["client_id"] for row in verdicts if row["outcome"] == "duplicate"}
+def verdicts(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    """Return the verdicts, the newest first, once the file has the newest."""
+    rows: list[dict[str, Any]] = seqgate("verdicts", "--data-dir", gateway.data_dir, "--json").json[
+        "verdicts"
+    ]
+    kept = gateway.data_dir / "producer-clients"
+
+    def is_kept() -> bool:
+        newest = json.loads(kept.read_bytes())["verdicts"][-1:] if kept.exists() else []
+        return [row[1][0] for row in newest] == [rows[0]["number"]]
+
+    await_true(is_kept, "the file has the newest verdict", TIMEOUT_S)
+    assert {row["client"]["client_id"] for row in rows} == {"checkout-service"}
+    return [{name: value for name, value in row.items() if name != "number"} for row in rows]
 
 
-def test_clients_have_names_after_a_kill_a_stop_and_a_restart(tmp_path: Path) -> None:
+def test_clients_have_names_after_a_kill_a_stop_and_a_restart_and_verdicts_are_there(tmp_path: Path) -> None:
     with (
         GatewayProcess(tmp_path / "data", settings=SAVED_OFTEN) as gateway,
         LossyProxy(("127.0.0.1", gateway.port), fault_rate=0.3, seed=7) as proxy,
@@ -99,10 +111,10 @@ def test_clients_have_names_after_a_kill_a_stop_and_a_restart(tmp_path: Path) ->
         application = Application(gateway, proxy)
         application.begin()
         application.write()
-        assert duplicates(gateway) == {"checkout-service"}
+        told = verdicts(gateway)
+        assert {row["outcome"] for row in told} == {"duplicate"}
         shown(gateway, console)
         kept = gateway.data_dir / "producer-clients"
-        await_true(lambda: kept.exists() and b"checkout-service" in kept.read_bytes(), "the file", TIMEOUT_S)
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         for restart in (
             lambda: gateway.restart(kill=True),
@@ -111,7 +123,9 @@ def test_clients_have_names_after_a_kill_a_stop_and_a_restart(tmp_path: Path) ->
         ):
             restart()
             # nobody has sent a batch to the new process
-            assert not duplicates(gateway)
+            assert verdicts(gateway) == told
             shown(gateway, console)
             application.write()
-            assert duplicates(gateway) == {"checkout-service"}
+            newer = verdicts(gateway)
+            assert (len(newer) > len(told), newer[-len(told) :]) == (True, told)
+            told = newer

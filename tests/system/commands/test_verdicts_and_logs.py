@@ -27,7 +27,9 @@ def data(tmp_path: Path, gateway: GatewayProcess) -> Path:
 class TestVerdicts:
     def test_none(self, data: Path) -> None:
         said = seqgate("verdicts", "--data-dir", data).stdout
-        assert said == "Every batch since the start was stored, or too many others were refused since.\n"
+        assert (
+            said == "The gateway keeps no such verdict: each batch was stored, or its verdict is too old.\n"
+        )
         assert seqgate("verdicts", "--data-dir", data, "--json").json == {"verdicts": [], "kept": 10_000}
 
     def test_a_duplicate_and_a_gap(self, data: Path, gateway: GatewayProcess) -> None:

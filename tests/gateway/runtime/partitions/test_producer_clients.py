@@ -1,9 +1,8 @@
-"""The clients of producer ids, and the report of clients that send batches again."""
+"""The clients of producer ids, and their file, which has the newest verdicts, too."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import stat
 import threading
 from collections.abc import Callable
@@ -11,30 +10,33 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.runtime.partitions import producer_clients
 from seqgate.gateway.runtime.partitions.producer_clients import (
-    COUNTED,
-    REPORT_S,
-    REPORTED,
+    MOST_BYTES,
     SEEN_EVERY_MS,
     ClientRow,
     ClientsFile,
+    KeptRows,
     ProducerClients,
-    RetryReport,
-    decode_clients,
-    encode_clients,
-    join_clients,
+    VerdictRow,
+    join_rows,
 )
+from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch, Verdicts
 from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import Storage
 from tests.gateway.handlers.support import NOW_MS, FixedClock
+from tests.support.batches import Batch, records
 
 ANN = ClientIdentity("checkout-service", "10.0.0.7", "User:ann", "librdkafka 2.11.0")
 BOB = ClientIdentity("billing", "10.0.0.8", "User:ANONYMOUS", None)
 DAY_MS = 86_400_000
+NODE_ID = 4
+GAP = int(ErrorCode.out_of_order_sequence_number)
+BATCH = memoryview(Batch(records(5)).of(7, 2, 30).encode())
 KEPT_MS = 7 * DAY_MS
 """The default of `transactional.id.expiration.ms`, the longer of the two expirations."""
 
@@ -102,18 +104,27 @@ class Kept:
 
     def __init__(self, directory: Path, *settings: str, storage: Storage | None = None) -> None:
         self.known = clients()
+        self.verdicts = Verdicts()
         self.path = directory / "producer-clients"
         self.connected: list[int] = []
         self.clock = FixedClock()
         self.file = ClientsFile(
             self.known,
+            self.verdicts,
             load_config(overrides=settings),
             self.clock,
             storage or Storage(),
             str(directory),
+            NODE_ID,
             lambda: self.connected,
         )
         self.file.load()
+
+    def refuse(self, message: str = "a gap") -> UnstoredBatch:
+        return self.verdicts.refusal("t", 3, BATCH, self.clock.now_ms(), GAP, ANN, message)
+
+    def written(self) -> KeptRows:
+        return KeptRows.decode(self.path.read_bytes())
 
 
 def mode_of(path: Path) -> int:
@@ -167,7 +178,7 @@ async def test_a_client_is_forgotten_with_its_producer(tmp_path: Path, setting: 
     kept.clock.time_ms += 1
     await kept.file.save()
     assert (kept.known.find(7, 0), kept.known.find(8, 0)) == (ANN, None)
-    assert [row.producer_id for row in decode_clients(kept.path.read_bytes())] == [7]
+    assert [row.producer_id for row in kept.written().clients] == [7]
     kept.connected = []
     kept.clock.time_ms += DAY_MS
     await kept.file.save()
@@ -178,14 +189,14 @@ async def test_a_client_is_forgotten_with_its_producer(tmp_path: Path, setting: 
 async def test_a_client_that_stays_away_is_forgotten_at_a_start(tmp_path: Path) -> None:
     row = ClientRow(7, 0, 0, NOW_MS - KEPT_MS, *msgspec.structs.astuple(ANN))
     ahead, late = (msgspec.structs.replace(row, seen_ms=NOW_MS + away) for away in (DAY_MS, -KEPT_MS - 1))
-    (tmp_path / "producer-clients").write_bytes(encode_clients([row]))
+    (tmp_path / "producer-clients").write_bytes(KeptRows([row]).encode())
     assert Kept(tmp_path).known.find(7, 0) == ANN
-    (tmp_path / "producer-clients").write_bytes(encode_clients([ahead]))
+    (tmp_path / "producer-clients").write_bytes(KeptRows([ahead]).encode())
     kept = Kept(tmp_path)  # the clock was set back
     kept.clock.time_ms += KEPT_MS + 1
     await kept.file.save()
     assert (len(kept.known), kept.path.exists()) == (0, False)
-    kept.path.write_bytes(encode_clients([late]))
+    kept.path.write_bytes(KeptRows([late]).encode())
     late_kept = Kept(tmp_path)
     assert len(late_kept.known) == 0
     await late_kept.file.close()
@@ -198,27 +209,83 @@ async def test_the_limit_holds_in_the_file_and_0_removes_it(tmp_path: Path) -> N
         kept.known.note(producer_id, 0, ANN, NOW_MS + producer_id)
     kept.known.limit = 2
     await kept.file.save()
-    assert [row.producer_id for row in decode_clients(kept.path.read_bytes())] == [3, 4]
+    assert [row.producer_id for row in kept.written().clients] == [3, 4]
     kept.known.limit = 0
     await kept.file.save()
     assert (len(kept.known), kept.path.exists()) == (0, False)
 
 
+async def test_the_newest_verdicts_outlive_the_process(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "seqgate.verdicts.kept.max=3")
+    refused = [kept.refuse(f"gap {number}") for number in range(5)]
+    await kept.file.save()
+    assert mode_of(kept.path) == 0o600
+    again = Kept(tmp_path, "seqgate.verdicts.kept.max=3")
+    assert list(again.verdicts.newest) == refused[2:]
+    assert again.verdicts.refused == {}, "metrics count since the start"
+    later = again.refuse()
+    assert later.number > refused[-1].number + 1_000, "a killed process has given numbers that no file has"
+    await again.file.close()
+    third = Kept(tmp_path, "seqgate.verdicts.kept.max=3")
+    assert [each.message for each in third.verdicts.newest] == ["gap 3", "gap 4", "a gap"]
+    assert third.verdicts.newest[-1] == later
+    assert third.verdicts.newest[0].number > refused[-1].number, "else the console would show gap 3 again"
+
+
+async def test_verdicts_are_written_when_there_are_others_and_0_removes_them(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.refuse()
+    await kept.file.save()
+    kept.path.unlink()
+    await kept.file.save()
+    assert not kept.path.exists()
+    kept.refuse()
+    await kept.file.save()
+    assert len(kept.written().verdicts) == 2
+    none = Kept(tmp_path, "seqgate.verdicts.kept.max=0")
+    await none.file.save()
+    assert not kept.path.exists()
+
+
+async def test_a_verdict_is_forgotten_as_a_client_is(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.clock.time_ms += DAY_MS
+    kept.refuse("ahead")
+    await kept.file.save()
+    kept = Kept(tmp_path)  # the clock was set back
+    kept.clock.time_ms += KEPT_MS
+    await kept.file.save()
+    assert [row.batch.message for row in kept.written().verdicts] == ["ahead"]
+    kept.clock.time_ms += 1
+    await kept.file.save()
+    assert (len(kept.verdicts.newest), kept.path.exists()) == (0, False)
+
+
 async def test_a_torn_or_foreign_file_says_nothing(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.known.note(7, 0, ANN, NOW_MS)
+    kept.refuse()
     await kept.file.close()
     whole = kept.path.read_bytes()
     flipped = (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole)))
     named = [msgspec.json.decode(whole) | {"version": 2}, {"version": 1, "checksum": 0, "producers": 3}, []]
+    rows = kept.written()
+    huge = msgspec.structs.replace(rows.clients[0], producer_id=2**63)  # no answer can carry it
+    numbered = VerdictRow(NODE_ID, rows.verdicts[0].batch._replace(number=2**63))
     for content in (
         *(whole[:size] for size in range(len(whole))),
         *flipped,
         *map(msgspec.json.encode, named),
         b'{"version":' * 5_000,
+        KeptRows([huge], rows.verdicts).encode(),
+        KeptRows(rows.clients, [numbered]).encode(),
     ):
         kept.path.write_bytes(content)
-        assert len(Kept(tmp_path).known) == 0, content
+        found = Kept(tmp_path)
+        assert (len(found.known), len(found.verdicts.newest)) == (0, 0), content
+    with kept.path.open("r+b") as file:
+        file.truncate(MOST_BYTES + 1)
+    assert KeptRows.read(Storage(), str(kept.path)) == ((), ())
     kept.path.unlink()
     kept.path.mkdir()
     damaged = Kept(tmp_path)  # can't be read at all
@@ -258,7 +325,7 @@ async def test_a_stop_writes_after_a_write_that_is_under_way(tmp_path: Path) -> 
     await asyncio.sleep(0)
     released.set()
     await closing
-    assert {row.producer_id for row in decode_clients(kept.path.read_bytes())} == {7, 8}
+    assert {row.producer_id for row in kept.written().clients} == {7, 8}
 
 
 def test_the_files_of_workers_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,59 +339,18 @@ def test_the_files_of_workers_become_one(monkeypatch: pytest.MonkeyPatch) -> Non
             (8, 0, 2, BOB),
         )
     ]
-    files = [encode_clients([rows[0], rows[3]]), b"torn", encode_clients([rows[1], rows[2]])]
-    assert decode_clients(join_clients(files) or b"") == [rows[3], rows[1]]
+    files = [KeptRows([rows[0], rows[3]]), KeptRows(), KeptRows([rows[1], rows[2]])]
+    assert join_rows(files).clients == [rows[3], rows[1]]
     monkeypatch.setattr(producer_clients, "JOINED", 1)
-    assert decode_clients(join_clients(files) or b"") == [rows[1]]
-    assert join_clients([]) is None
-    assert join_clients([b"torn"]) is None
+    assert join_rows(files).clients == [rows[1]]
+    assert not any(join_rows([KeptRows()]))
 
 
-# The report of retries in the log.
-
-
-class Later:
-    """Stands for the event loop: keeps what is to be called, and when."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[tuple[float, Callable[[], None]]] = []
-        monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
-
-    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
-        self.calls.append((delay_s, call))
-
-
-def test_one_line_tells_how_many_batches_a_client_retried(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    later, report = Later(monkeypatch), RetryReport()
-    for partition in (3, 3, 4, 3, 3, 3):
-        report.count(ANN, "orders", partition)
-    ((delay_s, call),) = later.calls
-    assert (delay_s, caplog.messages) == (REPORT_S, [])
-    call()
-    client = "checkout-service (10.0.0.7, librdkafka 2.11.0, User:ann)"
-    assert caplog.messages == [
-        f"{client} retried 5 batches of orders-3",
-        f"{client} retried 1 batch of orders-4",
-    ]
-    report.count(ANN, "orders", 3)
-    assert len(later.calls) == 2
-    caplog.clear()
-    report.report()
-    assert caplog.messages == [f"{client} retried 1 batch of orders-3"]
-
-
-def test_a_report_has_few_lines_and_counts_all(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A client sends another client id with each batch."""
-    caplog.set_level(logging.INFO)
-    later, report = Later(monkeypatch), RetryReport()
-    for number in range(COUNTED + 500):
-        report.count(msgspec.structs.replace(ANN, client_id=str(number)), "t", 0)
-    assert len(later.calls) == 1
-    report.report()
-    assert len(caplog.messages) == REPORTED + 1
-    assert caplog.messages[-1] == f"others retried {COUNTED + 500 - REPORTED:,} batches"
+def test_verdicts_of_several_workers_that_one_takes_over_get_numbers_of_their_own() -> None:
+    kept = Kept(Path("missing"))
+    refused = [kept.refuse(name) for name in ("a", "b", "c")]
+    of_two = [refused[0], refused[1]._replace(time_ms=NOW_MS + 9), refused[2], refused[0]]
+    taken = Verdicts()
+    taken.restore(of_two, NOW_MS + 9)
+    assert [each.number for each in taken.newest] == [1, 2, 3, 4]
+    assert [each.message for each in taken.newest] == ["a", "a", "c", "b"]

@@ -1,13 +1,26 @@
-"""The newest batches that were not stored."""
+"""The newest batches that were not stored, and the report of clients that send batches again."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import sys
+from collections.abc import Callable
 
+import msgspec
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, UnstoredBatch, Verdicts
+from seqgate.gateway.runtime.partitions.verdicts import (
+    COUNTED,
+    DUPLICATE,
+    REPORT_S,
+    REPORTED,
+    VERDICTS_KEPT,
+    RetryReport,
+    UnstoredBatch,
+    Verdicts,
+)
 from seqgate.gateway.security.principals import ClientIdentity
 from tests.support.batches import Batch, records
 
@@ -84,3 +97,53 @@ def test_a_verdict_keeps_no_batch_in_memory() -> None:
     data = bytearray(BATCH)
     refuse(Verdicts(), memoryview(data))
     data.clear()  # fails while a memoryview of the data is alive
+
+
+# The report of retries in the log.
+
+
+class Later:
+    """Stands for the event loop: keeps what is to be called, and when."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
+
+    def call_later(self, delay_s: float, call: Callable[[], None]) -> None:
+        self.calls.append((delay_s, call))
+
+
+def test_one_line_tells_how_many_batches_a_client_retried(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    later, report = Later(monkeypatch), RetryReport()
+    for partition in (3, 3, 4, 3, 3, 3):
+        report.count(CHECKOUT, "orders", partition)
+    ((delay_s, call),) = later.calls
+    assert (delay_s, caplog.messages) == (REPORT_S, [])
+    call()
+    client = "checkout-service (10.0.0.7, librdkafka 2.11.0, User:ann)"
+    assert caplog.messages == [
+        f"{client} retried 5 batches of orders-3",
+        f"{client} retried 1 batch of orders-4",
+    ]
+    report.count(CHECKOUT, "orders", 3)
+    assert len(later.calls) == 2
+    caplog.clear()
+    report.report()
+    assert caplog.messages == [f"{client} retried 1 batch of orders-3"]
+
+
+def test_a_report_has_few_lines_and_counts_all(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client sends another client id with each batch."""
+    caplog.set_level(logging.INFO)
+    later, report = Later(monkeypatch), RetryReport()
+    for number in range(COUNTED + 500):
+        report.count(msgspec.structs.replace(CHECKOUT, client_id=str(number)), "t", 0)
+    assert len(later.calls) == 1
+    report.report()
+    assert len(caplog.messages) == REPORTED + 1
+    assert caplog.messages[-1] == f"others retried {COUNTED + 500 - REPORTED:,} batches"
