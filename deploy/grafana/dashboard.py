@@ -190,6 +190,7 @@ STORAGE: Final = Row(
         ),
         lines("Old blocks read", each_second(storage.COLD_BLOCKS), unit="ops"),
         lines("Old blocks that fetches wait for", now(storage.COLD_WAITING)),
+        lines("Old blocks kept in the page cache", now(storage.COLD_KEPT)),
         lines("Damage", now(storage.DAMAGED, legend="damaged"), now(storage.CUT, legend="cut")),
     ),
 )

@@ -93,9 +93,17 @@ READ_SETTINGS = (
         "and every client waits for the disk."
     ),
     _CATCHING_UP.number("seqgate.catch.up.cache.bytes", 64 << 20, minimum=4 << 20)(
-        "Bytes of old data that stay in the page cache after a read, for other readers that follow closely. "
-        "Beyond the limit the least recently used data is dropped, so that catching up does not evict newly "
-        "written data."
+        "Bytes of old data that always stay in the page cache after a read, for other readers that follow "
+        "closely. Beyond it, and while memory is short, the least recently used data is dropped, so that "
+        "catching up does not evict newly written data."
+    ),
+    _CATCHING_UP.long("seqgate.catch.up.cache.max.bytes", 16 << 30, minimum=0, maximum=1 << 40)(
+        "Bytes of old data that may stay in the page cache while memory has room, so that the next group "
+        "that reads the data does not read from the disk. With several workers, of each. The room is half of "
+        "the available memory (MemAvailable, or less in a cgroup with a limit) without a quarter of the "
+        "total; it is asked for once a second on Linux, and counts as 0 under memory pressure and where "
+        "it is not known. The gateway remembers each block of 1 MiB in about 300 bytes. 0, or at most "
+        "seqgate.catch.up.cache.bytes, keeps only the latter."
     ),
     _CATCHING_UP.number("seqgate.catch.up.read.ahead.bytes", 2 << 20, minimum=0)(
         "Bytes that are read ahead of a reader that goes through old data; at most half of "

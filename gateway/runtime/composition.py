@@ -263,6 +263,8 @@ def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher, fetcher: 
         threads=threads if fetcher is None else max(1, threads),
         fetcher=fetcher,
         cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
+        cache_max_bytes=config.int("seqgate.catch.up.cache.max.bytes"),
+        processes=config.int("seqgate.workers"),
         ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
         machine=machine,
     )

@@ -13,6 +13,7 @@ import pytest
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.loop.memory_room import MemoryRoom
 from seqgate.log.files.file_names import LOG_SUFFIX
 from tests.faults.cold_storage import ColdStorage
 from tests.support.batches import Batch, read_batches, records
@@ -26,12 +27,23 @@ OFFSET_OUT_OF_RANGE = 1
 SIZES = pytest.mark.parametrize("record_bytes", [20_000, 90_000], ids=["in memory", "by the kernel"])
 
 
+class Roomy(Machine):
+    """A machine whose memory the test chooses."""
+
+    room: MemoryRoom | None = None
+
+    def memory_room(self) -> MemoryRoom | None:
+        return self.room
+
+
 @asynccontextmanager
 async def running(
-    data_dir: Path, storage: ColdStorage | None = None, *settings: str
+    data_dir: Path, storage: ColdStorage | None = None, *settings: str, room: MemoryRoom | None = None
 ) -> AsyncIterator[Gateway]:
     overrides = [f"log.dirs={data_dir}", "listeners=PLAINTEXT://127.0.0.1:0", *settings]
-    gateway = Gateway(load_config(overrides=overrides), Machine(storage=storage))
+    machine = Roomy(storage=storage)
+    machine.room = room
+    gateway = Gateway(load_config(overrides=overrides), machine)
     await gateway.start()
     try:
         yield gateway
@@ -43,7 +55,11 @@ async def running(
 
 @asynccontextmanager
 async def with_cold_log(
-    data_dir: Path, *settings: str, record_bytes: int = 20_000, partitions: int = 1
+    data_dir: Path,
+    *settings: str,
+    record_bytes: int = 20_000,
+    partitions: int = 1,
+    room: MemoryRoom | None = None,
 ) -> AsyncIterator[tuple[Gateway, ColdStorage]]:
     """Return a gateway with a topic of segments of two batches; all but the last segment are cold, with their
     indexes.
@@ -51,7 +67,7 @@ async def with_cold_log(
     async with running(data_dir) as before:
         await asyncio.to_thread(_fill, bootstrap(before), record_bytes, partitions)
     storage = ColdStorage()
-    async with running(data_dir, storage, *settings) as gateway:
+    async with running(data_dir, storage, *settings, room=room) as gateway:
         for index in range(partitions):
             segments = sorted((data_dir / f"{TOPIC}-{index}").glob(f"*{LOG_SUFFIX}"))
             assert len(segments) == BATCHES / 2
@@ -146,6 +162,49 @@ async def test_a_whole_log_is_read_from_offset_to_offset(tmp_path: Path, record_
                 answer = await asyncio.to_thread(wire.call, "fetch", FETCH, fetch(offset))
                 assert offsets_in(answer)[0][0] == offset
         assert not storage.waited_for
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("available_bytes", "max_bytes", "reads_again"),
+    [(15 * GIB, GIB, False), (4 * GIB, GIB, True), (15 * GIB, 0, True)],
+    ids=["room", "no room", "switched off"],
+)
+async def test_a_backlog_is_read_from_the_disk_once_while_memory_has_room(
+    tmp_path: Path, available_bytes: int, max_bytes: int, reads_again: bool
+) -> None:
+    """Two clients read the same old data one after the other."""
+    settings = ("seqgate.catch.up.cache.bytes=4194304", f"seqgate.catch.up.cache.max.bytes={max_bytes}")
+    room = MemoryRoom(16 * GIB, available_bytes)
+    async with with_cold_log(tmp_path / "data", *settings, partitions=10, room=room) as (gateway, storage):
+        storage.gate.set()
+        cold_reads = gateway.services.partitions.cold_reads
+        read = []
+        for _ in range(2):
+            storage.asked.clear()
+            with Wire(bootstrap(gateway)) as wire:
+                for index in range(10):
+                    await asyncio.to_thread(_read_cold, wire, index)
+            await eventually(lambda: not cold_reads.blocks_waiting, "reading ahead is over")
+            read.append({place.path for place in storage.asked if place.path.endswith(LOG_SUFFIX)})
+        assert len(read[0]) == 20, "two cold segments of each partition"
+        assert bool(read[1]) is reads_again
+        if not reads_again:
+            assert not storage.dropped
+        assert not storage.waited_for
+
+
+def _read_cold(wire: Wire, index: int) -> None:
+    """Read a partition's cold segments."""
+    request = fetch(0)
+    entry = request["topics"][0]["partitions"][0]
+    entry["partition"] = index
+    while entry["fetch_offset"] < BATCHES - 2:
+        (offsets,) = offsets_in(wire.call("fetch", FETCH, request))
+        if offsets:
+            entry["fetch_offset"] = offsets[-1] + 1
 
 
 async def test_many_partitions_are_brought_in_together(tmp_path: Path) -> None:

@@ -157,6 +157,9 @@ class SimulatedMachine(Machine):
         assert self._objects is not None
         return SimulatedBucketCalls(self._objects)
 
+    def memory_room(self) -> None:
+        """Tell nothing: the memory of the machine that runs the simulation must not change it."""
+
     def workers(self, name: str, count: int, work: Callable[[Any], None]) -> Workers[Any]:
         return SimulatedWorkers(self._loop, count, work)
 

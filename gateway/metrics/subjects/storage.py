@@ -34,6 +34,9 @@ COLD_BLOCKS: Final = counter(
     "seqgate_cold_blocks_read_total", "Blocks of old data read into the page cache for fetches."
 )
 COLD_WAITING: Final = gauge("seqgate_cold_blocks_waiting", "Blocks of old data that fetches wait for.")
+COLD_KEPT: Final = gauge(
+    "seqgate_cold_blocks_kept", "Blocks of old data, of 1 MiB, that stay in the page cache for later fetches."
+)
 RECOMPRESSED: Final = counter(
     "seqgate_recompressed_batches_total", "Batches compressed again for a topic's compression.type."
 )
@@ -73,6 +76,7 @@ def _read(sources: Sources) -> Samples:
     yield CUT.at(sum(1 for _ in partitions.log_directory.known_cut_bytes()))
     yield COLD_BLOCKS.at(partitions.cold_reads.blocks_read)
     yield COLD_WAITING.at(partitions.cold_reads.blocks_waiting)
+    yield COLD_KEPT.at(partitions.cold_reads.blocks_kept)
     yield RECOMPRESSED.at(partitions.batch_threads.recompressed)
     yield from _retention(sources)
     yield from _compaction(sources)
@@ -281,6 +285,7 @@ STORAGE_SUBJECT: Final = Subject(
         CUT,
         COLD_BLOCKS,
         COLD_WAITING,
+        COLD_KEPT,
         RECOMPRESSED,
         ROLLED,
         DELETED,

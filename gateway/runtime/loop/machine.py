@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.clock import Clock, SystemClock
+from seqgate.gateway.runtime.loop.memory_room import MemoryFiles, MemoryRoom
 from seqgate.log import Storage
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Machine:
         """Use another clock or storage than the machine's own, if given."""
         self.clock = clock or SystemClock()
         self.storage = storage or Storage()
+        self._memory_files: MemoryFiles | None = None
 
     def let_files_have_holes(self) -> SparseDisk:
         """Let segment files have holes from now on; no file may be open yet. Return what knows the holes."""
@@ -122,6 +124,12 @@ class Machine:
     def boot_seconds(self) -> float:
         """Return seconds of a clock that is never set, and counts the machine's suspension: for leases."""
         return time.clock_gettime(_COUNTS_SUSPENSION)
+
+    def memory_room(self) -> MemoryRoom | None:
+        """Return the memory that there is to spare; None where it is not known. Call in a thread."""
+        if self._memory_files is None:
+            self._memory_files = MemoryFiles()
+        return self._memory_files.read()
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
         """Start `count` threads that call `work`, which must not raise."""

@@ -3,10 +3,11 @@
 The event loop never waits for the disk on a reader's behalf. A reader passes the places that are not cached
 to `want`. Threads read their blocks into the page cache, and then the reader tries again. For a reader that
 goes from block to block, the next blocks are read ahead. Only the most recently used of these blocks stay
-cached. A reader of a whole log therefore takes a bounded part of the page cache from the tail of the logs,
-and another reader close behind shares these blocks. Flushes go first: during a flush round no new block is
-read, except for one block per round, so that readers progress beside a producer that never pauses. On a disk
-that is busy with large reads a flush of a few pages takes tens of milliseconds.
+cached, as many as the memory has room for: a thread asks for that once a second while old data is read or
+kept. A reader of a whole log therefore takes a bounded part of the page cache from the tail of the logs, and
+later readers of the same blocks read nothing from the disk. Flushes go first: during a flush round no new
+block is read, except for one block per round, so that readers progress beside a producer that never pauses.
+On a disk that is busy with large reads a flush of a few pages takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from typing import Final, Protocol, TypeVar
 
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
+from seqgate.gateway.runtime.loop.memory_room import MemoryRoom, bytes_to_keep
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.log import NotCached, PageRange, Storage
 from seqgate.log.sparse import without_fetching
@@ -28,7 +31,21 @@ FETCHES_AT_ONCE: Final = 16
 """Blocks that are fetched from a bucket at the same time."""
 FETCHED_AHEAD: Final = 8
 """Blocks fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time."""
+MEMORY_ASKED_EVERY_S: Final = 1.0
+"""Seconds between two questions for the memory. A disk reads about a gigabyte in that time, which is little
+beside the reserve that the rule leaves.
+"""
+DROPPED_AT_ONCE: Final = 64
+"""Blocks of one file that are dropped together; then the disk's threads may read again. It takes them a few
+milliseconds.
+"""
 T = TypeVar("T")
+
+
+class _Job(Enum):
+    """The job of a thread that is about no block."""
+
+    ASK_MEMORY = 0
 
 
 class Fetcher(Protocol):
@@ -44,9 +61,10 @@ class Fetcher(Protocol):
 class ColdReads:
     """Reads blocks into the page cache with `threads` threads; with 0 readers wait for the disk themselves.
 
-    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader.
-    A `fetcher` brings in the blocks that only a bucket has; these do not wait for the disk's threads, nor for
-    flushes. Call all methods in the event loop.
+    Blocks of `cache_bytes` stay cached, and up to `cache_max_bytes` while the memory has room, which
+    `processes` like this one share. `ahead_bytes` is how far blocks are read ahead of a reader. A `fetcher`
+    brings in the blocks that only a bucket has; these do not wait for the disk's threads, nor for flushes.
+    Call all methods in the event loop.
     """
 
     def __init__(
@@ -57,6 +75,8 @@ class ColdReads:
         flusher: LogFlusher | None = None,
         threads: int = 1,
         cache_bytes: int = 64 << 20,
+        cache_max_bytes: int = 0,
+        processes: int = 1,
         ahead_bytes: int = 2 << 20,
         machine: Machine | None = None,
         fetcher: Fetcher | None = None,
@@ -68,9 +88,17 @@ class ColdReads:
         self._has_turn = True
         """Whether one block may be read although a flush round is under way."""
         self._thread_count = threads
-        self._workers: Workers[Load | PageRange] | None = None
-        self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
-        self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._blocks_kept // 2)
+        self._workers: Workers[Load | PageRange | _Job] | None = None
+        self._least_kept = self._most_kept = max(1, cache_bytes // BLOCK_BYTES)
+        self._cache_max_bytes = cache_max_bytes
+        self._processes = processes
+        self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._least_kept // 2)
+        self._next_question: asyncio.TimerHandle | None = None
+        self._asks_memory = False
+        """Whether a thread asks for the memory, or the time to the next question runs."""
+        self._has_read = False
+        """Whether a block was read since the last question."""
+        self._is_dropping = False
         self._known: OrderedDict[BlockKey, PageRange] = OrderedDict()
         """The blocks that were read and not dropped yet, the least recently used first."""
         self._loads: dict[BlockKey, Load] = {}
@@ -94,6 +122,8 @@ class ColdReads:
                 del self._loads[queue.popitem()[0]]
         for fetch in self._fetches:
             fetch.cancel()
+        if self._next_question is not None:
+            self._next_question.cancel()
         workers, self._workers = self._workers, None
         if workers is not None:
             workers.stop()
@@ -175,7 +205,9 @@ class ColdReads:
         for place in places:
             for key, part in blocks_of(place):
                 load = self._loads.get(key)
+                was_evicted = False
                 if load is None:
+                    was_evicted = self._known.pop(key, None) is not None
                     load = self._loads[key] = Load(key, part, self._lane_of(part), is_ahead=False)
                 else:
                     load.become_urgent()
@@ -183,6 +215,8 @@ class ColdReads:
                 wanted.loads[load] = None
                 if goes_on and self._is_in_sequence(key):
                     load.blocks_ahead = self._blocks_ahead
+                    if was_evicted:
+                        self._forget_next(key)
         self._start_loads()
         return wanted
 
@@ -244,7 +278,7 @@ class ColdReads:
         load = self._loads.get(key)
         if load is None:
             lane = self._lane_of(place)
-            if len(lane.ahead) >= self._blocks_kept:
+            if len(lane.ahead) >= self._least_kept:
                 return
             load = self._loads[key] = Load(key, place, lane, is_ahead=True)
         load.blocks_ahead = max(load.blocks_ahead, blocks_ahead)
@@ -294,23 +328,38 @@ class ColdReads:
         self._has_turn = True
         self._start_loads()
 
-    def _work(self, job: Load | PageRange) -> None:
-        failed = True
-        try:
-            if isinstance(job, PageRange):
+    def _work(self, job: Load | PageRange | _Job) -> None:
+        """Do a job in a thread, and report to the event loop."""
+        if isinstance(job, Load):
+            self._read(job)
+            self._loop.call_soon_threadsafe(self._finish, job)
+        elif isinstance(job, PageRange):
+            try:
                 self.storage.drop_cached(job)
-                return
-            job.size_bytes = self.storage.bring_in(job.place)
-            failed = False
+            except OSError as error:
+                logger.debug("%s could not be dropped from the page cache: %s", job, error)
+            except Exception:
+                logger.exception("old data could not be dropped from the page cache")
+            self._loop.call_soon_threadsafe(self._finish_drop)
+        else:
+            room = None
+            try:
+                room = self._machine.memory_room()
+            except Exception:
+                logger.exception("the available memory could not be read, so little old data stays cached")
+            self._loop.call_soon_threadsafe(self._take_room, room)
+
+    def _read(self, load: Load) -> None:
+        load.failed = True
+        try:
+            load.size_bytes = self.storage.bring_in(load.place)
+            load.failed = False
         except OSError as error:
             logger.debug(
-                "%s could not be read ahead: %s", job, error
+                "%s could not be read ahead: %s", load, error
             )  # The reader of this block will get the same error when it reads.
         except Exception:
             logger.exception("old data could not be read ahead")
-        if isinstance(job, Load):
-            job.failed = failed
-            self._loop.call_soon_threadsafe(self._finish, job)
 
     def _finish(self, load: Load) -> None:
         load.lane.running -= 1
@@ -333,12 +382,69 @@ class ColdReads:
     def _keep(self, key: BlockKey, place: PageRange) -> None:
         self._known[key] = place
         self._known.move_to_end(key)
-        while len(self._known) > self._blocks_kept:
-            _, dropped = self._known.popitem(last=False)
-            if (
-                dropped.size_bytes and self._workers is not None
-            ):  # POSIX_FADV takes length 0 for "to the end of the file"
-                self._workers.put(dropped)
+        self._has_read = True
+        self._ask_memory()
+        self._drop_surplus()
+
+    def _forget_next(self, key: BlockKey) -> None:
+        """Forget the blocks after one that the kernel has evicted. They are probably evicted, too, and must
+        be read ahead again.
+        """
+        path, number = key
+        for ahead in range(1, self._blocks_ahead + 1):
+            self._known.pop((path, number + ahead), None)
+
+    # How many blocks stay cached, and the drop of the others.
+
+    def _ask_memory(self) -> None:
+        """Let a thread ask for the memory, unless it was asked just before."""
+        workers = self._workers
+        if workers is None or self._asks_memory or self._cache_max_bytes <= self._least_kept * BLOCK_BYTES:
+            return
+        self._asks_memory = True
+        self._has_read = False
+        workers.put(_Job.ASK_MEMORY)
+
+    def _take_room(self, room: MemoryRoom | None) -> None:
+        if self._workers is None:
+            return
+        kept_bytes = bytes_to_keep(
+            room, least=self._least_kept * BLOCK_BYTES, most=self._cache_max_bytes, processes=self._processes
+        )
+        self._most_kept = kept_bytes // BLOCK_BYTES
+        self._drop_surplus()
+        self._next_question = self._loop.call_later(MEMORY_ASKED_EVERY_S, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._next_question = None
+        self._asks_memory = False
+        if self._has_read or len(self._known) > self._least_kept:
+            self._ask_memory()
+
+    def _drop_surplus(self) -> None:
+        """Let a thread drop the blocks that were unused longest, a run of them; the others follow it."""
+        while not self._is_dropping and self._workers is not None and len(self._known) > self._most_kept:
+            run = self._take_run(len(self._known) - self._most_kept)
+            if run.size_bytes:  # POSIX_FADV takes length 0 for "to the end of the file"
+                self._is_dropping = True
+                self._workers.put(run)
+
+    def _take_run(self, most: int) -> PageRange:
+        """Forget the block that was unused longest, and those that follow it in its file and in that order;
+        return their place.
+        """
+        (path, number), place = self._known.popitem(last=False)
+        first, size_bytes = place.position, place.size_bytes
+        for _ in range(min(most, DROPPED_AT_ONCE) - 1):
+            number += 1
+            if next(iter(self._known)) != (path, number) or size_bytes % BLOCK_BYTES:
+                break
+            size_bytes += self._known.popitem(last=False)[1].size_bytes
+        return PageRange(path, first, size_bytes)
+
+    def _finish_drop(self) -> None:
+        self._is_dropping = False
+        self._drop_surplus()
 
 
 def _call(callback: Callable[[], None]) -> None:

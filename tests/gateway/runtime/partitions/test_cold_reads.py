@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import mmap
+import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from seqgate.gateway.runtime.loop.memory_room import MemoryRoom
 from seqgate.gateway.runtime.partitions.cold_reads import (
     BLOCK_BYTES,
+    DROPPED_AT_ONCE,
     FETCHED_AHEAD,
     FETCHES_AT_ONCE,
+    MEMORY_ASKED_EVERY_S,
     ColdReads,
 )
 from seqgate.log import NotCached, PageRange, Storage
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.machine import SimulatedClock, SimulatedMachine
 
 KEPT = 8
 DEADLINE_S = 120.0
@@ -163,8 +174,11 @@ async def test_what_was_used_least_lately_is_dropped(opened: Make) -> None:
     for number in range(KEPT):
         await bring_in(cold_reads, block("a", number))
     cold_reads.passing(block("a", 0))
-    await bring_in(cold_reads, block("a", 50), block("a", 60), block("a", 99))
-    assert cold_reads.blocks_kept == KEPT
+    for number in (50, 60, 99):
+        await bring_in(cold_reads, block("a", number))
+        async with asyncio.timeout(DEADLINE_S):
+            while cold_reads.blocks_kept > KEPT:
+                await asyncio.sleep(0.001)
     cold_reads.stop()
     assert disk.dropped == [("a", 1), ("a", 2), ("a", 3)]
 
@@ -405,3 +419,176 @@ class TestABucket:
         await asyncio.sleep(0)
         assert not told
         assert ("b", 0) in bucket.absent
+
+
+class Roomy(SimulatedMachine):
+    """A machine with virtual time whose memory the test chooses."""
+
+    room: MemoryRoom | None = None
+    asked_at_s: list[float]
+
+    def memory_room(self) -> MemoryRoom | None:
+        assert self._loop.is_in_thread, "the event loop must not read the files of the kernel"
+        self.asked_at_s.append(self._loop.time())
+        return self.room
+
+
+class MemoryScene:
+    """A reader of real files of old data, in virtual time. The least is KEPT blocks, the most is `most`."""
+
+    def __init__(self, directory: Path, *, old_blocks: int, most: int = 1000, ahead: int = 0) -> None:
+        self.loop = SimulatedLoop(Random(1))
+        self.machine = Roomy(self.loop, SimulatedClock(self.loop), Storage(), Random(1))
+        self.machine.asked_at_s = []
+        self.machine.storage.tells_cached = True
+        self.old = directory / "old"
+        self.tail = directory / "tail"
+        for path, blocks in ((self.old, old_blocks), (self.tail, 3)):
+            path.write_bytes(os.urandom(blocks * BLOCK_BYTES))
+            self.machine.storage.fsync_path(str(path))
+        self.machine.storage.drop_cached(PageRange(str(self.old), 0, 0))
+        assert cached_blocks(self.old) == 0, (
+            f"the file system of {directory} keeps files in memory, as tmpfs does: let --basetemp be on a disk"
+        )
+        self.cold_reads = ColdReads(
+            self.loop,
+            self.machine.storage,
+            cache_bytes=KEPT * BLOCK_BYTES,
+            cache_max_bytes=most * BLOCK_BYTES,
+            ahead_bytes=ahead * BLOCK_BYTES,
+            machine=self.machine,
+        )
+        self.cold_reads.start()
+
+    def read(self, *numbers: int) -> None:
+        """Read these blocks of the old data one after the other, as far as they are not cached."""
+        for number in numbers:
+            place = PageRange(str(self.old), number * BLOCK_BYTES, BLOCK_BYTES)
+            if cached_blocks(self.old, number) == 0:
+                done = self.loop.create_future()
+                self.cold_reads.want([place], lambda done=done: done.set_result(None))  # type: ignore[misc]
+                self.loop.run_until_complete(done)
+            else:
+                self.cold_reads.passing(place)
+
+    def pass_time(self, seconds: float) -> None:
+        done = self.loop.create_future()
+        self.loop.call_later(seconds, done.set_result, None)
+        self.loop.run_until_complete(done)
+        assert not self.loop.unhandled
+
+    def close(self) -> None:
+        self.cold_reads.stop()
+        self.loop.close()
+
+
+def cached_blocks(path: Path, number: int | None = None) -> int:
+    """Return how many blocks of the file, or of this one, are wholly in the page cache, as mincore tells."""
+    size_bytes = path.stat().st_size
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        pages = (ctypes.c_ubyte * -(-size_bytes // mmap.PAGESIZE))()
+        start = ctypes.c_char.from_buffer(mapped)
+        asked = ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(size_bytes), pages)
+        del start
+        assert asked == 0, "mincore refused"
+    each = BLOCK_BYTES // mmap.PAGESIZE
+    blocks = range(size_bytes // BLOCK_BYTES) if number is None else [number]
+    return sum(all(page & 1 for page in pages[block * each : (block + 1) * each]) for block in blocks)
+
+
+GIB = 1 << 30
+PLENTY = MemoryRoom(16 * GIB, 15 * GIB)
+SHORT = MemoryRoom(16 * GIB, 4 * GIB)
+STALLED = PLENTY._replace(stalled_percent=50.0)
+
+
+class TestMemory:
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Iterator[Callable[..., MemoryScene]]:
+        made: list[MemoryScene] = []
+
+        def make(**facts: int) -> MemoryScene:
+            made.append(MemoryScene(tmp_path, **facts))
+            return made[-1]
+
+        yield make
+        for scene in made:
+            scene.close()
+
+    def test_with_room_a_second_reader_reads_nothing_from_the_disk(
+        self, make: Callable[..., MemoryScene]
+    ) -> None:
+        scene = make(old_blocks=24)
+        scene.machine.room = PLENTY
+        scene.read(*range(24))
+        scene.pass_time(60.0)
+        assert cached_blocks(scene.old) == 24
+        assert scene.cold_reads.blocks_read == 24
+        scene.read(*range(24))
+        assert scene.cold_reads.blocks_read == 24
+
+    @pytest.mark.parametrize("room", [SHORT, STALLED, None], ids=["short", "stalled", "unknown"])
+    def test_without_room_old_data_leaves_the_cache_to_the_tail(
+        self, make: Callable[..., MemoryScene], room: MemoryRoom | None
+    ) -> None:
+        scene = make(old_blocks=24)
+        scene.machine.room = room
+        scene.read(*range(24))
+        scene.pass_time(MEMORY_ASKED_EVERY_S)
+        assert cached_blocks(scene.old) == KEPT
+        assert cached_blocks(scene.tail) == 3
+
+    def test_memory_that_gets_short_while_nobody_reads_is_given_back(
+        self, make: Callable[..., MemoryScene]
+    ) -> None:
+        """The blocks go in runs, so that the disk's threads can read in between."""
+        scene = make(old_blocks=2 * DROPPED_AT_ONCE + KEPT)
+        scene.machine.room = PLENTY
+        scene.read(*range(2 * DROPPED_AT_ONCE + KEPT))
+        scene.pass_time(60.0)
+        assert cached_blocks(scene.old) == 2 * DROPPED_AT_ONCE + KEPT
+        scene.machine.room = SHORT
+        scene.pass_time(2 * MEMORY_ASKED_EVERY_S)
+        assert scene.cold_reads.blocks_kept == cached_blocks(scene.old) == KEPT
+        assert cached_blocks(scene.tail) == 3
+
+    def test_the_setting_limits_what_stays(self, make: Callable[..., MemoryScene]) -> None:
+        scene = make(old_blocks=24, most=12)
+        scene.machine.room = PLENTY
+        scene.read(*range(24))
+        scene.pass_time(MEMORY_ASKED_EVERY_S)
+        assert cached_blocks(scene.old) == 12
+
+    @pytest.mark.parametrize("most", [0, KEPT])
+    def test_the_memory_is_not_asked_for_where_it_changes_nothing(
+        self, make: Callable[..., MemoryScene], most: int
+    ) -> None:
+        scene = make(old_blocks=12, most=most)
+        scene.read(*range(12))
+        scene.pass_time(60.0)
+        assert not scene.machine.asked_at_s
+        assert cached_blocks(scene.old) == KEPT
+
+    def test_the_memory_is_asked_for_once_a_second_and_not_for_ever(
+        self, make: Callable[..., MemoryScene]
+    ) -> None:
+        scene = make(old_blocks=24)
+        for number in range(24):
+            scene.read(number)
+            scene.pass_time(MEMORY_ASKED_EVERY_S / 6)
+        scene.pass_time(60.0)
+        asked = scene.machine.asked_at_s
+        assert 4 <= len(asked) <= 6, "nothing is asked when only the least is cached and nobody reads"
+        assert min(late - early for early, late in pairwise(asked)) >= MEMORY_ASKED_EVERY_S
+
+    def test_what_the_kernel_evicted_is_read_ahead_again(self, make: Callable[..., MemoryScene]) -> None:
+        scene = make(old_blocks=12, ahead=2)
+        scene.machine.room = PLENTY
+        scene.read(*range(6))
+        scene.pass_time(MEMORY_ASKED_EVERY_S)
+        read = scene.cold_reads.blocks_read
+        scene.machine.storage.drop_cached(PageRange(str(scene.old), 0, 0))
+        scene.read(0)
+        scene.pass_time(MEMORY_ASKED_EVERY_S / 2)
+        assert cached_blocks(scene.old) == 3, "the block and the two after it"
+        assert scene.cold_reads.blocks_read == read + 3
