@@ -104,6 +104,11 @@ class Broker(ABC):
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
+    def disk_read_bytes(self) -> int:
+        """Return the bytes that the process has read from the disk, not from the page cache."""
+        rows = Path(f"/proc/{self.pid}/io").read_text().splitlines()
+        return int(next(row.split()[1] for row in rows if row.startswith("read_bytes:")))
+
     def run_on(self, cores: Iterable[int]) -> None:
         """Let the process run on these cores alone, with all its threads; later ones inherit that."""
         chosen = set(cores)

@@ -5,6 +5,7 @@ Each broker gets a log of old data, which is then dropped from the page cache. S
 reads every byte from the disk, as with a log larger than the cache. Meanwhile a producer sends small requests
 at a fixed pace to another topic; a latency counts from the moment at which the request was due, so that a
 stalled broker is charged for all waiting requests. The same pace without the reader is measured right before.
+Then a second reader reads the same data, alone: what it reads from the disk, the broker has not kept cached.
 Both brokers run all the time, but only one is under load, and their order is swapped after each round.
 """
 
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
 from tests.performance.compare import workspace
@@ -72,8 +74,17 @@ class Latencies:
 
 
 @dataclass(frozen=True)
+class Pass:
+    """The costs of one read of the old data to the broker."""
+
+    disk_mb: float
+    """Megabytes read from the disk."""
+    cpu_s_per_gb: float
+
+
+@dataclass(frozen=True)
 class Round:
-    """The latencies of producing alone and of producing during the read."""
+    """The latencies of producing alone and of producing during the read, and the costs of two reads."""
 
     alone_p50_ms: float
     alone_p99_ms: float
@@ -83,6 +94,8 @@ class Round:
     beside_max_ms: float
     read_mb_per_s: float
     read_s: float
+    first: Pass
+    second: Pass
 
     @property
     def ratio(self) -> float:
@@ -177,6 +190,27 @@ def reading(bench: Bench, broker: Broker, total_bytes: int) -> Iterator[subproce
         process.communicate()
 
 
+def _told(reader: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return what the reader tells at its end, for which this waits."""
+    told: dict[str, Any] = json.loads(reader.stdout.read() if reader.stdout else "")
+    return told
+
+
+class Costs:
+    """The resources that a broker has used since the construction."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._cpu_s = broker.cpu_s()
+        self._disk_bytes = broker.disk_read_bytes()
+
+    def since(self, answer_bytes: int) -> Pass:
+        return Pass(
+            (self._broker.disk_read_bytes() - self._disk_bytes) / 1e6,
+            (self._broker.cpu_s() - self._cpu_s) / (answer_bytes / 1e9),
+        )
+
+
 class CatchUp:
     """The measurement on running brokers."""
 
@@ -213,9 +247,14 @@ class CatchUp:
             total_bytes = make_cold(self._brokers[broker], OLD)
             time.sleep(PAUSE_S)
             alone = producer.run(seconds=seconds)
+            costs = Costs(broker)
             with reading(self._bench, broker, total_bytes) as reader:
                 beside = producer.run(seconds=0, reader=reader)
-                told = json.loads(reader.stdout.read() if reader.stdout else "")
+                told = _told(reader)
+            first = costs.since(told["answer_bytes"])
+            costs = Costs(broker)
+            with reading(self._bench, broker, total_bytes) as reader:
+                second = costs.since(_told(reader)["answer_bytes"])
         finally:
             producer.close()
         delete_topic(broker, topic)
@@ -224,6 +263,8 @@ class CatchUp:
                 *(latencies.quantile_ms(part) for latencies in (alone, beside) for part in (0.5, 0.99, 1.0)),
                 read_mb_per_s=told["answer_bytes"] / told["seconds"] / 1e6,
                 read_s=told["seconds"],
+                first=first,
+                second=second,
             )
             self.rounds.setdefault(durability, {}).setdefault(broker.name, []).append(done)
             print(f"{broker.name}, {durability}: {done}", file=sys.stderr, flush=True)
@@ -254,9 +295,10 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
         "",
         (
             "| durability | broker | p99 alone, ms | p99 with the reader | ratio | p50 alone / with the reader | "
-            "longest alone / with the reader | MB/s read |"
+            "longest alone / with the reader | MB/s read | MB from the disk, first / second reader | "
+            "CPU s/GB of the second |"
         ),
-        "| --- | --- |" + " ---: |" * 6,
+        "| --- | --- |" + " ---: |" * 8,
     ]
     for durability, brokers in rounds.items():
         for name, done in brokers.items():
@@ -268,7 +310,10 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
                 f"| {durability} | {name} | {median('alone_p99_ms'):.2f} | {median('beside_p99_ms'):.2f} | "
                 f"{median('ratio'):.2f} | {median('alone_p50_ms'):.2f} / {median('beside_p50_ms'):.2f} | "
                 f"{median('alone_max_ms'):.1f} / {median('beside_max_ms'):.1f} | "
-                f"{median('read_mb_per_s'):.0f} |"
+                f"{median('read_mb_per_s'):.0f} | "
+                f"{statistics.median(one.first.disk_mb for one in done):.0f} / "
+                f"{statistics.median(one.second.disk_mb for one in done):.0f} | "
+                f"{statistics.median(one.second.cpu_s_per_gb for one in done):.2f} |"
             )
     return "\n".join(lines)
 
