@@ -108,7 +108,7 @@ def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIME
     asked = places(data_dir)
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     here, missing = ([ask_here(asked[0])], []) if len(asked) == 1 else workers.all(ask_here)
-    from seqgate.gateway.admin.gateways import OthersRequest  # noqa: PLC0415 - for some commands
+    from seqgate.gateway.admin.cluster.gateways import OthersRequest  # noqa: PLC0415 - for some commands
 
     line = msgspec.json.encode(request).decode()
     question = OthersRequest(line, [node_id for answer in here for node_id in nodes_of(answer)])

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from seqgate.gateway.admin import backlog, gateways, metrics, names, pids, producers, users
+from seqgate.gateway.admin import backlog, metrics, names, pids, producers, users
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
 from seqgate.gateway.admin.backup import live as backup
 from seqgate.gateway.admin.backup.command import (
@@ -30,7 +30,8 @@ from seqgate.gateway.admin.backup.command import (
     StagedBackup,
 )
 from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
-from seqgate.gateway.admin.gateways import (
+from seqgate.gateway.admin.cluster import gateways
+from seqgate.gateway.admin.cluster.gateways import (
     DrainRequest,
     GatewaysRequest,
     MoveRequest,

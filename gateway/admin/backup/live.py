@@ -25,7 +25,7 @@ from seqgate.gateway.admin.backup.command import (
     ReleaseRequest,
 )
 from seqgate.gateway.admin.client import answer_of
-from seqgate.gateway.admin.gateways import ASK_TIMEOUT_S, ask_one
+from seqgate.gateway.admin.cluster.gateways import ASK_TIMEOUT_S, ask_one
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.request import A, ControlError, Request
 from seqgate.gateway.cluster.objects.objects import Refused, StoreFailed

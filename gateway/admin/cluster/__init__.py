@@ -1,1 +1,1 @@
-"""The bucket of a cluster, as commands see it without a running gateway."""
+"""A cluster as `seqgate cluster` sees it: its gateways, and its bucket without a running gateway."""

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
-from seqgate.gateway.admin import gateways
 from seqgate.gateway.admin.client import bootstrap_of
+from seqgate.gateway.admin.cluster import gateways
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
 from seqgate.gateway.admin.options import (
     CommandConfig,

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from seqgate.gateway.admin.gateways import Gateways, gateways_of, listing
+from seqgate.gateway.admin.cluster.gateways import Gateways, gateways_of, listing
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 
 from seqgate.gateway.admin import configs
-from seqgate.gateway.admin.configs import ALL_BROKERS, ConfigRow, Resource
-from seqgate.gateway.admin.gateways import (
+from seqgate.gateway.admin.cluster.gateways import (
     DrainRequest,
     Gateways,
     GatewaysRequest,
@@ -20,6 +19,7 @@ from seqgate.gateway.admin.gateways import (
     move_remote,
     undrain_remote,
 )
+from seqgate.gateway.admin.configs import ALL_BROKERS, ConfigRow, Resource
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import Status, StatusRequest

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.gateways import (
+from seqgate.gateway.admin.cluster.gateways import (
     Drained,
     DrainRequest,
     GatewayRow,

@@ -11,7 +11,7 @@ import pytest
 
 from seqgate.gateway.admin.backup.command import HoldRequest
 from seqgate.gateway.admin.client import answer_of
-from seqgate.gateway.admin.gateways import OtherAnswer, OthersRequest
+from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.logs import LogLinesRequest
 from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import answer_question
