@@ -12,8 +12,8 @@ import pytest
 from seqgate.gateway.admin.backup.command import HoldRequest
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
+from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.logs import LogLinesRequest
-from seqgate.gateway.admin.names import NamesRequest
 from seqgate.gateway.admin.operations import answer_question
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
@@ -83,9 +83,9 @@ async def test_a_gateway_of_an_earlier_release_answers_no_question(cluster: Clus
 
 
 async def test_only_what_each_answers_for_itself_is_told(cluster: Cluster) -> None:
-    (told,) = await others(cluster, NamesRequest())
-    with pytest.raises(ControlError, match=r"names is answered on the control socket only"):
-        answer_of(told.answer, NamesRequest())
+    (told,) = await others(cluster, ListGroupsRequest())
+    with pytest.raises(ControlError, match=r"groups.list is answered on the control socket only"):
+        answer_of(told.answer, ListGroupsRequest())
     (told,) = await others(cluster, ListProducersRequest())
     assert answer_of(told.answer, ListProducersRequest()).complete
 
