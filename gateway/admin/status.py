@@ -7,6 +7,7 @@ cluster tell over the Kafka protocol, and a running gateway's on the control soc
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -646,17 +647,19 @@ def _addresses(of_workers: Sequence[dict[str, str]]) -> dict[str, str]:
 # Over the Kafka protocol: what all brokers of a cluster tell. Raises ControlError or kafka-python's errors.
 
 _BROKER_TIMEOUT_S: Final = 5.0
+_BROKERS_AT_ONCE: Final = 50
+"""Brokers that are asked at the same time; a cluster has seldom more, and each may let this wait."""
 _NOBODY: Final = -1
 
 
 def cluster_status(cluster: Cluster) -> ClusterStatus:
-    """Return the state of a cluster."""
+    """Return the state of a cluster. All brokers are asked at once: one that is silent delays no other."""
     from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.broker import metadata as cluster_metadata  # noqa: PLC0415
 
     metadata = cluster_metadata(cluster.reached, _BROKER_TIMEOUT_S)
     versions = api_versions(cluster.reached, _BROKER_TIMEOUT_S)
-    brokers = [_broker(cluster, entry) for entry in sorted(metadata.brokers, key=lambda entry: entry.node_id)]
+    brokers = _brokers(cluster, sorted(metadata.brokers, key=lambda entry: entry.node_id))
     rows = [_partition(topic.name, partition) for topic in metadata.topics for partition in topic.partitions]
     offline = [row for row in rows if row.leader is None]
     under_replicated = [
@@ -696,11 +699,39 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
     )
 
 
+def _brokers(cluster: Cluster, entries: Sequence[Any]) -> list[BrokerStatus]:
+    found: dict[int, BrokerStatus | Exception] = {}
+
+    def ask(number: int) -> None:
+        try:
+            found[number] = _broker(cluster, entries[number])
+        except Exception as error:  # noqa: BLE001 - raised below, where the caller meets it
+            found[number] = error
+
+    for first in range(0, len(entries), _BROKERS_AT_ONCE):
+        numbers = range(first, min(first + _BROKERS_AT_ONCE, len(entries)))
+        threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in numbers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    brokers = []
+    for number in range(len(entries)):
+        told = found[number]
+        if isinstance(told, Exception):
+            raise told
+        brokers.append(told)
+    return brokers
+
+
 def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
     from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
 
     address = cluster.reached.other(entry.host, int(entry.port))
-    error, gateway, log_dirs, apis = None, None, [], {}
+    error, gateway, log_dirs, apis = cluster.trouble_of(int(entry.node_id)), None, [], {}
+    if error is not None:
+        error = f"the broker at {address.shown} did not answer: {error}"
+        return BrokerStatus(int(entry.node_id), address.shown, entry.rack or None, error, [], {}, None)
     try:
         apis = {
             int(row.api_key): (int(row.min_version), int(row.max_version))

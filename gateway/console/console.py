@@ -40,8 +40,8 @@ class Console:
     def __init__(self, options: ConsoleOptions) -> None:
         """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
         self.options = options
-        self.cluster_login = ClusterLogin(options.bootstrap, options.security)
         self.connections = Connections(options.bootstrap)
+        self.cluster_login = ClusterLogin(options.bootstrap, options.security, self.connections.pool)
         self.listeners = [MetricsClient(url) for url in options.metrics_urls]
         self.listener = next(iter(self.listeners), None)
         """The listener that tells the pages about its gateway; None without --metrics."""

@@ -14,7 +14,7 @@ from seqgate.gateway.admin.request import ControlError, Request, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
-from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, Replies, Reply
+from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, PartialCluster, Replies, Reply
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.gateways import Summary
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
@@ -108,6 +108,14 @@ class Visit:
         with self.console.connections.lend(self.security) as cluster:
             yield cluster
 
+    @contextmanager
+    def partial(self) -> Iterator[PartialCluster]:
+        """Yield the cluster for pages that show what some brokers tell while others are silent; for changes,
+        and for what needs all brokers, use `cluster`. Raises ControlError, as `cluster`.
+        """
+        with self.console.connections.lend_partial(self.security) as cluster:
+            yield cluster
+
     def status(self, cluster: Cluster) -> ClusterStatus:
         """Return the state of the brokers; one that is a few seconds old counts."""
         return _statuses.get(self.security, cluster.addresses, lambda: cluster_status(cluster))
@@ -123,7 +131,7 @@ class Visit:
             _servers.get(self.security, self.console.options, self._asked_server)
 
     def _asked_server(self) -> Server:
-        with self.cluster() as cluster:
+        with self.partial() as cluster:
             server = server_of(cluster)
         self.console.sampler.learn_cluster(server.cluster_id)
         gateway, _ = self.told(StatusRequest())
@@ -176,7 +184,7 @@ class Visit:
         """Return why no broker answered; None for brokers that don't know such questions."""
         troubles = list(dict.fromkeys(row.trouble for row in replies.rows if row.trouble is not None))
         if len(troubles) > 1:
-            return "; ".join(_silent(row) for row in replies.rows)
+            return "; ".join(row.silence for row in replies.rows)
         trouble = troubles[0] if troubles else None
         operation = None if trouble is None else needed_on_cluster(trouble)
         if operation is None:
@@ -221,7 +229,7 @@ class Visit:
         """
         found = self.console.sampler.gateways
         if found.rows and self.user:
-            with suppress(ControlError), self.cluster() as cluster:
+            with suppress(ControlError), self.partial() as cluster:
                 if may_describe_cluster(cluster):
                     return found
             return found._replace(rows=(), note=None)
@@ -253,7 +261,7 @@ class Visit:
                 "gateway, and start the console with --metrics http://127.0.0.1:9644"
             )
         if self.user:
-            with self.cluster() as cluster:
+            with self.partial() as cluster:
                 is_allowed = may_describe_cluster(cluster)
             if not is_allowed:
                 raise ControlError(right_on_cluster(self.user, "describe").advice)
@@ -319,18 +327,13 @@ def numbers_text(numbers: Mapping[int, int]) -> str:
 
 
 def _gathered(replies: Replies[A]) -> Gathered[A]:
-    silent = [_silent(row) for row in replies.rows if row.answer is None and not row.is_elsewhere]
+    silent = [row.silence for row in replies.rows if row.answer is None and not row.is_elsewhere]
     if replies.of > len(replies.rows):
         silent.append(
             f"{replies.of - len(replies.rows)} of {replies.of} gateways are not asked: the console asks "
             f"{MOST_GATEWAYS}"
         )
     return Gathered([row.answer for row in replies.rows if row.answer is not None], silent, replies.of)
-
-
-def _silent(row: Reply[A]) -> str:
-    where = f"node {row.name} at {row.address}" if row.name != row.address else row.name
-    return f"{where} gives no answer: {row.trouble}"
 
 
 def _listened(listeners: Sequence[MetricsClient], request: Request[A]) -> Replies[A]:

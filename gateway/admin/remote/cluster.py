@@ -74,6 +74,9 @@ class Cluster:
     broker none, or an older version, kafka-python asks again: it retries, and knows what to say.
     """
 
+    is_partial: bool = False
+    """Whether answers may lack what silent brokers know."""
+
     def __init__(
         self,
         addresses: tuple[str, ...],
@@ -149,6 +152,15 @@ class Cluster:
         if not self._deadline.left_s(TIMEOUT_S):
             raise Unreachable(f"gave up after {self.timeout_s:g} s: {address.shown} does not answer")
 
+    @property
+    def lacks_brokers(self) -> bool:
+        """Whether brokers are silent, so that what others refuse for want of them is left out."""
+        return False
+
+    def trouble_of(self, node_id: int) -> str | None:  # noqa: ARG002 - all are asked here
+        """Return why a broker is not asked; None for one that is."""
+        return None
+
     def ask_each(
         self, questions: Iterable[tuple[BrokerAddress | None, Any]], response_type: type[R]
     ) -> list[R] | None:
@@ -177,10 +189,10 @@ class Cluster:
         the question about the names that it coordinates; None where kafka-python must ask.
         """
         found = self.ask(self.any_broker, *finding(key_type, names))
-        if found is None or any(row.error_code for row in found.coordinators):
+        if found is None or (not self.lacks_brokers and any(row.error_code for row in found.coordinators)):
             return None
         coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
-        for row in found.coordinators:
+        for row in (row for row in found.coordinators if not row.error_code):
             coordinated[self.reached.other(row.host, int(row.port))].append(str(row.key))
         questions = ((address, question(some)) for address, some in coordinated.items())
         return self.ask_each(questions, response_type)
@@ -320,6 +332,8 @@ class Cluster:
         for row in (row for answer in answers or () for row in answer.topics):
             for each in row.partitions:
                 if each.error_code:
+                    if self.lacks_brokers:
+                        continue
                     return None
                 found[str(row.name), int(each.partition_index)] = int(each.offset)
         return None if answers is None else found

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -17,6 +17,7 @@ from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
+from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     BrokerAddress,
     api_versions,
@@ -29,7 +30,13 @@ from seqgate.gateway.admin.remote.broker import (
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, connected, first_that_answers
 from seqgate.gateway.admin.request import ControlError, Unreachable
-from seqgate.gateway.console.asking.gateways import AT_ONCE, GatewayAsker
+from seqgate.gateway.console.asking.gateways import (
+    MOST_GATEWAYS,
+    BrokerMemory,
+    GatewayAsker,
+    PartialCluster,
+    first_of,
+)
 from seqgate.gateway.coordinator.places import TopicPartition
 
 MOST_IDLE: Final = 32
@@ -42,13 +49,15 @@ SURE_S: Final = 0.5
 """Time after its last use in which a connection is not asked whether it still answers."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A connected cluster, and what asks each of its gateways; `closing` closes both."""
+P = TypeVar("P", Cluster, GatewayAsker)
 
-    cluster: Cluster
+
+@dataclass(slots=True)
+class _Open(Generic[P]):
+    """A connected cluster, or what asks each of its gateways; `closing` closes it."""
+
+    part: P
     closing: ExitStack
-    asker: GatewayAsker
     since: float = field(default_factory=time.monotonic)
 
 
@@ -58,28 +67,39 @@ class Connections:
     def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
         self.addresses = tuple(addresses)
         self._lock = threading.Lock()
-        self._idle: OrderedDict[int, tuple[ClientSecurity, _Open]] = OrderedDict()
-        self._pool = ThreadPoolExecutor(2 * AT_ONCE, "console-gateways")
+        self._idle: OrderedDict[int, tuple[ClientSecurity, _Open[Any]]] = OrderedDict()
+        self._memory = BrokerMemory()
+        self.pool = ThreadPoolExecutor(2 * MOST_GATEWAYS, "console-gateways")
+        """Runs the questions that go out to brokers at once."""
 
     @contextmanager
     def lend(self, security: ClientSecurity) -> Iterator[Cluster]:
         """Yield the cluster, connected as `security` says. Raises ControlError, also in place of an error of
         kafka-python; such an error closes the connection.
         """
-        with self._lend(security) as lent:
-            yield lent.cluster
+        with self._kept(security, self._taken(security) or self._opened(security)) as cluster:
+            yield cluster
 
     @contextmanager
     def lend_asker(self, security: ClientSecurity) -> Iterator[GatewayAsker]:
         """Yield what asks each gateway of the cluster, connected as `security` says. Raises ControlError."""
-        with self._lend(security) as lent:
-            yield lent.asker
+        idle = self._popped(security, GatewayAsker)
+        with self._kept(security, idle or self._new_asker(security)) as asker:
+            yield asker
 
     @contextmanager
-    def _lend(self, security: ClientSecurity) -> Iterator[_Open]:
-        lent = self._taken(security) or self._opened(security)
+    def lend_partial(self, security: ClientSecurity) -> Iterator[PartialCluster]:
+        """Yield the cluster as the brokers tell it that answer now. Raises ControlError."""
+        names = [shown_address(*address) for address in self.addresses]
+        with ExitStack() as stack:
+            asker = stack.enter_context(self.lend_asker(security))
+            yield PartialCluster(names, asker, lambda: stack.enter_context(self.lend(security)))
+
+    @contextmanager
+    def _kept(self, security: ClientSecurity, lent: _Open[P]) -> Iterator[P]:
+        """Yield a part, and keep it for its next use unless its use fails."""
         try:
-            yield lent
+            yield lent.part
         except Unreachable:
             lent.closing.close()  # the next use connects to a broker that answers
             raise
@@ -93,36 +113,42 @@ class Connections:
             raise
         self._keep(security, lent)
 
-    def _opened(self, security: ClientSecurity) -> _Open:
+    def _opened(self, security: ClientSecurity) -> _Open[Cluster]:
         closing = ExitStack()
         cluster = closing.enter_context(
             connected(self.addresses, security, lasts=True, read_timeout_s=ANSWER_S)
         )
-        asker = GatewayAsker(self.addresses, security, self._pool, ANSWER_S)
-        closing.callback(asker.close)
-        return _Open(cluster, closing, asker)
+        return _Open(cluster, closing)
 
-    def _taken(self, security: ClientSecurity) -> _Open | None:
+    def _new_asker(self, security: ClientSecurity) -> _Open[GatewayAsker]:
+        closing = ExitStack()
+        asker = GatewayAsker(self.addresses, security, self.pool, ANSWER_S, self._memory)
+        closing.callback(asker.close)
+        return _Open(asker, closing)
+
+    def _taken(self, security: ClientSecurity) -> _Open[Cluster] | None:
         """Return an idle connection of the same login that still answers. If the newest does not, all are
         closed: the others know the same brokers.
         """
-        before = time.monotonic() - IDLE_S
-        self._drop(lambda _, since: since < before)
-        lent = self._popped(security)
-        if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent):
+        lent = self._popped(security, Cluster)
+        if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent.part):
             return lent
         lent.closing.close()
-        self.forget(security)
+        self._drop(lambda known, idle: known == security and isinstance(idle.part, Cluster))
         return None
 
-    def _popped(self, security: ClientSecurity) -> _Open | None:
+    def _popped(self, security: ClientSecurity, kind: type[P]) -> _Open[P] | None:
+        """Return the newest idle part of a kind and a login; drop those that are idle for too long."""
+        before = time.monotonic() - IDLE_S
+        self._drop(lambda _, idle: idle.since < before)
         with self._lock:
             for key in reversed(self._idle):
-                if self._idle[key][0] == security:
+                known, idle = self._idle[key]
+                if known == security and isinstance(idle.part, kind):
                     return self._idle.pop(key)[1]
         return None
 
-    def _keep(self, security: ClientSecurity, lent: _Open, *, is_sure: bool = True) -> None:
+    def _keep(self, security: ClientSecurity, lent: _Open[Any], *, is_sure: bool = True) -> None:
         """Keep a connection; after a failure the next use asks first whether it still answers."""
         lent.since = time.monotonic() - (0.0 if is_sure else SURE_S)
         with self._lock:
@@ -137,22 +163,22 @@ class Connections:
         self._drop(lambda known, _: known == security)
 
     def close(self) -> None:
-        self._drop(lambda _security, _since: True)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._drop(lambda _security, _idle: True)
+        self.pool.shutdown(wait=False, cancel_futures=True)
 
-    def _drop(self, is_dropped: Callable[[ClientSecurity, float], bool]) -> None:
-        """Close the idle connections that `is_dropped` names by their login and their last use."""
+    def _drop(self, is_dropped: Callable[[ClientSecurity, _Open[Any]], bool]) -> None:
+        """Close the idle parts that `is_dropped` names by their login."""
         with self._lock:
-            keys = [key for key, (known, lent) in self._idle.items() if is_dropped(known, lent.since)]
+            keys = [key for key, (known, lent) in self._idle.items() if is_dropped(known, lent)]
             dropped = [self._idle.pop(key)[1] for key in keys]
         for lent in dropped:
             lent.closing.close()
 
 
-def _answers(lent: _Open) -> bool:
+def _answers(cluster: Cluster) -> bool:
     """Return whether a connection still answers; the cluster may have started again meanwhile."""
     try:
-        lent.cluster.broker_ids()
+        cluster.broker_ids()
     except KafkaError:
         return False
     return True
@@ -282,9 +308,14 @@ _NO_MECHANISM: Final = "?"
 class ClusterLogin:
     """Knows how visitors log in to the cluster. Thread-safe."""
 
-    def __init__(self, addresses: Sequence[tuple[str, int]], security: ClientSecurity) -> None:
-        """Prepare for the listener at these addresses; `security` is that of the console itself."""
+    def __init__(
+        self, addresses: Sequence[tuple[str, int]], security: ClientSecurity, pool: Executor
+    ) -> None:
+        """Prepare for the listener at these addresses; `security` is that of the console itself, and `pool`
+        asks the addresses at once.
+        """
         self._addresses = tuple(addresses)
+        self._pool = pool
         self._security = security
         self._lock = threading.Lock()
         self._known: tuple[str, ...] | None = None
@@ -302,8 +333,9 @@ class ClusterLogin:
         """Return what the listener offers; while nothing answers, what it offered before."""
         if self._security.mechanism:
             return (self._security.mechanism,)
+        places = self._places(self._security)
         try:
-            return first_that_answers(self._places(self._security), _offered)
+            return first_of({place: self._pool.submit(_offered, place) for place in places})[1]
         except Unreachable:
             if self._known is None:
                 raise

@@ -7,6 +7,7 @@ ControlError when the first broker does not answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -99,15 +100,19 @@ def _answers(
     """Yield what the coordinators answer about each group, without the groups that they refuse."""
     if not groups:
         return
-    for (host, port), coordinated in _coordinators(cluster, groups).items():
-        request, response_type = question(coordinated)
-        try:
-            answer = ask_broker(
-                cluster.reached.other(host, port), request, response_type, timeout_s=TIMEOUT_S
-            )
-        except ControlError:
-            continue
-        yield from (found for found in answer.groups if not found.error_code)
+    _, response_type = question(())
+    asked = [
+        (cluster.reached.other(host, port), question(coordinated)[0])
+        for (host, port), coordinated in _coordinators(cluster, groups).items()
+    ]
+    if cluster.is_partial:
+        answers = cluster.ask_each(asked, response_type) or []
+    else:
+        answers = []
+        for address, request in asked:
+            with suppress(ControlError):
+                answers.append(ask_broker(address, request, response_type, timeout_s=TIMEOUT_S))
+    yield from (found for answer in answers for found in answer.groups if not found.error_code)
 
 
 def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list[str]]:
@@ -202,7 +207,7 @@ def group_lines(cluster: Cluster) -> list[GroupLine]:
     """Return all groups, by their ids; a list that is a few seconds old counts."""
     return group_lists.get(
         cluster.reached.security,
-        cluster.addresses,
+        (cluster.addresses, cluster.is_partial),
         lambda: [
             GroupLine(group, kind_of(group_type(row), protocol), group_state(row), protocol)
             for group, row in sorted(listed(cluster).items())
@@ -217,7 +222,7 @@ def kind_of(group_type: str, protocol_type: str | None) -> str:
 
 def group_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:
     """Return the figures of groups, by group id; figures that are a few seconds old count."""
-    key = (cluster.addresses, tuple(line.group for line in lines))
+    key = (cluster.addresses, cluster.is_partial, tuple(line.group for line in lines))
     return figures.get(cluster.reached.security, key, lambda: _asked_figures(cluster, lines))
 
 

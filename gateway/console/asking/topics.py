@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
-from kio.static.primitive import i32
+from kio.static.primitive import i8, i32
 
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
@@ -252,6 +254,8 @@ def record_counts(cluster: Cluster, lines: Sequence[TopicLine]) -> dict[str, int
 TOPICS_AT_ONCE: Final = 500
 """Topics in one request; the rest go with the next one."""
 
+_TOPIC: Final = i8(ConfigResourceType.TOPIC.value)
+
 Settings = Mapping[str, str]
 
 _known: Final[Cache[dict[str, Settings]]] = Cache(KEPT_S)
@@ -264,7 +268,8 @@ def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings
 
 
 def _asked_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
-    topics = [line.name for line in topic_lines(cluster) if not line.is_internal]
+    found = metadata(cluster.reached, TIMEOUT_S).topics
+    topics = sorted(str(topic.name) for topic in found if topic.name is not None and not topic.is_internal)
     return settings_of(cluster, topics, names)
 
 
@@ -272,10 +277,24 @@ def settings_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str]) -
     """Return these settings of some topics."""
     found: dict[str, Settings] = {}
     for first in range(0, len(topics), TOPICS_AT_ONCE):
-        wanted = [
-            ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names))
-            for topic in topics[first : first + TOPICS_AT_ONCE]
-        ]
+        some = topics[first : first + TOPICS_AT_ONCE]
+        asked = DescribeConfigsRequest(
+            resources=tuple(
+                DescribeConfigsResource(
+                    resource_type=_TOPIC, resource_name=topic, configuration_keys=tuple(names)
+                )
+                for topic in some
+            )
+        )
+        told = cluster.ask(cluster.any_broker, asked, DescribeConfigsResponse)
+        if told is not None and not any(row.error_code for row in told.results):
+            for row in told.results:
+                values = {entry.name: entry.value for entry in row.configs}
+                found[str(row.resource_name)] = {
+                    name: str(value) for name, value in values.items() if value is not None
+                }
+            continue
+        wanted = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names)) for topic in some]
         answer: dict[str, Any] = cluster.admin.describe_configs(wanted, config_filter="all")
         for topic, configs in answer.get("topic", {}).items():
             found[topic] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import time
 import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
 from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.console.asking.gateways import SILENT_S
 
 TIMEOUT_S: Final = 5.0
 MOST_BYTES: Final = 64 << 20
@@ -30,13 +32,16 @@ class _Refusal(msgspec.Struct):
 
 
 class MetricsClient:
-    """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own."""
+    """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own. One
+    that gave no answer in time is not asked again for some seconds.
+    """
 
     def __init__(self, url: str) -> None:
         """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError."""
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"{url!r} must be a URL such as http://127.0.0.1:9644")
+        self._silent_until = 0.0
         self.url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
         self._parts = parts
 
@@ -74,6 +79,8 @@ class MetricsClient:
         return MetricsPage([GatewayMetrics(node_id, with_prefix(text, prefix))], [node_id])
 
     def _get(self, path: str, accepted: tuple[int, ...]) -> tuple[int, bytes]:
+        if time.monotonic() < self._silent_until:
+            raise self._unreachable("no answer in time")
         connect = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = connect(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_S)
         try:
@@ -81,11 +88,10 @@ class MetricsClient:
             response = connection.getresponse()
             body = response.read(MOST_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, TimeoutError):
+                self._silent_until = time.monotonic() + SILENT_S
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise ControlError(
-                f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener "
-                "of the gateway, and give its address by --metrics"
-            ) from None
+            raise self._unreachable(reason) from None
         finally:
             connection.close()
         if len(body) > MOST_BYTES:
@@ -93,6 +99,12 @@ class MetricsClient:
         if response.status not in accepted:
             raise ControlError(_refusal(body, response.status))
         return response.status, body
+
+    def _unreachable(self, reason: str) -> ControlError:
+        return ControlError(
+            f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener of "
+            "the gateway, and give its address by --metrics"
+        )
 
 
 def _values(value: Any) -> Sequence[Any]:

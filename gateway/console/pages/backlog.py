@@ -42,7 +42,7 @@ class LimitedTopic(NamedTuple):
 def backlog(visit: Visit) -> PageAnswer:
     """Show the topics with a limit, and the backlog of one topic."""
     topic = visit.text("topic") or None
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         settings = topic_settings(cluster, (BYTES, AGE, POLICY, TTL))
     after = visit.optional_number("after", -1)
     told: Gathered[BacklogPage] | None = None
@@ -169,7 +169,7 @@ class DelayingTopic(NamedTuple):
 
 def delayed(visit: Visit) -> PageAnswer:
     """Show the topics with a header for delays, and how many records wait."""
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         settings = topic_settings(cluster, (HEADER, LONGEST, HOLD))
     topics = [
         DelayingTopic(name, values[HEADER], _number(values.get(LONGEST)), _number(values.get(HOLD)))

@@ -51,7 +51,7 @@ class ClusterFacts(NamedTuple):
 
 
 def cluster_page(visit: Visit) -> PageAnswer:
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         status = visit.status(cluster)
         listed = gateways_remote(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)

@@ -83,7 +83,7 @@ def groups(visit: Visit) -> PageAnswer:
     wanted, kind = visit.text("filter").strip(), visit.text("kind")
     state, topic, sort = visit.text("state"), visit.text("topic").strip(), visit.text("sort")
     compares = bool(topic) or sort.removeprefix("-") in _FIGURES
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         lines = group_lines(cluster)
         rows = [
             (line, UNKNOWN)
@@ -103,10 +103,12 @@ def groups(visit: Visit) -> PageAnswer:
         shown, paging = page_of(ordered(rows, sort, _KEYS, "group"), visit.number("page", 1, 1))
         if not compares:
             shown = _with_figures(cluster, shown)
+        silent = cluster.silent
     return View(
         "groups.html",
         {
             "rows": shown,
+            "silent": silent,
             "sparks": {
                 line.group: spark(visit.history.series(LAG, {"group": line.group}, HOUR_MS))
                 for line, _ in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from seqgate.gateway.admin.remote.cluster import Cluster
@@ -67,15 +68,21 @@ def overview(visit: Visit) -> PageAnswer:
     """Show what is wrong, and the state of the cluster. While nothing answers, the charts stay."""
     notes: list[Problem] = []
     try:
-        with visit.cluster() as cluster:
-            status = visit.status(cluster)
+        with ThreadPoolExecutor(1) as meanwhile:
+            # a page waits once for brokers and a listener that are silent
+            told = meanwhile.submit(_gateway_status, visit)
+            with visit.partial() as cluster:
+                status, silent = visit.status(cluster), cluster.silent
+            gateway, trouble = told.result()
     except Unreachable as error:
         advice = f"{error}. This page asks again by itself."
         return View(
             "overview.html", {**_nothing(visit), "problems": [Problem("The cluster does not answer", advice)]}
         )
-    gateway, trouble = _gateway_status(visit, notes)
-    groups, transactions, hanging = _asked_of_all(visit, notes, status)
+    trouble = [problem for problem in trouble if not _note_right(visit, notes, problem.advice)]
+    groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
+    transactions = _asked(visit, notes, _transactions)
+    hanging = None if silent else _hanging(visit, notes, status)
     disks = {
         str(broker.node_id): _samples(visit, DISK_FREE, {"broker": str(broker.node_id)}, DISK_MS)
         for broker in status.brokers
@@ -108,6 +115,7 @@ def overview(visit: Visit) -> PageAnswer:
         {
             **_nothing(visit),
             "status": status,
+            "silent": silent,
             "gateway": gateway,
             "problems": problems,
             "notes": notes,
@@ -128,6 +136,7 @@ def _nothing(visit: Visit) -> dict[str, Any]:
     """Return what the page shows while nothing answers: the charts, and of how many gateways they are."""
     return {
         "status": None,
+        "silent": (),
         "gateway": None,
         "notes": (),
         "unjudged": (),
@@ -144,24 +153,10 @@ def _nothing(visit: Visit) -> dict[str, Any]:
     }
 
 
-def _asked_of_all(
-    visit: Visit, notes: list[Problem], status: ClusterStatus
-) -> tuple[list[GroupSamples] | None, list[OpenTransaction] | None, int | None]:
-    """Return the groups, the open transactions, and how many transactions hang; None for an unknown one. Each
-    needs the answer of every broker. While a broker gives none, nothing is asked: each question would only
-    wait until it times out.
-    """
-    if any(not broker.apis for broker in status.brokers):
-        return None, None, None
-    groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
-    transactions = _asked(visit, notes, _transactions)
-    return groups, transactions, _hanging(visit, notes, status)
-
-
 def _asked(visit: Visit, notes: list[Problem], ask: Callable[[Cluster], A]) -> A | None:
     """Return an answer of the cluster; None without one. A missing right becomes a note, no problem."""
     try:
-        with visit.cluster() as cluster:
+        with visit.partial() as cluster:
             return ask(cluster)
     except ControlError as error:
         _note_right(visit, notes, str(error))
@@ -179,7 +174,7 @@ def _note_right(visit: Visit, notes: list[Problem], error: str) -> bool:
     return True
 
 
-def _gateway_status(visit: Visit, notes: list[Problem]) -> tuple[Status | None, list[Problem]]:
+def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
     """Return what only the gateway knows, with its word about being ready; nothing without --metrics."""
     if not visit.has_metrics:
         return None, []
@@ -190,8 +185,6 @@ def _gateway_status(visit: Visit, notes: list[Problem]) -> tuple[Status | None, 
             problems.append(Problem("The gateway says that it is not ready", words))
         return visit.ask_gateway(StatusRequest()), problems
     except ControlError as error:
-        if _note_right(visit, notes, str(error)):
-            return None, problems
         return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
 
 
@@ -232,7 +225,9 @@ _hanging_counts: Final[Cache[int]] = Cache(60.0)
 
 
 def _hanging(visit: Visit, notes: list[Problem], status: ClusterStatus) -> int | None:
-    """Return how many transactions hang; None where asking costs too much, or nobody answers."""
+    """Return how many transactions hang; None where asking costs too much, or nobody answers. All brokers
+    must answer: a transaction hangs if none of them knows it.
+    """
     told, _ = visit.told(FindHangingRequest())
     if told is not None:
         return len(told.hanging)

@@ -536,7 +536,7 @@ SETTING: Final = "message.deduplication.enable"
 
 def names(visit: Visit) -> PageAnswer:
     """Show a page of the names, and the topics that track names."""
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         settings = topic_settings(cluster, (SETTING,))
     topics = sorted(topic for topic, values in settings.items() if values.get(SETTING) == "true")
     topic, partition = visit.place()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from kafka.errors import BrokerResponseError
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse
+from kio.schema.types import ProducerId
+from kio.static.primitive import i64
 
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
@@ -35,14 +40,16 @@ def transactions(visit: Visit) -> PageAnswer:
         older_than_ms=None if older_than_s is None else older_than_s * _SECOND_MS,
         producer_id=visit.optional_number("producer_id"),
     )
-    with visit.cluster() as cluster:
+    with visit.partial() as cluster:
         found = listed(cluster, wanted)
         rows, paging = page_of(found, visit.number("page", 1, 1))
         lines = rows_of(cluster, [row.transactional_id for row in rows])
+        silent = cluster.silent
     return View(
         "transactions.html",
         {
             "lines": lines,
+            "silent": silent,
             "paging": paging,
             "wanted": wanted,
             "older_than_s": older_than_s,
@@ -255,11 +262,26 @@ def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
     if wanted.state is not None and wanted.state not in states():
         raise ControlError(f"state must be one of {', '.join(states())}, not {wanted.state}")
     return listings.get(
-        cluster.reached.security, (cluster.addresses, wanted), lambda: _asked(cluster, wanted)
+        cluster.reached.security,
+        (cluster.addresses, cluster.is_partial, wanted),
+        lambda: _asked(cluster, wanted),
     )
 
 
 def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
+    asked = ListTransactionsRequest(
+        state_filters=() if wanted.state is None else (wanted.state,),
+        producer_id_filters=() if wanted.producer_id is None else (ProducerId(wanted.producer_id),),
+        duration_filter=i64(-1 if wanted.older_than_ms is None else wanted.older_than_ms),
+        transactional_id_pattern=wanted.pattern,
+    )
+    told = cluster.ask_all(asked, ListTransactionsResponse)
+    if told is not None:
+        return _sorted(
+            Listed(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))
+            for answer in told
+            for row in answer.transaction_states
+        )
     try:
         found = cluster.admin.list_transactions(
             producer_id_filters=None if wanted.producer_id is None else [wanted.producer_id],
@@ -274,12 +296,15 @@ def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
             f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it "
             "empty"
         ) from None
-    rows = {
+    return _sorted(
         Listed(row.transactional_id, int(row.producer_id), str(getattr(row.state, "value", row.state)))
         for rows in found.values()
         for row in rows
-    }
-    return sorted(rows, key=lambda row: (_ENDED.get(row.state, 0), row))
+    )
+
+
+def _sorted(rows: Iterable[Listed]) -> list[Listed]:
+    return sorted(set(rows), key=lambda row: (_ENDED.get(row.state, 0), row))
 
 
 PAGE: Final = Page(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import socketserver
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -13,9 +15,11 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin.metrics import GatewayMetrics as OneGateway
-from seqgate.gateway.admin.metrics import MetricsPage
+from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.request import ControlAnswer, Unreachable
+from seqgate.gateway.admin.request import ControlAnswer, ControlError, Unreachable
+from seqgate.gateway.console.asking.gateways import SILENT_S, BrokerMemory, GatewayAsker
+from seqgate.gateway.console.metrics import listener
 from seqgate.gateway.console.metrics.gateways import (
     COUNTED,
     GATEWAYS,
@@ -144,6 +148,9 @@ class FakeBroker(socketserver.ThreadingTCPServer):
         self.brokers: dict[int, int] = {}
         """The port of each broker of the cluster."""
         self.connections = 0
+        self.asked = 0
+        self.stands_still: Callable[[], object] | None = None
+        """Waits in place of an answer, which never comes."""
         self.port = self.server_address[1]
 
     def answer(self) -> Any:
@@ -172,6 +179,10 @@ class _Handler(socketserver.BaseRequestHandler):
         while size := stream.read(4):
             frame = stream.read(int.from_bytes(size, "big"))
             (correlation_id,) = struct.unpack_from(">i", frame, 4)
+            self.server.asked += 1
+            if self.server.stands_still is not None:
+                self.server.stands_still()
+                return
             self.request.sendall(encode_response(QUESTION_API[0], correlation_id, self.server.answer()))
 
 
@@ -262,3 +273,63 @@ def test_while_the_cluster_is_away_each_gateway_that_was_seen_has_a_row() -> Non
             ("1", "the cluster does not answer"),
             ("2", "the cluster does not answer"),
         ]
+
+
+# Brokers that stand still: whoever connects to them gets no answer.
+
+
+def test_all_that_stand_still_cost_one_wait_and_are_asked_again_soon() -> None:
+    """Each of them waits until all are asked: one after the other, none would be asked with another."""
+    now_s = [0.0]
+    memory = BrokerMemory(lambda: now_s[0])
+    all_asked, end = threading.Barrier(3), threading.Event()
+
+    def still() -> None:
+        all_asked.wait()
+        end.wait()
+
+    with brokers(*map(told, range(1, 6))) as found, ThreadPoolExecutor() as pool:
+        asker = GatewayAsker(
+            [("127.0.0.1", each.port) for each in found], ClientSecurity(), pool, 3.0, memory
+        )
+        assert [row.trouble for row in asker.ask(MetricsRequest()).rows] == [None] * 5
+        for broker in found[:3]:
+            broker.stands_still = still
+        expected = ["no answer in time"] * 3 + [None] * 2
+        assert [row.trouble for row in asker.ask(MetricsRequest()).rows] == expected
+        assert not all_asked.broken
+        assert [broker.asked for broker in found] == [2] * 5
+        now_s[0] += SILENT_S - 1
+        assert [row.trouble for row in asker.ask(MetricsRequest()).rows] == expected
+        assert [broker.asked for broker in found] == [2] * 3 + [3] * 2, "silent ones are not asked again yet"
+        other = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 3.0, memory)
+        assert [row.trouble for row in other.ask(MetricsRequest()).rows] == expected, "another login knows"
+        for broker in found:
+            broker.stands_still = None
+        now_s[0] += 1
+        assert [row.trouble for row in asker.ask(MetricsRequest()).rows] == [None] * 5
+        end.set()
+        asker.close()
+        other.close()
+
+
+def test_a_cluster_of_silent_brokers_is_asked_each_time() -> None:
+    memory = BrokerMemory()
+    with brokers(told(1)) as found, ThreadPoolExecutor() as pool:
+        found[0].stands_still = threading.Event().wait
+        asker = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 0.2, memory)
+        for _ in range(2):
+            with pytest.raises(Unreachable, match="no answer in time"):
+                asker.ask(MetricsRequest())
+        assert found[0].asked == 2
+        asker.close()
+
+
+def test_a_listener_that_stands_still_costs_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = MetricsClient(f"http://127.0.0.1:{server.getsockname()[1]}")
+        with pytest.raises(ControlError, match="does not answer: timed out"):
+            client.metrics()
+    with pytest.raises(ControlError, match="does not answer: no answer in time"):
+        client.readiness()

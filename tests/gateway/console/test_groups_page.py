@@ -96,7 +96,9 @@ def test_a_group_is_listed_with_the_line_of_its_lag(console: ConsoleClient, gate
     commit_offsets(gateway.bootstrap, "falls-behind", "orders", {0: 4})
     fresh(console)
     await_true(
-        lambda: 'class="spark"' in console.page("/groups?filter=falls-behind"), "the console has two samples"
+        lambda: 'class="spark"' in console.page("/groups?filter=falls-behind"),
+        "the console has samples of two minutes",
+        600.0,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import msgspec
@@ -134,7 +135,8 @@ def test_beyond_this_machine_a_console_needs_logins(guarded: Guarded, shared_gat
         host, _, port = bootstrap.partition(":")
         addresses = ((host, int(port)),)
         options = ConsoleOptions(bootstrap=addresses, listen=("0.0.0.0", 8080), is_insecure=insecure)
-        return exposure_complaint(options, ClusterLogin(addresses, options.security))
+        with ThreadPoolExecutor() as pool:
+            return exposure_complaint(options, ClusterLogin(addresses, options.security, pool))
 
     assert complaint(guarded.bootstrap) is None
     assert "has no logins" in (complaint(shared_gateway.bootstrap) or "")

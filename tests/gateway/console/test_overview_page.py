@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from seqgate.gateway.admin.remote import cluster as remote
 from seqgate.gateway.console.health import ENOUGH
@@ -24,6 +28,8 @@ from tests.system.commands.clients import create_topic
 from tests.system.commands.conftest import seqgate
 
 WAIT_S = 200.0
+GROUPS = 12
+"""Enough groups for each of three gateways to coordinate some."""
 
 
 @pytest.fixture(scope="module")
@@ -99,26 +105,46 @@ def test_the_page_stays_while_nothing_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.tier("all")
-def test_a_gateway_that_stands_still_is_named_until_it_goes_on(
+def test_gateways_that_stand_still_are_named_and_the_others_tell_what_they_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes over, and a question without a time limit of its own waits for longer than this test."""
     monkeypatch.setattr(remote, "REQUEST_TIMEOUT_MS", HOUR_MS)
     unhurried = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
-    with GatewayCluster(tmp_path, 2, unhurried) as cluster, console_client(cluster.bootstrap) as console:
+    with GatewayCluster(tmp_path, 3, unhurried) as cluster, console_client(cluster.bootstrap) as console:
         cluster.create()
         node_ids = cluster.brokers()
+        for number in range(GROUPS):
+            with closing(
+                Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"g{number}"})
+            ) as each:
+                each.commit(offsets=[TopicPartition("lines", 0, 0)], asynchronous=False)
 
         def says(sentence: str) -> bool:
             return sentence in text_of(console.page("/"))
 
-        await_true(partial(says, "Nothing is wrong"), "all gateways answer", WAIT_S)
-        for node_id, gateway in ((node_ids[each.port], each) for each in cluster.gateways):
-            os.kill(gateway.pid, signal.SIGSTOP)
-            silent = f"Broker {node_id} at {gateway.bootstrap} does not answer."
-            await_true(partial(says, silent), "the page names it", WAIT_S)
-            os.kill(gateway.pid, signal.SIGCONT)
-            await_true(partial(says, "Nothing is wrong"), "all gateways answer again", WAIT_S)
+        whole = f"Groups {GROUPS} Open transactions 0"
+        await_true(partial(says, whole), "all gateways answer", WAIT_S)
+        for away in itertools.combinations(cluster.gateways, 2):
+            for gateway in away:
+                os.kill(gateway.pid, signal.SIGSTOP)
+            sentences = [
+                f"Broker {node_ids[each.port]} at {each.bootstrap} does not answer." for each in away
+            ]
+            for sentence in sentences:
+                await_true(partial(says, sentence), "the page names it", WAIT_S)
+            found = re.search(r"Groups (\d+) Open transactions 0 ", text_of(console.page("/")))
+            assert found is not None, "what the third one tells is there"
+            for path, what in (("/groups", "Groups and their lag"), ("/transactions", "Transactional ids")):
+                page = text_of(console.page(path))
+                assert f"{what} are those that the other brokers tell." in page
+                assert page.count("gives no answer: no answer in time") == len(away)
+            listed = len(re.findall(r"/groups/view\?group=g", console.page("/groups")))
+            assert listed == int(found[1]) < GROUPS
+            for gateway in away:
+                os.kill(gateway.pid, signal.SIGCONT)
+            await_true(partial(says, whole), "all gateways answer again", WAIT_S)
+            assert not any(map(says, sentences))
 
 
 def test_the_head_has_the_version_that_the_gateway_tells(measured: ConsoleClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -86,6 +87,18 @@ def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
 
 def _Named(name: str) -> type[Any]:  # noqa: N802 - returns a class
     return type(name, (), {})
+
+
+def test_brokers_are_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each answers only when the other is asked, too."""
+    both = threading.Barrier(2, timeout=60.0)
+
+    class Meeting(FakeCluster):
+        def _log_dirs(self) -> Any:
+            both.wait()
+            return super()._log_dirs()
+
+    assert status(Meeting(), monkeypatch).is_well
 
 
 def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
