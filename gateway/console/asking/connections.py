@@ -68,7 +68,7 @@ class Connections:
         self.addresses = tuple(addresses)
         self._lock = threading.Lock()
         self._idle: OrderedDict[int, tuple[ClientSecurity, _Open[Any]]] = OrderedDict()
-        self._memory = BrokerMemory()
+        self.memory = BrokerMemory()
         self.pool = ThreadPoolExecutor(2 * MOST_GATEWAYS, "console-gateways")
         """Runs the questions that go out to brokers at once."""
 
@@ -122,7 +122,7 @@ class Connections:
 
     def _new_asker(self, security: ClientSecurity) -> _Open[GatewayAsker]:
         closing = ExitStack()
-        asker = GatewayAsker(self.addresses, security, self.pool, ANSWER_S, self._memory)
+        asker = GatewayAsker(self.addresses, security, self.pool, ANSWER_S, self.memory)
         closing.callback(asker.close)
         return _Open(asker, closing)
 

@@ -97,6 +97,10 @@ class BrokerMemory:
             left = {place: until for place, until in self._silent_until.items() if until > now}
             self._silent_until = left | {(address.host, address.port): now + SILENT_S}
 
+    def note_answer(self, address: BrokerAddress) -> None:
+        with self._lock:
+            self._silent_until.pop((address.host, address.port), None)
+
 
 class GatewayAsker:
     """Asks the gateways of one cluster with one login. It keeps a connection to each. One thread uses it."""
@@ -108,17 +112,22 @@ class GatewayAsker:
         pool: Executor,
         timeout_s: float = TIMEOUT_S,
         memory: BrokerMemory | None = None,
+        *,
+        asks_silent: bool = False,
     ) -> None:
         """Take the addresses at which the cluster is found; `pool` runs the questions that go out at once.
-        Without a `memory` each question goes to silent brokers, too.
+        With `asks_silent` questions go to silent brokers, too, and only their answers are remembered: a
+        shorter time without an answer proves less.
         """
         self._bootstrap = [BrokerAddress(*address, security) for address in addresses]
         self._pool = pool
         self._timeout_s = timeout_s
-        self._memory = memory
+        self._memory = memory or BrokerMemory()
+        self._asks_silent = asks_silent
         self._open: dict[BrokerAddress, socket.socket] = {}
-        known = {} if memory is None else memory.addresses
-        self._known = {name: BrokerAddress(*place, security) for name, place in known.items()}
+        self._known = {
+            name: BrokerAddress(*place, security) for name, place in self._memory.addresses.items()
+        }
         """The gateways by node id, as the last answer named them."""
 
     def ask(self, request: Request[A]) -> Replies[A]:
@@ -182,8 +191,7 @@ class GatewayAsker:
         finally:
             wait(asked.values())
         self._known = brokers
-        if self._memory is not None:
-            self._memory.addresses = {name: (each.host, each.port) for name, each in brokers.items()}
+        self._memory.addresses = {name: (each.host, each.port) for name, each in brokers.items()}
         self._hang_up_but(brokers.values())
         return first, described, {address: _outcome(future) for address, future in asked.items()}
 
@@ -215,7 +223,7 @@ class GatewayAsker:
                 asked[address] = self._pool.submit(self._asked, address, question)
 
     def _is_silent(self, address: BrokerAddress) -> bool:
-        return self._memory is not None and self._memory.is_silent(address)
+        return not self._asks_silent and self._memory.is_silent(address)
 
     def answers(self, questions: Mapping[BrokerAddress, Question]) -> dict[BrokerAddress, Any]:
         """Return the answers of brokers, or their errors; each gets its question, all at once."""
@@ -228,16 +236,21 @@ class GatewayAsker:
         """Return a broker's answer to the question. Raises OSError, ControlError."""
         kept = self._open.pop(address, None)
         try:
-            if kept is not None:
-                try:
-                    return self._exchanged(address, kept, question)
-                except ConnectionError:
-                    pass  # brokers close connections that are old or idle
-            return self._exchanged(address, open_connection(address, self._timeout_s), question)
+            answer = self._answer(address, kept, question)
         except TimeoutError:
-            if self._memory is not None:
+            if not self._asks_silent:
                 self._memory.note_silence(address)
             raise
+        self._memory.note_answer(address)
+        return answer
+
+    def _answer(self, address: BrokerAddress, kept: socket.socket | None, question: Question) -> Any:
+        if kept is not None:
+            try:
+                return self._exchanged(address, kept, question)
+            except ConnectionError:
+                pass  # brokers close connections that are old or idle
+        return self._exchanged(address, open_connection(address, self._timeout_s), question)
 
     def _exchanged(self, address: BrokerAddress, connection: socket.socket, question: Question) -> Any:
         try:

@@ -16,7 +16,14 @@ from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.gateways import AT_ONCE, GatewayAsker, Replies, Reply
+from seqgate.gateway.console.asking.gateways import (
+    AT_ONCE,
+    TIMEOUT_S,
+    BrokerMemory,
+    GatewayAsker,
+    Replies,
+    Reply,
+)
 from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import MetricsClient, samples
 from seqgate.gateway.console.metrics.rates import (
@@ -61,10 +68,12 @@ class GatewayMetrics:
         addresses: Sequence[tuple[str, int]],
         security: ClientSecurity,
         listeners: Sequence[MetricsClient] = (),
+        memory: BrokerMemory | None = None,
     ) -> None:
+        """Prepare to ask. An answer ends the silence of a gateway in the `memory` of the pages."""
         self._listeners = listeners
         self._pool = ThreadPoolExecutor(AT_ONCE, "console-metrics")
-        self._asker = GatewayAsker(addresses, security, self._pool)
+        self._asker = GatewayAsker(addresses, security, self._pool, TIMEOUT_S, memory, asks_silent=True)
 
     def ask(self, *, asks_cluster: bool = True) -> Answers:
         """Return what all gateways tell. Without `asks_cluster` only listeners are asked. Raises ControlError

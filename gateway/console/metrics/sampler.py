@@ -116,7 +116,7 @@ class Sampler:
         self.gateways = Summary()
         """The newest figures of each gateway; no rows where none tells any."""
         self._listeners = listeners
-        self._metrics = GatewayMetrics(connections.addresses, security, listeners)
+        self._metrics = GatewayMetrics(connections.addresses, security, listeners, connections.memory)
         self._figures = GatewayFigures()
         self._connections = connections
         self._cluster_login = cluster_login

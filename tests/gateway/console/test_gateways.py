@@ -304,6 +304,11 @@ def test_all_that_stand_still_cost_one_wait_and_are_asked_again_soon() -> None:
         assert [broker.asked for broker in found] == [2] * 3 + [3] * 2, "silent ones are not asked again yet"
         other = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 3.0, memory)
         assert [row.trouble for row in other.ask(MetricsRequest()).rows] == expected, "another login knows"
+        found[0].stands_still = None
+        sampler = GatewayAsker([], ClientSecurity(), pool, 3.0, memory, asks_silent=True)
+        assert [row.trouble for row in sampler.ask(MetricsRequest()).rows] == [None, *expected[1:]]
+        expected[0] = None
+        assert [row.trouble for row in asker.ask(MetricsRequest()).rows] == expected, "that one is back"
         for broker in found:
             broker.stands_still = None
         now_s[0] += 1
@@ -311,6 +316,7 @@ def test_all_that_stand_still_cost_one_wait_and_are_asked_again_soon() -> None:
         end.set()
         asker.close()
         other.close()
+        sampler.close()
 
 
 def test_a_cluster_of_silent_brokers_is_asked_each_time() -> None:
