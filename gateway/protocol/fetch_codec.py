@@ -133,7 +133,8 @@ def encode_fetch_response(
             head += NO_TAGS
     if flexible:
         head += tagged_node_endpoints(node_endpoints) if node_endpoints else NO_TAGS
-    pieces.append(bytes(head))
+    if head:
+        pieces.append(bytes(head))
     first = pieces[0]
     assert isinstance(first, bytes)
     pieces[0] = _TWO_INT32.pack(sum(map(len, pieces)) - 4, correlation_id) + first[_TWO_INT32.size :]

@@ -24,6 +24,9 @@ room again.
 """
 BYTES_PER_TURN: Final = 4 << 20
 """Bytes sent in one turn; then other connections go first, although this reader would take more."""
+_AT_ONCE: Final = int(socket.MSG_DONTWAIT)
+_AT_ONCE_AND_MORE: Final = _AT_ONCE | int(getattr(socket, "MSG_MORE", 0))
+"""Flags of a send, as plain numbers: joining members of an enum takes as long as the system call."""
 
 
 class RecordSender:
@@ -180,8 +183,8 @@ class RecordSender:
             if not count:
                 raise OSError(f"the segment file ends {len(piece) - self._sent} bytes early")
             return count
-        more = socket.MSG_MORE if len(self._pieces) > 1 else 0
-        return self._socket.send(memoryview(piece)[self._sent :], socket.MSG_DONTWAIT | more)
+        flags = _AT_ONCE_AND_MORE if len(self._pieces) > 1 else _AT_ONCE
+        return self._socket.send(memoryview(piece)[self._sent :], flags)
 
     def _hand_over(self) -> int:
         """Give the transport a part of the first piece; return its size in bytes."""

@@ -37,6 +37,11 @@ STRICT: Final = 1
 """The mode of ShareFetch that acquires no more records than the request names."""
 PAIRS: Final = "pairs"
 """The topic of the transactions."""
+LARGE: Final = "large"
+"""The topic of the large batches."""
+LARGE_BATCHES: Final = 12
+LARGE_BATCH_BYTES: Final = 200_000
+FETCH_BYTES: Final = 1 << 20
 
 
 class CountedGateway:
@@ -127,12 +132,39 @@ def measure(checkout: Path) -> dict[str, float]:
         counts["transaction of two records"] = gateway.counted(
             lambda: assert_one(runner.run(transactional.run(0.0, 1)))
         )
+        with Wire(f"127.0.0.1:{gateway.port}", timeout_s=LIMIT_S) as wire:
+            reader = LargeReader(wire)
+            counts["Fetch of 1 MiB from the page cache"] = gateway.counted(reader.read)
         client.close()
         peer = Peer(f"127.0.0.1:{gateway.port}", "instructions-", timeout_s=LIMIT_S)
         share_reader = ShareReader(member_of_its_own(peer))
         counts["ShareFetch and ShareAcknowledge of one record"] = gateway.counted(share_reader.read)
         peer.close()
         return counts
+
+
+class LargeReader:
+    """A consumer that fetches as much as Kafka's consumers do by default from one partition."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        topic = {"name": LARGE, "num_partitions": 1, "replication_factor": 1}
+        wire.call("create_topics", 7, topics=[topic], timeout=60_000)
+        partition = {"index": 0, "records": Batch(records(1, LARGE_BATCH_BYTES)).encode()}
+        topic_data = [{"name": LARGE, "partition_data": [partition]}]
+        for _ in range(LARGE_BATCHES):
+            answer = wire.call("produce", 9, {"acks": -1, "timeout": 60_000, "topic_data": topic_data}).fields
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+
+    def read(self) -> None:
+        """Fetch from a batch in the middle of the segment, so that its position must be found."""
+        partition = {"partition": 0, "fetch_offset": 3, "partition_max_bytes": FETCH_BYTES}
+        topics = [{"topic": LARGE, "partitions": [partition]}]
+        limits: Plain = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 26}
+        answer = self._wire.call("fetch", 12, limits, session_epoch=-1, topics=topics).fields
+        (row,) = answer["responses"][0]["partitions"]
+        assert row["error_code"] == 0, row
+        assert len(row["records"]) == FETCH_BYTES, "the answer is not as large as the limit"
 
 
 class ShareReader:
