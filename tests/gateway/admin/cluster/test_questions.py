@@ -15,6 +15,7 @@ from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.logs import LogLinesRequest
 from seqgate.gateway.admin.operations import answer_question
+from seqgate.gateway.admin.pids import ClaimBlockRequest
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.status import StatusRequest
@@ -83,9 +84,12 @@ async def test_a_gateway_of_an_earlier_release_answers_no_question(cluster: Clus
 
 
 async def test_only_what_each_answers_for_itself_is_told(cluster: Cluster) -> None:
-    (told,) = await others(cluster, ListGroupsRequest())
-    with pytest.raises(ControlError, match=r"groups.list is answered on the control socket only"):
-        answer_of(told.answer, ListGroupsRequest())
+    for refused in (ListGroupsRequest(), ClaimBlockRequest(1, "loader")):
+        (told,) = await others(cluster, refused)
+        with pytest.raises(
+            ControlError, match=r"(groups.list|pids.claim) is answered on the control socket only"
+        ):
+            answer_of(told.answer, refused)
     (told,) = await others(cluster, ListProducersRequest())
     assert answer_of(told.answer, ListProducersRequest()).complete
 
