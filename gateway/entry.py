@@ -24,9 +24,13 @@ def main() -> None:
         # before all further imports: what is imported before is imported twice
         use_c_allocator()
     else:
+        import atexit  # noqa: PLC0415 - `--version` has no use for it
+
         from seqgate.gateway.admin.remote import kafka_parts  # noqa: PLC0415 - a gateway has no Kafka client
 
         kafka_parts.install()
+        # an exit would look for garbage twice among all that was imported
+        atexit.register(gc.freeze)
     from seqgate.gateway.cli import main as run_command  # noqa: PLC0415 - after the choice of the allocator
 
     run_command()

@@ -105,8 +105,8 @@ MOST_MODULES = {
     "transactions list --bootstrap GATEWAY": 226,
     "transactions find-hanging --bootstrap GATEWAY": 231,
     "producers --bootstrap GATEWAY": 209,
-    "produce orders --bootstrap GATEWAY": 360,
-    "consume orders --bootstrap GATEWAY": 370,
+    "produce orders --bootstrap GATEWAY": 333,
+    "consume orders --bootstrap GATEWAY": 338,
 }
 """Modules that each may load, those of Python and of all packages together: what there is today, and little
 more. A start takes its time for its modules, so look for an import that can come later before you raise a

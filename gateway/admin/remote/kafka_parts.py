@@ -1,9 +1,10 @@
 """Imports kafka-python in parts: a command needs one of its clients, or only its errors.
 
-The package imports all of its clients, the requests of administrators, and with the checksum a command line:
-a third of what `seqgate produce` takes. `install` lets the packages of `PARTS` begin empty. A package takes a
-name from the module that has the name, when somebody first asks for it. For any other name it is executed as
-it is written, so that a later release of kafka-python works too, only slower.
+The package imports all of its clients, the requests of administrators, with the checksum a command line, and
+what only a login, TLS or compressed batches need: a third of what `seqgate produce` takes. `install` lets the
+packages of `PARTS` begin empty. A package takes a name from the module that has the name, when somebody first
+asks for it. For any other name it is executed as it is written, so that a later release of kafka-python works
+too, only slower.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final
 
+LATER: Final = ""
+"""The place of a function for which the whole package is executed only when somebody calls the function."""
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "crc32c": {"crc32c": "_crc32c"},
     "kafka": {
@@ -24,11 +27,34 @@ PARTS: Final[Mapping[str, Mapping[str, str]]] = {
         "KafkaProducer": "producer.kafka",
         "TopicPartition": "structs",
     },
+    "kafka.metrics": {
+        "AnonMeasurable": "measurable",
+        "KafkaMetric": "kafka_metric",
+        "MetricConfig": "metric_config",
+        "MetricName": "metric_name",
+        "Metrics": "metrics",
+    },
+    "kafka.metrics.stats": {
+        "Avg": "avg",
+        "Count": "count",
+        "Max": "max_stat",
+        "Rate": "rate",
+        "Sensor": "sensor",
+    },
+    "kafka.net.sasl": {"get_sasl_mechanism": LATER},
     # every connection knows how very old brokers are asked
     "kafka.protocol.admin": {"ListGroupsRequest": "groups"},
     "kafka.protocol.consumer": {"OffsetFetchRequest": "group"},
+    # only compressed batches, TLS, and packages in archives need these
+    "snappy": {},
+    "ssl": {},
+    "tempfile": {},
+    "zipfile": {},
+    "zstandard": {},
 }
-"""Packages, and the modules below them that have the names which most commands ask for."""
+"""Packages, and the modules below them that have the names which most commands ask for; none where most
+commands ask for no name.
+"""
 
 
 def install() -> None:
@@ -73,15 +99,29 @@ class _InParts:
         one for each module that it imports: two threads may both execute the package, which changes nothing.
         """
         place = self._parts.get(name)
-        if place is not None:
+        if place == LATER and not self._is_executed:
+            return partial(self._call, package, name)
+        if place:
             found = getattr(import_module(f"{package.__name__}.{place}"), name, None)
             if found is not None:
                 return found
-        elif PathFinder.find_spec(f"{package.__name__}.{name}", package.__path__) is not None:
+        elif "__path__" in vars(package) and self._has_module(package, name):
             return import_module(f"{package.__name__}.{name}")
+        names = self._executed(package)
+        if name not in names:
+            raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
+        return names[name]
+
+    @staticmethod
+    def _has_module(package: ModuleType, name: str) -> bool:
+        return PathFinder.find_spec(f"{package.__name__}.{name}", package.__path__) is not None
+
+    def _call(self, package: ModuleType, name: str, *arguments: Any) -> Any:
+        return self._executed(package)[name](*arguments)
+
+    def _executed(self, package: ModuleType) -> dict[str, Any]:
+        """Return the names of the whole package."""
         if not self._is_executed:
             self._whole.exec_module(package)
             self._is_executed = True
-        if name not in vars(package):
-            raise AttributeError(f"module {package.__name__!r} has no attribute {name!r}")
-        return vars(package)[name]
+        return vars(package)

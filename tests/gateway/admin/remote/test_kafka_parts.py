@@ -17,7 +17,8 @@ from seqgate.gateway.admin.remote import kafka_parts
 kafka_parts.install()
 package = import_module(sys.argv[1])
 for name, place in kafka_parts.PARTS[sys.argv[1]].items():
-    assert getattr(package, name) is getattr(import_module(f"{package.__name__}.{place}"), name)
+    found = getattr(package, name)
+    assert not place or found is getattr(import_module(f"{package.__name__}.{place}"), name)
 assert not vars(package).get("__all__"), "no name of PARTS executes the package"
 for _ in range(2):
     assert not hasattr(package, "nothing_has_this_name")
@@ -35,6 +36,20 @@ assert "kafka.net" not in sys.modules
 """
 
 
+LOGIN = """
+import sys
+from seqgate.gateway.admin.remote import kafka_parts
+
+kafka_parts.install()
+from kafka.net.sasl import get_sasl_mechanism
+import ssl
+assert not {"hashlib", "kafka.net.sasl.plain", "_ssl"}.intersection(sys.modules)
+assert get_sasl_mechanism("PLAIN") is sys.modules["kafka.net.sasl.plain"].SaslMechanismPlain
+assert issubclass(ssl.SSLWantReadError, OSError)
+assert "_ssl" in sys.modules
+"""
+
+
 def run(script: str, *words: str) -> None:
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -47,3 +62,7 @@ def test_a_package_in_parts_has_the_names_of_the_whole(package: str) -> None:
 
 def test_a_module_below_a_package_is_a_name_of_it() -> None:
     run(ERRORS)
+
+
+def test_what_a_login_and_tls_need_is_imported_when_it_is_used() -> None:
+    run(LOGIN)
