@@ -434,12 +434,13 @@ class ColdReads:
         return their place.
         """
         (path, number), place = self._known.popitem(last=False)
-        first, size_bytes = place.position, place.size_bytes
+        first, size_bytes, last_bytes = place.position, place.size_bytes, place.size_bytes
         for _ in range(min(most, DROPPED_AT_ONCE) - 1):
             number += 1
-            if next(iter(self._known)) != (path, number) or size_bytes % BLOCK_BYTES:
+            if number == 0 or last_bytes != BLOCK_BYTES or next(iter(self._known)) != (path, number):
                 break
-            size_bytes += self._known.popitem(last=False)[1].size_bytes
+            last_bytes = self._known.popitem(last=False)[1].size_bytes
+            size_bytes += last_bytes
         return PageRange(path, first, size_bytes)
 
     def _finish_drop(self) -> None:

@@ -18,7 +18,6 @@ import pytest
 from seqgate.gateway.runtime.loop.memory_room import MemoryRoom
 from seqgate.gateway.runtime.partitions.cold_reads import (
     BLOCK_BYTES,
-    DROPPED_AT_ONCE,
     FETCHED_AHEAD,
     FETCHES_AT_ONCE,
     MEMORY_ASKED_EVERY_S,
@@ -483,7 +482,9 @@ class MemoryScene:
 
 
 def cached_blocks(path: Path, number: int | None = None) -> int:
-    """Return how many blocks of the file, or of this one, are wholly in the page cache, as mincore tells."""
+    """Return how many blocks of the file, or of this one, are in the page cache, as mincore tells. The kernel
+    may evict single pages whenever it likes, so more than half of a block's pages are enough.
+    """
     size_bytes = path.stat().st_size
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         pages = (ctypes.c_ubyte * -(-size_bytes // mmap.PAGESIZE))()
@@ -493,7 +494,8 @@ def cached_blocks(path: Path, number: int | None = None) -> int:
         assert asked == 0, "mincore refused"
     each = BLOCK_BYTES // mmap.PAGESIZE
     blocks = range(size_bytes // BLOCK_BYTES) if number is None else [number]
-    return sum(all(page & 1 for page in pages[block * each : (block + 1) * each]) for block in blocks)
+    cached = [sum(page & 1 for page in pages[block * each : (block + 1) * each]) for block in blocks]
+    return sum(2 * count > each for count in cached)
 
 
 GIB = 1 << 30
@@ -539,16 +541,20 @@ class TestMemory:
         assert cached_blocks(scene.tail) == 3
 
     def test_memory_that_gets_short_while_nobody_reads_is_given_back(
-        self, make: Callable[..., MemoryScene]
+        self, make: Callable[..., MemoryScene], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The blocks go in runs, so that the disk's threads can read in between."""
-        scene = make(old_blocks=2 * DROPPED_AT_ONCE + KEPT)
+        """The blocks go in runs, so that the disk's threads can read in between; one question is enough."""
+        monkeypatch.setattr("seqgate.gateway.runtime.partitions.cold_reads.DROPPED_AT_ONCE", 8)
+        blocks = 4 * 8 + KEPT
+        scene = make(old_blocks=blocks)
         scene.machine.room = PLENTY
-        scene.read(*range(2 * DROPPED_AT_ONCE + KEPT))
+        scene.read(*range(blocks))
         scene.pass_time(60.0)
-        assert cached_blocks(scene.old) == 2 * DROPPED_AT_ONCE + KEPT
+        assert cached_blocks(scene.old) == blocks
         scene.machine.room = SHORT
-        scene.pass_time(2 * MEMORY_ASKED_EVERY_S)
+        asked = len(scene.machine.asked_at_s)
+        scene.pass_time(1.9 * MEMORY_ASKED_EVERY_S)
+        assert len(scene.machine.asked_at_s) <= asked + 2
         assert scene.cold_reads.blocks_kept == cached_blocks(scene.old) == KEPT
         assert cached_blocks(scene.tail) == 3
 
