@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import mmap
 import struct
+import threading
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import cramjam
@@ -65,10 +67,13 @@ _LZ4_TRAILER_BYTES: Final = 12
 _ZSTD_FLAGS_AT: Final = 4
 _ZSTD_ONE_SEGMENT: Final = 0x20
 """The flag of a zstd frame that has the size of its content in the place of that of its window."""
+_ZSTD_HAS_CHECKSUM: Final = 0x04
 _ZSTD_SIZES: Final = (0, 2, 4, 8)
 """The bytes of the content's size, by the two highest flags."""
 _ZSTD_DICTIONARY: Final = (0, 1, 2, 4)
 """The bytes of the dictionary's id, by the two lowest flags."""
+_ZSTD_LARGEST_WINDOW: Final = 13 << 3
+"""The byte of a window of 8 MiB. A state keeps the memory for it."""
 _ZSTD_BLOCK_BYTES: Final = 128 * 1024
 """The most plain bytes of a block in a zstd frame."""
 _ZSTD_REPEATED: Final = 1
@@ -112,6 +117,14 @@ def decompress_quickly(codec: int, data: memoryview, limit_bytes: int) -> memory
         expected, most = _frame_bytes(codec, data, limit_bytes)
         if most > limit_bytes:
             return None
+        if codec == LZ4:
+            plain = _lz4_of_producers(data, most)
+        elif codec == ZSTD:
+            plain = _zstd_with_kept_state(data, most)
+        else:
+            plain = None
+        if plain is not None:
+            return plain
         decompress_into = _decompressor(codec)
         plain = _into(decompress_into, data, expected)
         if plain is None and expected < most:
@@ -119,6 +132,72 @@ def decompress_quickly(codec: int, data: memoryview, limit_bytes: int) -> memory
     except cramjam.DecompressionError as error:
         raise InvalidRecord(f"compressed records can't be read: {error}") from error
     return plain
+
+
+def _lz4_of_producers(data: memoryview, room: int) -> memoryview | None:
+    """Return the plain bytes of a frame of the kind that Kafka's Java client and librdkafka make, with blocks
+    of 64 KiB and no checksums; None for any other frame, and for a damaged one.
+
+    To make the library's state for a frame takes ten times as long as a small block. The library's function
+    for a block keeps Python's lock, so threads don't use it.
+    """
+    if not room or bytes(data[: len(_LZ4_HEADER)]) != _LZ4_HEADER:
+        return None
+    output = _buffer(room)
+    position, filled = len(_LZ4_HEADER), 0
+    while size := _LZ4_BLOCK_SIZE.unpack_from(data, position)[0]:
+        start = position + 4
+        position = start + (size & _LZ4_SIZE_MASK)
+        if not start < position <= start + _LZ4_BLOCK_BYTES:
+            return None
+        block, rest = data[start:position], output[filled : filled + _LZ4_BLOCK_BYTES]
+        try:
+            if size > _LZ4_SIZE_MASK:
+                rest[: len(block)] = block
+                filled += len(block)
+            else:
+                filled += cramjam.lz4.decompress_block_into(block, rest)
+        except (cramjam.DecompressionError, ValueError):
+            return None
+    return output[:filled] if position + 4 == len(data) else None
+
+
+class _KeptZstd(threading.local):
+    """The state of zstd's library, one for each thread, with the optional package that can keep it."""
+
+    def __init__(self) -> None:
+        try:
+            import zstandard  # noqa: PLC0415 - a start is mostly imports
+        except ModuleNotFoundError:
+            self.decompress: Callable[..., bytes] | None = None
+        else:
+            self.decompress = zstandard.ZstdDecompressor().decompress
+            self.error = zstandard.ZstdError
+
+
+@cache
+def _kept_zstd() -> _KeptZstd:
+    return _KeptZstd()
+
+
+def _zstd_with_kept_state(data: memoryview, most: int) -> memoryview | None:
+    """Return the plain bytes of one zstd frame; None for more frames, for a damaged one, for one with a large
+    window, and without the extra `codecs`. To make the state takes thirty times as long as a small frame.
+    """
+    kept = _kept_zstd()
+    if not most or kept.decompress is None or len(data) <= _ZSTD_FLAGS_AT + 1:
+        return None
+    flags, window = data[_ZSTD_FLAGS_AT], data[_ZSTD_FLAGS_AT + 1]
+    if not flags & _ZSTD_ONE_SEGMENT and window > _ZSTD_LARGEST_WINDOW:
+        return None
+    position, _ = _zstd_header(data)
+    _, end = _zstd_blocks(data, position, most + _ZSTD_BLOCK_BYTES)
+    if not end or end + (4 if flags & _ZSTD_HAS_CHECKSUM else 0) != len(data):
+        return None
+    try:
+        return memoryview(kept.decompress(data, max_output_size=most))
+    except kept.error:
+        return None
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
@@ -195,9 +274,11 @@ def _frame_bytes(codec: int, data: memoryview, limit_bytes: int) -> tuple[int, i
     elif codec == GZIP and len(data) >= _GZIP_SMALLEST_BYTES:
         most = min(int.from_bytes(data[-4:], "little"), _GZIP_LARGEST_RATIO * len(data))
     elif codec == ZSTD:
-        most, is_exact = _zstd_room(data, limit_bytes)
-        if not is_exact:
+        position, said = _zstd_header(data)
+        if said is None:
+            most, _ = _zstd_blocks(data, position, limit_bytes)
             return min(most, _guess(data)), most
+        most = said
     return most or _guess(data), most
 
 
@@ -226,29 +307,32 @@ def _lz4_room(data: memoryview, limit_bytes: int) -> int:
     return room if room > max(limit_bytes, block_bytes) else 0
 
 
-def _zstd_room(data: memoryview, limit_bytes: int) -> tuple[int, bool]:
-    """Return the plain size of the first frame, or the most that its blocks may have, which is a number above
-    `limit_bytes` where these are many; and whether it is the exact size.
-    """
-    if len(data) <= _ZSTD_FLAGS_AT:
-        return 0, False
-    flags = data[_ZSTD_FLAGS_AT]
+def _zstd_header(data: memoryview) -> tuple[int, int | None]:
+    """Return the position of the first block of the first frame, and the plain size if the frame says it."""
+    flags = data[_ZSTD_FLAGS_AT] if len(data) > _ZSTD_FLAGS_AT else 0
     is_one_segment = bool(flags & _ZSTD_ONE_SEGMENT)
     position = _ZSTD_FLAGS_AT + 1 + (not is_one_segment) + _ZSTD_DICTIONARY[flags & 3]
     size_bytes = _ZSTD_SIZES[flags >> 6] or is_one_segment
-    if size_bytes:
-        said = int.from_bytes(data[position : position + size_bytes], "little")
-        return said + (256 if size_bytes == 2 else 0), True
-    room = blocks = is_last = 0
-    while not is_last and room <= limit_bytes and position < len(data):
+    said = int.from_bytes(data[position : position + size_bytes], "little")
+    return position + size_bytes, said + (256 if size_bytes == 2 else 0) if size_bytes else None
+
+
+def _zstd_blocks(data: memoryview, position: int, limit_bytes: int) -> tuple[int, int]:
+    """Return the most plain bytes that the blocks from `position` on may have, and the end of the last one.
+    The first is a number above `limit_bytes` where the blocks are many, and the second 0 for no whole frame.
+    """
+    room = blocks = 0
+    while room <= limit_bytes and position + 3 <= len(data):
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = block & 1, block >> 1 & 3, block >> 3
         room += _ZSTD_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
         position += 3 + (1 if kind == _ZSTD_REPEATED else size)
+        if is_last:
+            return room, position
         blocks += 1
         if blocks > _MANY_BLOCKS:
-            return limit_bytes + 1, False
-    return room, False
+            return limit_bytes + 1, 0
+    return room, 0
 
 
 def _bounded(

@@ -100,6 +100,32 @@ def test_what_is_small_is_decompressed_quickly_and_a_bomb_not_at_all(frame: str,
     assert buffers == []
 
 
+@pytest.mark.parametrize("frame", ["lz4", "zstd", "zstd without its size"])
+@pytest.mark.parametrize("data", [b"a", b"abc" * 50_000, random.Random(7).randbytes(200_000)])
+def test_a_batch_of_a_producer_needs_no_new_state_of_the_library(
+    frame: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To make one takes far longer than to decompress a small batch."""
+    codec, packed = FRAMES[frame]
+    sent = memoryview(packed(data))
+    monkeypatch.setattr(compression, "_decompressor", None)
+    for _ in range(2):
+        found = decompress_quickly(codec, sent, 1 << 20)
+        assert found is not None
+        assert bytes(found) == data
+
+
+def test_zstd_is_decompressed_quickly_without_the_extra_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    compression._kept_zstd.cache_clear()
+    try:
+        found = decompress_quickly(ZSTD, memoryview(compress(ZSTD, b"abc" * 99)), 1 << 20)
+        assert found is not None
+        assert bytes(found) == b"abc" * 99
+    finally:
+        compression._kept_zstd.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("codec", "data"),
     [
