@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.share_member import ACCEPT, ShareMember, member_of_its_own, said
+from tests.performance.loads import PAGE_CACHE, new_producer_id
 from tests.performance.transactions import PARTITIONS, TransactionalProducer
 from tests.performance.walks import Client
 from tests.support.batches import Batch, records
@@ -37,6 +38,7 @@ STRICT: Final = 1
 """The mode of ShareFetch that acquires no more records than the request names."""
 PAIRS: Final = "pairs"
 """The topic of the transactions."""
+UNFLUSHED: Final = "unflushed"
 LARGE: Final = "large"
 """The topic of the large batches."""
 LARGE_BATCHES: Final = 12
@@ -120,9 +122,11 @@ def measure(checkout: Path) -> dict[str, float]:
             pairs = {"name": PAIRS, "num_partitions": PARTITIONS, "replication_factor": 1}
             wire.call("create_topics", 7, topics=[pairs], timeout=60_000)
         transactional = TransactionalProducer("127.0.0.1", gateway.port, PAIRS, "tx")
+        idempotent = IdempotentProducer(f"127.0.0.1:{gateway.port}")
         kinds: dict[str, Callable[[], None]] = {
             "Produce that repeats the last one": client.produce,
             "Produce with a new prefix": client.produce_first,
+            "Produce of an idempotent producer, without a flush": idempotent.produce,
             "Fetch of one partition": client.fetch,
             "Metadata of one topic": client.metadata,
             "OffsetCommit": client.commit,
@@ -136,6 +140,7 @@ def measure(checkout: Path) -> dict[str, float]:
             reader = LargeReader(wire)
             counts["Fetch of 1 MiB from the page cache"] = gateway.counted(reader.read)
         client.close()
+        idempotent.close()
         peer = Peer(f"127.0.0.1:{gateway.port}", "instructions-", timeout_s=LIMIT_S)
         share_reader = ShareReader(member_of_its_own(peer))
         counts["ShareFetch and ShareAcknowledge of one record"] = gateway.counted(share_reader.read)
@@ -165,6 +170,31 @@ class LargeReader:
         (row,) = answer["responses"][0]["partitions"]
         assert row["error_code"] == 0, row
         assert len(row["records"]) == FETCH_BYTES, "the answer is not as large as the limit"
+
+
+class IdempotentProducer:
+    """Sends a batch of one record after the other to a topic whose records are not flushed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._wire = Wire(bootstrap, timeout_s=LIMIT_S)
+        configs = [{"name": "flush.messages", "value": PAGE_CACHE}]
+        topic = {"name": UNFLUSHED, "num_partitions": 1, "replication_factor": 1, "configs": configs}
+        self._wire.call("create_topics", 7, topics=[topic], timeout=60_000)
+        self._producer_id = new_producer_id(self._wire)
+        self._sequence = 0
+
+    def produce(self) -> None:
+        """Send the next batch."""
+        batch = Batch(records(1, 100)).of(self._producer_id, 0, self._sequence).encode()
+        self._sequence += 1
+        topic = {"name": UNFLUSHED, "partition_data": [{"index": 0, "records": batch}]}
+        request = {"acks": -1, "timeout": 60_000, "topic_data": [topic]}
+        answer = self._wire.call("produce", 9, request).fields
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._wire.close()
 
 
 class ShareReader:
