@@ -22,6 +22,7 @@ from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metrics.otlp import exporter as module
 from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
 from seqgate.gateway.metrics.table import METRICS, SUBJECTS, text_of
+from seqgate.gateway.tasks import end_tasks
 from tests.support.gateway_process import free_port
 from tests.support.otlp_receiver import Export, OtlpReceiver, Reply
 
@@ -187,6 +188,8 @@ async def test_a_mistake_of_the_gateway_is_told_once_and_ends_no_exports(
 
     async with running(made(tmp_path, receiver)) as exporter:
         await next_of(receiver)
+        assert exporter._task is not None
+        await end_tasks(exporter._task)  # its own export may end only now, and say that exports work
         with monkeypatch.context() as planted:
             planted.setattr(module, "SUBJECTS", (*SUBJECTS, replace(SUBJECTS[0], read=failing)))
             for _ in range(3):
