@@ -24,14 +24,7 @@ before its records: client id, acks, topic, partition. A producer sends the same
 gateway decodes it once, and caches for it the partition and the constant parts of the answer. The batch
 itself is judged by the same code as in other requests. With an authorizer, each request asks for its right
 anew, because clients with other rights may send the same prefix; without the right it is decoded, and refused
-as any other.
-
-After its api key, version and correlation id such a request is
-
-    v9–v13 client_id | 0 | null | acks | timeout | 2 | name or id | 2 | index ‖ compact size | records | 0 0 0
-    v5–v8  client_id | null | acks | timeout | 1 | name | 1 | index ‖ int32 size | records
-
-where ‖ marks the end of the prefix.
+as any other. `produce_prefix.py` has the layout of such a request.
 
 `produce_append.py` has the append of one batch, `produce_late.py` what is carried out later,
 `produce_order.py` the order behind refused batches.
@@ -91,7 +84,6 @@ from seqgate.gateway.handlers.records.produce_late import (
 )
 from seqgate.gateway.handlers.records.produce_order import Refusals
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES, ONE_BYTE, read_unsigned_varint
 from seqgate.gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,
@@ -100,6 +92,7 @@ from seqgate.gateway.protocol.produce_codec import (
     produce_reader,
 )
 from seqgate.gateway.protocol.produce_codec import TopicRows as CodecTopicRows
+from seqgate.gateway.protocol.produce_prefix import is_for_one_partition, split_request
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -693,58 +686,8 @@ MAX_PREFIX_BYTES: Final = 512
 _VALID_ACKS: Final = frozenset((-1, 0, 1))
 FIRST_REPEATED_VERSION: Final = 5
 """The first version whose answers have rows with log_start_offset. Older requests are always decoded."""
-PREFIX_START: Final = 8
-_FIRST_FLEXIBLE: Final = 9
-_FIRST_WITH_IDS: Final = 13
-_PREFIX_INT32: Final = Struct(">i")
-_LEGACY_START: Final = Struct(">hhii")  # null transactional_id, acks, timeout, topic count
-_NO_TAGS_THRICE = b"\0\0\0"
 _MARKED_ROW: Final = (0x5EA96A7E00000001, 0x5EA96A7E00000002, 0x5EA96A7E00000003)
 _MARK: Final = Struct(">qqq").pack(*_MARKED_ROW)
-
-
-def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
-    """Return the end of a one-partition request's prefix; meaningless for others. Raises IndexError."""
-    body = FIXED_HEADER_BYTES
-    if client_id_bytes > 0:
-        body += client_id_bytes
-    if api_version >= _FIRST_WITH_IDS:
-        return body + 30
-    if api_version >= _FIRST_FLEXIBLE:
-        return body + 14 + frame[body + 9]
-    return body + 22 + (frame[body + 12] << 8 | frame[body + 13])
-
-
-def is_for_one_partition(frame: memoryview, api_version: int, client_id_bytes: int) -> bool:
-    """Return True when a well-formed request has the layout that `prefix_end` assumes."""
-    body = FIXED_HEADER_BYTES + max(client_id_bytes, 0)
-    end = prefix_end(frame, api_version, client_id_bytes)
-    if end >= len(frame):
-        return False
-    if api_version < _FIRST_FLEXIBLE:
-        transactional, _, _, topic_count = _LEGACY_START.unpack_from(frame, body)
-        (partition_count,) = _PREFIX_INT32.unpack_from(frame, end - 8)
-        return bool(transactional == -1 and topic_count == partition_count == 1)
-    plain_name = api_version >= _FIRST_WITH_IDS or frame[body + 9] < ONE_BYTE
-    return plain_name and frame[body] == frame[body + 1] == 0 and frame[body + 8] == frame[end - 5] == 2
-
-
-def records_of(frame: memoryview, end: int, api_version: int) -> memoryview | None:
-    """Return the records after the prefix; None when null or followed by more. Raises MalformedRequest."""
-    if api_version < _FIRST_FLEXIBLE:
-        if (
-            len(frame) - end < _PREFIX_INT32.size
-            or _PREFIX_INT32.unpack_from(frame, end)[0] != len(frame) - end - 4
-        ):
-            return None
-        return frame[end + 4 :]
-    size, start = frame[end] if end < len(frame) else ONE_BYTE, end + 1
-    if size >= ONE_BYTE:
-        size, start = read_unsigned_varint(frame, end)
-    stop = start + size - 1
-    if size == 0 or stop + 3 != len(frame) or frame[stop:] != _NO_TAGS_THRICE:
-        return None
-    return frame[start:stop]
 
 
 class RepeatedAnswer:
@@ -855,16 +798,15 @@ class ProduceRepeats:
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int
     ) -> ResponseBytes | Deferred | NotRepeated | None:
         api_version = self._api_version
-        try:
-            end = prefix_end(frame, api_version, client_id_bytes)
-        except IndexError:
+        split = split_request(frame, api_version, client_id_bytes)
+        if split is None:
             return NOT_REPEATED
-        target = self._targets.get(frame[PREFIX_START:end].tobytes())
+        prefix, records = split
+        target = self._targets.get(prefix)
         if target is None:
             return NOT_REPEATED
         partition = target.partition
-        records = records_of(frame, end, api_version)
-        if partition.closed or records is None or partition.gate is not None:
+        if partition.closed or partition.gate is not None:
             return NOT_REPEATED
         access = self._node.access
         if access.is_on and not access.allows(
@@ -930,13 +872,13 @@ class ProduceRepeats:
             return
         if not is_for_one_partition(frame, context.api_version, client_id_bytes):
             return
-        end = prefix_end(frame, context.api_version, client_id_bytes)
-        if end > MAX_PREFIX_BYTES:
+        split = split_request(frame, context.api_version, client_id_bytes)
+        if split is None or len(split[0]) > MAX_PREFIX_BYTES:
             return
         if len(self._targets) >= MAX_PREFIXES:
             self._targets.clear()
             self._prefixes.clear()
-        prefix = frame[PREFIX_START:end].tobytes()
+        prefix = split[0]
         if prefix not in self._targets:
             self._prefixes.setdefault(partition, []).append(prefix)
         self._targets[prefix] = _Target(context, request, key, partition)

@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hatch_build import can_compile
-from seqgate.core import source_of, translation_of
 from seqgate.log.errors import LogError
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, parse_header
 from seqgate.log.format.records import HEADERS_PER_RECORD, MAX_HEADERS, NewRecord, build_batch, iterate_plain
 from tests.fuzzing.changes import changed
 from tests.support.batches import varint
+from tests.support.core_modules import both_ways
 
 Walk = Callable[[memoryview, int, int, int, int, int, int, int, int, int, bool], int | None]
 FOREVER = 2**63 - 1
 NOW_MS = 1_700_000_000_000
-SOURCE = source_of("seqgate.log.format.record_walk")
-
-
-def loaded(loader: importlib.machinery.SourceFileLoader | importlib.machinery.ExtensionFileLoader) -> Walk:
-    """Return the walk of a file, whatever the process itself uses."""
-    spec = importlib.util.spec_from_loader("record_walk", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    walk: Walk = module.largest_timestamp
-    return walk
-
-
-def walks() -> list[Walk]:
-    """Return the interpreted walk, and the compiled one wherever it can be compiled."""
-    found = [loaded(importlib.machinery.SourceFileLoader("record_walk", SOURCE))]
-    path = translation_of(SOURCE)
-    if Path(path).exists():
-        found.append(loaded(importlib.machinery.ExtensionFileLoader("record_walk", path)))
-    elif can_compile():
-        raise AssertionError(f"{path} is missing: run `{sys.executable} hatch_build.py`")
-    return found
-
-
-WALKS = walks()
+WALKS: list[Walk] = [module.largest_timestamp for module in both_ways("seqgate.log.format.record_walk")]
 
 
 class Limits(NamedTuple):

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema
 from kio.serial import entity_reader
 
-from seqgate.gateway.handlers.records.produce import (
-    FIRST_REPEATED_VERSION,
-    PREFIX_START,
-    RepeatedAnswer,
-    is_for_one_partition,
-    prefix_end,
-    records_of,
-)
+from seqgate.gateway.handlers.records.produce import FIRST_REPEATED_VERSION, RepeatedAnswer
 from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
 from seqgate.gateway.protocol.produce_codec import (
     ProduceRequest,
@@ -29,8 +22,10 @@ from seqgate.gateway.protocol.produce_codec import (
     encode_produce_response,
     produce_reader,
 )
+from tests.support.core_modules import both_ways
 from tests.support.wire import encode
 
+INTERPRETED, *COMPILED = both_ways("seqgate.gateway.protocol.produce_prefix")
 TOPIC_ID = uuid.UUID("5f0c3f0e-32f9-4bb1-9c5c-6f8b74b2f1aa")
 versions = pytest.mark.parametrize("version", range(FIRST_REPEATED_VERSION, 14))
 client_ids = st.none() | st.text("ab-ü", max_size=12)
@@ -66,9 +61,28 @@ def client_id_bytes(frame: bytes) -> int:
     return int.from_bytes(frame[8:10], "big", signed=True)
 
 
+def is_for_one_partition(frame: bytes, version: int) -> bool:
+    (answer,) = {
+        bool(module.is_for_one_partition(memoryview(frame), version, client_id_bytes(frame)))
+        for module in (INTERPRETED, *COMPILED)
+    }
+    return answer
+
+
+def split_request(frame: bytes, version: int) -> tuple[bytes, memoryview] | None:
+    """Return what both ways find."""
+    found: tuple[bytes, memoryview] | None
+    found, *others = (
+        module.split_request(memoryview(frame), version, client_id_bytes(frame))
+        for module in (INTERPRETED, *COMPILED)
+    )
+    assert others == [found] * len(others)
+    return found
+
+
 def read_as_repeat(frame: bytes, version: int) -> memoryview | None:
-    view = memoryview(frame)
-    return records_of(view, prefix_end(view, version, client_id_bytes(frame)), version)
+    split = split_request(frame, version)
+    return None if split is None else split[1]
 
 
 @versions
@@ -79,18 +93,21 @@ def test_finds_the_records_of_one_partition(
 ) -> None:
     frame = with_client_id(request(version, name, (index, records)), client_id)
     if version < 13 and version >= 9 and len(name) > 126:
-        assert not is_for_one_partition(memoryview(frame), version, client_id_bytes(frame))
+        assert not is_for_one_partition(frame, version)
         return
-    assert is_for_one_partition(memoryview(frame), version, client_id_bytes(frame))
-    assert read_as_repeat(frame, version) == records
+    assert is_for_one_partition(frame, version)
+    split = split_request(frame, version)
+    assert split is not None
+    prefix, found = split
+    assert found == records
+    assert frame.startswith(prefix, 8)
+    assert prefix.endswith(index.to_bytes(4, "big"))
 
 
 @versions
 def test_other_requests_are_not_for_one_partition(version: int) -> None:
-    view = memoryview(request(version, "t", (0, b"r" * 80), (1, b"r" * 80)))
-    assert not is_for_one_partition(view, version, client_id_bytes(bytes(view)))
-    view = memoryview(request(version, "t", (0, b"r" * 80), topics=2))
-    assert not is_for_one_partition(view, version, client_id_bytes(bytes(view)))
+    assert not is_for_one_partition(request(version, "t", (0, b"r" * 80), (1, b"r" * 80)), version)
+    assert not is_for_one_partition(request(version, "t", (0, b"r" * 80), topics=2), version)
 
 
 @versions
@@ -105,7 +122,8 @@ def test_null_records_are_not_taken_for_a_repeat(version: int) -> None:
 def test_damaged_bytes_are_no_repeat_or_decode_the_same(version: int, data: st.DataObject, name: str) -> None:
     """If damaged bytes are recognized as a repeat, the full decoder must give the same result."""
     original = request(version, name, (3, b"r" * 70))
-    end = prefix_end(memoryview(original), version, client_id_bytes(original))
+    prefix, _ = split_request(original, version) or (b"", b"")
+    end = 8 + len(prefix)
     damaged = bytearray(original)
     for _ in range(data.draw(st.integers(1, 3))):
         position = data.draw(
@@ -113,13 +131,9 @@ def test_damaged_bytes_are_no_repeat_or_decode_the_same(version: int, data: st.D
         )
         damaged[position] = data.draw(st.integers(0, 255))
     frame = bytes(damaged[: data.draw(st.integers(end, len(damaged)) | st.just(len(damaged)))])
-    if frame[PREFIX_START:end] != original[PREFIX_START:end]:
-        return
-    try:
-        records = records_of(memoryview(frame), end, version)
-    except MalformedRequest:
-        records = None
-    if records is not None:
+    split = split_request(frame, version)
+    if split is not None and split[0] == prefix:
+        records = split[1]
         whole = read_whole(frame, version)
         assert whole._replace(topics=[]) == read_whole(original, version)._replace(topics=[])
         ((key, ((partition, found),)),) = whole.topics
@@ -142,7 +156,7 @@ def test_both_ways_agree_on_requests_for_one_partition(version: int, data: st.Da
         return
     if len(whole.topics) != 1 or len(whole.topics[0].partitions) != 1:
         return
-    if is_for_one_partition(memoryview(frame), version, client_id_bytes(frame)):
+    if is_for_one_partition(frame, version):
         records = read_as_repeat(frame, version)
         assert records is None or records == whole.topics[0].partitions[0].records
 
