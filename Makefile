@@ -158,4 +158,4 @@ architecture: $(VENV)/.ready-test
 	$(BIN)/python -m tests.support.architecture
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log/format/*.so
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache log/format/*.so gateway/protocol/*.so
