@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 from tests.compat.topics import fresh_topic
 from tests.support.chromium import NARROW, WIDE, Watched, watched
 from tests.support.gateway_process import GatewayProcess
+from tests.support.group_members import commit_offsets
 from tests.support.named_batches import DEDUPLICATED, named
 from tests.support.producing import INVALID_EPOCH, OUT_OF_ORDER, begun, open_transaction, send
 from tests.system.commands.conftest import seqgate
@@ -150,8 +151,9 @@ def test_the_map_of_ids_zooms_and_finds_a_block(browser: Browser, measured: str,
         window.check()
 
 
-def test_without_metrics_pages_say_what_to_do(window: Watched) -> None:
-    page = window.open("/producer-ids")
+def test_without_metrics_pages_say_what_to_do(gateway: GatewayProcess, window: Watched) -> None:
+    commit_offsets(gateway.bootstrap, "billing", fresh_topic(gateway.bootstrap, "orders"), {0: 0})
+    page = window.open("/groups/view?group=billing")
     expect(page.get_by_text("--metrics http://127.0.0.1:9644")).to_be_visible()
     window.check()
 
