@@ -54,6 +54,11 @@ _LZ4_HAS_CHECKSUMS: Final = 0x10
 _LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
 _LZ4_SIZE_MASK: Final = 0x7FFFFFFF
 """The size of a block without the bit of a block that is not compressed."""
+_LZ4_ROOM_UNIT: Final = 256
+"""The library takes the first four bytes of a block for the size of its plain bytes, or for a part of the
+block, whichever it can read. A multiple of this number begins no block: it would repeat bytes before the
+first.
+"""
 _LZ4_SMALLEST_BYTES: Final = 11
 _LZ4_LARGEST_RATIO: Final = 255
 _GZIP_SMALLEST_BYTES: Final = 18
@@ -126,7 +131,7 @@ def decompress_quickly(codec: int, data: memoryview, limit_bytes: int) -> memory
         if plain is not None:
             return plain
         decompress_into = _decompressor(codec)
-        plain = _into(decompress_into, data, expected)
+        plain = _into(decompress_into, data, min(expected, limit_bytes))
         if plain is None and expected < most:
             plain = _into(decompress_into, data, most)
     except cramjam.DecompressionError as error:
@@ -143,12 +148,12 @@ def _lz4_of_producers(data: memoryview, room: int) -> memoryview | None:
     """
     if not room or bytes(data[: len(_LZ4_HEADER)]) != _LZ4_HEADER:
         return None
-    output = _buffer(room)
+    output = _buffer(room + _LZ4_ROOM_UNIT)
     position, filled = len(_LZ4_HEADER), 0
-    while size := _LZ4_BLOCK_SIZE.unpack_from(data, position)[0]:
+    while size := int.from_bytes(data[position : position + 4], "little"):
         start = position + 4
         position = start + (size & _LZ4_SIZE_MASK)
-        if not start < position <= start + _LZ4_BLOCK_BYTES:
+        if not start < position <= min(start + _LZ4_BLOCK_BYTES, len(data)):
             return None
         block, rest = data[start:position], output[filled : filled + _LZ4_BLOCK_BYTES]
         try:
@@ -156,7 +161,8 @@ def _lz4_of_producers(data: memoryview, room: int) -> memoryview | None:
                 rest[: len(block)] = block
                 filled += len(block)
             else:
-                filled += cramjam.lz4.decompress_block_into(block, rest)
+                most = len(rest) // _LZ4_ROOM_UNIT * _LZ4_ROOM_UNIT
+                filled += cramjam.lz4.decompress_block_into(_LZ4_BLOCK_SIZE.pack(most) + block, rest)
         except (cramjam.DecompressionError, ValueError):
             return None
     return output[:filled] if position + 4 == len(data) else None

@@ -115,6 +115,35 @@ def test_a_batch_of_a_producer_needs_no_new_state_of_the_library(
         assert bytes(found) == data
 
 
+def _lz4_frame(*blocks: bytes, end: bytes = bytes(4)) -> memoryview:
+    """Return a frame as Kafka's Java client makes it."""
+    sized = [struct.pack("<I", len(block)) + block for block in blocks]
+    return memoryview(b"\x04\x22\x4d\x18\x60\x40\x82" + b"".join(sized) + end)
+
+
+def test_an_lz4_block_that_begins_like_a_size_is_read_as_a_block() -> None:
+    block = bytes.fromhex("1c000000500000000000")  # 1 byte, 16 repeated ones, 5 bytes; or 28, and 5 bytes
+    sent = _lz4_frame(block)
+    found = decompress_quickly(LZ4, sent, 1 << 20)
+    assert found is not None
+    assert bytes(found) == bytes(decompress(LZ4, sent)) == bytes(22)
+    with_size = struct.pack("<I", 8) + b"\x80" + bytes(8)
+    with pytest.raises(InvalidRecord):
+        decompress_quickly(LZ4, _lz4_frame(with_size), 1 << 20)
+
+
+@pytest.mark.parametrize("block", [b"\x00", b"\x10a"])
+@pytest.mark.parametrize("end", [b"", b"\x00", b"\x09\0\0\0"])
+def test_a_cut_lz4_frame_of_many_blocks_is_refused(block: bytes, end: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        decompress_quickly(LZ4, _lz4_frame(*[block] * 40, end=end), 1 << 20)
+
+
+@pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
+def test_no_more_than_the_limit_is_decompressed_quickly(codec: int) -> None:
+    assert decompress_quickly(codec, memoryview(compress(codec, b"a" * 3_000)), 1_500) is None
+
+
 def test_zstd_is_decompressed_quickly_without_the_extra_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zstandard", None)
     compression._kept_zstd.cache_clear()
