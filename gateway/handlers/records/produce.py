@@ -70,6 +70,7 @@ from seqgate.gateway.handlers.records.produce_append import (
     unflushed_row,
 )
 from seqgate.gateway.handlers.records.produce_late import (
+    OBJECTS_BYTES,
     Begun,
     InThreads,
     Late,
@@ -227,6 +228,8 @@ class _Appending:
         """The batches that threads must check or recompress, and that are appended after that."""
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
+        self._kept: Late | None = None
+        """What keeps the room of the batches that are not appended yet; they are copies then."""
         grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
         for key, entries in request.topics:
             last = grouped.setdefault(key, {})
@@ -260,8 +263,10 @@ class _Appending:
 
     @property
     def left_bytes(self) -> int:
-        """Return the size in bytes of the records that are not appended yet."""
-        left = sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
+        """Return the memory of the batches that are not appended yet."""
+        left = sum(
+            len(entry.records or b"") + OBJECTS_BYTES for _, _, entries in self._left for entry in entries
+        )
         return left + sum(batch.size_bytes for batch in (*self._late, *self._unverified))
 
     def _copy(self) -> None:
@@ -271,12 +276,22 @@ class _Appending:
         self._late = [batch.copied() for batch in self._late]
         self._unverified = [batch.copied() for batch in self._unverified]
 
+    def _keep(self, late: Late) -> bool:
+        """Keep the batches that are not appended yet, in room of `late`; return whether there is room."""
+        if self._kept is not None:
+            late.keep_on(self._kept)
+        elif late.keep(self.left_bytes):
+            self._copy()
+        else:
+            return False
+        self._kept = late
+        return True
+
     def go_on_in_slices(self, steps: Iterator[None]) -> Deferred | None:
         """Append the other batches in later turns; None where there is no room to keep them until then."""
         late = Late(self._context)
-        if not late.keep(self.left_bytes):
+        if not self._keep(late):
             return None
-        self._copy()
 
         async def work() -> Begun:
             async for _ in in_slices(steps):
@@ -418,9 +433,7 @@ class _Appending:
     def _answer_late(self) -> Begun:
         """Return the future of an answer that awaits a coordinator or threads; refuse without room."""
         late = Late(self._context)
-        has_room = late.keep(self.left_bytes)
-        if has_room:
-            self._copy()
+        has_room = self._keep(late)
         is_unverified = bool(self._unverified)
         if is_unverified:
             batches, self._unverified = self._unverified, []
@@ -554,6 +567,7 @@ def _begin_in_slices(context: ProduceContext, request: ProduceRequest) -> Deferr
     async def work() -> Begun:
         keys = {topic.key for topic in kept.topics}
         errors = {key: error async for key in in_slices(keys) if (error := _error_of_right(context, key))}
+        late.release()  # the request takes the room that it needs from now on
         return begin(context, *_split(context, kept, errors))
 
     return late.start("produce to many topics", work())

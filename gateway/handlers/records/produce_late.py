@@ -78,6 +78,11 @@ class Late:
             self._kept_bytes = size_bytes
         return kept
 
+    def keep_on(self, earlier: Late) -> None:
+        """Take over the room of an earlier part of the work on the same copies."""
+        self.client = earlier.client
+        self._kept_bytes, earlier._kept_bytes = earlier._kept_bytes, 0
+
     def start(self, name: str, work: Coroutine[Any, Any, Begun]) -> Deferred:
         """Carry out `work` in a task; answer what it returns."""
         tasks = self.context.node.tasks
@@ -92,8 +97,10 @@ class Late:
             self.release()
 
     def release(self) -> None:
-        """Give the room of the copies back."""
-        self.context.services.backlog.held.room.release_kept(self.client, self._kept_bytes)
+        """Give the room of the copies back, once."""
+        kept_bytes, self._kept_bytes = self._kept_bytes, 0
+        if kept_bytes:
+            self.context.services.backlog.held.room.release_kept(self.client, kept_bytes)
 
     def answer(self, begun: Begun) -> None:
         """Follow the answer of the request, whose batches are appended now, and let later requests begin."""

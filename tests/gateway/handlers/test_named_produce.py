@@ -13,6 +13,7 @@ import pytest
 
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records import produce
+from seqgate.gateway.handlers.records.produce_late import OBJECTS_BYTES
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -129,7 +130,7 @@ async def test_later_batches_of_a_long_request_are_appended_later(
     monkeypatch.setattr(produce, "LONG_S", 0.0)
     received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
     answer = begin_with(node, received, acks)
-    assert memory.used_bytes == len(received[1])
+    assert memory.used_bytes == len(received[1]) + OBJECTS_BYTES
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 0]
     for buffer in received:
         buffer[:] = bytes(len(buffer))  # the next request waits behind it

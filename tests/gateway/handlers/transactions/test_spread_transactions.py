@@ -17,9 +17,11 @@ from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, L
 from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.records.produce_late import OBJECTS_BYTES
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from seqgate.gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
 from seqgate.gateway.runtime.coordinators.transaction_markers import marker_request
+from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of
@@ -369,6 +371,16 @@ class TestOrder:
         await answer_to("produce", 12, first)
         assert ends in ([1], [])  # nobody begins before the batch is appended
         assert spread.outcomes() == {"a": ["open"]}
+
+    async def test_a_batch_that_waits_twice_needs_room_once(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        await cluster.commit(ConfigRecord(TOPIC_CONFIGS, TOPIC, "compression.type", "gzip"))
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        held = cluster.nodes[1].services.upkeep.backlog.held
+        held.room = RequestMemory(3 * OBJECTS_BYTES)
+        assert await client.produce(0, "a") == 0
+        assert held.room.used_bytes == 0
 
     async def test_another_batch_of_the_request_outlives_the_receive_buffer(self, cluster: Cluster) -> None:
         spread = await spread_over(cluster, (1, 1))
