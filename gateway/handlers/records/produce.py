@@ -281,7 +281,8 @@ class _Appending:
         if self._kept is not None:
             late.keep_on(self._kept)
         elif late.keep(self.left_bytes):
-            self._copy()
+            with late.released_on_error():
+                self._copy()
         else:
             return False
         self._kept = late
@@ -562,7 +563,8 @@ def _begin_in_slices(context: ProduceContext, request: ProduceRequest) -> Deferr
     late = Late(context)
     if not late.keep(size_of(request)):
         return None
-    kept = copied(request)
+    with late.released_on_error():
+        kept = copied(request)
 
     async def work() -> Begun:
         keys = {topic.key for topic in kept.topics}

@@ -102,6 +102,15 @@ class Late:
         if kept_bytes:
             self.context.services.backlog.held.room.release_kept(self.client, kept_bytes)
 
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        """Run the block; give the room back if it fails, without memory or without a thread."""
+        try:
+            yield
+        except BaseException:
+            self.release()
+            raise
+
     def answer(self, begun: Begun) -> None:
         """Follow the answer of the request, whose batches are appended now, and let later requests begin."""
         deferred = self.deferred
@@ -293,8 +302,9 @@ class InThreads:
         requests have their turns between two appends.
         """
         is_long = any(batch.partition.log.record_states.rules is not None for batch in self._waiting)
-        for _ in range(min(1 if is_long else AT_ONCE, self._left)):
-            self._put_next()
+        with self._late.released_on_error():
+            for _ in range(min(1 if is_long else AT_ONCE, self._left)):
+                self._put_next()
         return self._late.deferred
 
     def _put_next(self) -> None:

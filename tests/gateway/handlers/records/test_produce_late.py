@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -390,6 +391,30 @@ async def test_without_room_a_batch_and_those_behind_it_are_refused_for_now(benc
     again = other.produce(THREE.of(8, 0, 0))
     await bench.work_on()
     assert other.rows(again) == [(OK, 3)]
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        "tests.gateway.handlers.records.held_threads.HeldMachine.workers",
+        "seqgate.gateway.handlers.records.produce_late.kept_entry",
+    ],
+    ids=("no thread", "no memory"),
+)
+async def test_a_batch_that_can_wait_nowhere_takes_no_room(
+    bench: Bench, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.create("gzip")
+    room = bench.node.services.upkeep.backlog.held.room
+    with monkeypatch.context() as machine:
+        machine.setattr(lacking, Mock(side_effect=RuntimeError("can't start new thread")))
+        with pytest.raises(CloseConnection):
+            bench.client.produce(THREE)
+    assert room.used_bytes == 0
+    answer = bench.client.produce(THREE)
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(OK, 0)]
+    assert room.used_bytes == 0
 
 
 async def test_an_abandoned_request_is_carried_out(bench: Bench) -> None:
