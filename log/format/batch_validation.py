@@ -97,6 +97,10 @@ QUICK_RECORDS: Final = 4_000 if isinstance(largest_timestamp, FunctionType) else
 """... the number of records, which is smaller where the core is interpreted, and ..."""
 QUICK_HEADERS: Final = 4_000 if isinstance(largest_timestamp, FunctionType) else 100_000
 """... the number of headers. A larger batch is checked in a thread first."""
+QUICK_SIZED_RECORDS: Final = 1_000
+"""The number of records of a compressed batch where the topic limits their sizes, which are then read one by
+one. A larger batch is checked in a thread, too.
+"""
 QUICK_DECODED_BYTES: Final = 16 << 10
 """The decompressed bytes of a batch whose records are decoded in the event loop, to find out what is wrong. A
 larger batch is decoded in a thread.
@@ -451,6 +455,8 @@ def _plain(
         if config.max_record_bytes < ANY_RECORD_BYTES:
             return plain_records(batch, records, limit_bytes, config.max_record_bytes)
         return decompress(batch.compression, records[HEADER_BYTES : batch.size_bytes], limit_bytes)
+    if batch.record_count > QUICK_SIZED_RECORDS and config.max_record_bytes < ANY_RECORD_BYTES:
+        raise TakesLong
     body = records[HEADER_BYTES : batch.size_bytes]
     plain = decompress_quickly(batch.compression, body, min(limit_bytes, QUICK_PLAIN_BYTES))
     if plain is None:

@@ -528,6 +528,14 @@ async def test_a_thread_finds_out_what_is_wrong_with_a_large_batch(bench: Bench)
     assert bench.partition.log.log_end_offset == 0
 
 
+async def test_a_thread_reads_the_sizes_of_many_records(bench: Bench) -> None:
+    await bench.create("producer", max_decompressed_message_bytes="60")
+    answer = bench.client.produce(replace(ONE, records=records(1_001)))
+    assert answer.holds_back
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(OK, 0)]
+
+
 async def test_a_topic_that_checks_headers_only_uses_no_thread(bench: Bench) -> None:
     await bench.create("producer", message_deep_validation="false")
     sent = replace(TAKES_LONG["compressed bytes"], payload=b"\x28\xb5\x2f\xfd no zstd" * 6000)
