@@ -33,7 +33,14 @@ from seqgate.log.errors import (
     UnsupportedCompressionType,
 )
 from seqgate.log.format import compression
-from seqgate.log.format.compression import FRAME_MAGIC, LZ4, ZSTD, decompress, decompress_quickly
+from seqgate.log.format.compression import (
+    FRAME_MAGIC,
+    LZ4,
+    ZSTD,
+    check_one_frame,
+    decompress,
+    decompress_quickly,
+)
 from seqgate.log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -451,18 +458,21 @@ def _plain(
 ) -> bytes | memoryview:
     """Return the decompressed records. Raises InvalidRecord, and TakesLong as `record_check` says."""
     limit_bytes = config.max_decompressed_bytes
+    body = records[HEADER_BYTES : batch.size_bytes]
     if record_check is not IF_QUICK:
         if config.max_record_bytes < ANY_RECORD_BYTES:
-            return plain_records(batch, records, limit_bytes, config.max_record_bytes)
-        return decompress(batch.compression, records[HEADER_BYTES : batch.size_bytes], limit_bytes)
+            plain: bytes | memoryview = plain_records(batch, records, limit_bytes, config.max_record_bytes)
+        else:
+            plain = decompress(batch.compression, body, limit_bytes)
+        check_one_frame(batch.compression, body)
+        return plain
     if batch.record_count > QUICK_SIZED_RECORDS and config.max_record_bytes < ANY_RECORD_BYTES:
         raise TakesLong
-    body = records[HEADER_BYTES : batch.size_bytes]
-    plain = decompress_quickly(batch.compression, body, min(limit_bytes, QUICK_PLAIN_BYTES))
-    if plain is None:
+    found = decompress_quickly(batch.compression, body, min(limit_bytes, QUICK_PLAIN_BYTES))
+    if found is None:
         raise TakesLong
-    check_record_sizes(plain, batch.record_count, config.max_record_bytes)
-    return plain
+    check_record_sizes(found, batch.record_count, config.max_record_bytes)
+    return found
 
 
 def _decode_records(

@@ -51,6 +51,8 @@ _LZ4_FLAGS_AT: Final = 4
 _LZ4_HAS_SIZE: Final = 0x08
 _LZ4_HAS_DICTIONARY: Final = 0x01
 _LZ4_HAS_CHECKSUMS: Final = 0x10
+_LZ4_HAS_CHECKSUM: Final = 0x04
+"""The flag of a frame with a checksum at its end; the one above means one for each block."""
 _LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
 _LZ4_SIZE_MASK: Final = 0x7FFFFFFF
 """The size of a block without the bit of a block that is not compressed."""
@@ -134,6 +136,8 @@ def decompress_quickly(codec: int, data: memoryview, limit_bytes: int) -> memory
         plain = _into(decompress_into, data, min(expected, limit_bytes))
         if plain is None and expected < most:
             plain = _into(decompress_into, data, most)
+        if plain is not None:
+            check_one_frame(codec, data)
     except cramjam.DecompressionError as error:
         raise InvalidRecord(f"compressed records can't be read: {error}") from error
     return plain
@@ -166,6 +170,20 @@ def _lz4_of_producers(data: memoryview, room: int) -> memoryview | None:
         except (cramjam.DecompressionError, ValueError):
             return None
     return output[:filled] if position + 4 == len(data) else None
+
+
+def check_one_frame(codec: int, data: memoryview) -> None:
+    """Refuse bytes after a whole lz4 frame, because Kafka's consumers read no second one
+    (`Lz4BlockInputStream`). Raises InvalidRecord.
+    """
+    if codec != LZ4:
+        return
+    flags, position = _lz4_start(data)
+    between = 4 if flags & _LZ4_HAS_CHECKSUMS else 0
+    while size := int.from_bytes(data[position : position + 4], "little"):
+        position += 4 + (size & _LZ4_SIZE_MASK) + between
+    if position + (8 if flags & _LZ4_HAS_CHECKSUM else 4) != len(data):
+        raise InvalidRecord("more bytes follow the lz4 frame; Kafka's consumers read one frame only")
 
 
 class _KeptZstd(threading.local):
@@ -298,10 +316,8 @@ def _lz4_room(data: memoryview, limit_bytes: int) -> int:
     """
     if len(data) < _LZ4_SMALLEST_BYTES:
         return 0
-    flags, block_bytes = data[_LZ4_FLAGS_AT], _LZ4_BLOCK_SIZES.get(data[_LZ4_FLAGS_AT + 1] >> 4 & 7, 0)
-    position = (
-        len(_LZ4_HEADER) + (8 if flags & _LZ4_HAS_SIZE else 0) + (4 if flags & _LZ4_HAS_DICTIONARY else 0)
-    )
+    flags, position = _lz4_start(data)
+    block_bytes = _LZ4_BLOCK_SIZES.get(data[_LZ4_FLAGS_AT + 1] >> 4 & 7, 0)
     between = 4 if flags & _LZ4_HAS_CHECKSUMS else 0
     room = 0
     while block_bytes and room <= limit_bytes and position + 4 <= len(data):
@@ -311,6 +327,13 @@ def _lz4_room(data: memoryview, limit_bytes: int) -> int:
         room += block_bytes
         position += 4 + (size & _LZ4_SIZE_MASK) + between
     return room if room > max(limit_bytes, block_bytes) else 0
+
+
+def _lz4_start(data: memoryview) -> tuple[int, int]:
+    """Return the flags of a frame, and the position of its first block."""
+    flags = data[_LZ4_FLAGS_AT]
+    size_bytes, dictionary_bytes = 8 * bool(flags & _LZ4_HAS_SIZE), 4 * (flags & _LZ4_HAS_DICTIONARY)
+    return flags, len(_LZ4_HEADER) + size_bytes + dictionary_bytes
 
 
 def _zstd_header(data: memoryview) -> tuple[int, int | None]:

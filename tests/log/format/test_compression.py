@@ -4,8 +4,10 @@ import random
 import struct
 import sys
 import tracemalloc
+from typing import Any
 
 import cramjam
+import lz4.frame
 import pytest
 import zstandard
 
@@ -18,6 +20,7 @@ from seqgate.log.format.compression import (
     LZ4,
     SNAPPY,
     ZSTD,
+    check_one_frame,
     compress,
     decompress,
     decompress_quickly,
@@ -137,6 +140,28 @@ def test_an_lz4_block_that_begins_like_a_size_is_read_as_a_block() -> None:
 def test_a_cut_lz4_frame_of_many_blocks_is_refused(block: bytes, end: bytes) -> None:
     with pytest.raises(InvalidRecord):
         decompress_quickly(LZ4, _lz4_frame(*[block] * 40, end=end), 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"block_checksum": True, "content_checksum": True},
+        {"store_size": False, "block_linked": False, "content_checksum": True},
+        {"store_size": True, "block_checksum": True, "block_size": lz4.frame.BLOCKSIZE_MAX256KB},
+    ],
+)
+def test_kafkas_consumers_read_one_lz4_frame_only(options: dict[str, Any]) -> None:
+    frame = lz4.frame.compress(b"abc" * 50_000, **options)
+    found = decompress_quickly(LZ4, memoryview(frame), 1 << 20)
+    assert found is not None
+    assert len(found) == 150_000
+    check_one_frame(LZ4, memoryview(frame))
+    for rest in (lz4.frame.compress(b"a"), lz4.frame.compress(b""), b"\x50\x2a\x4d\x18" + bytes(4), bytes(4)):
+        with pytest.raises(InvalidRecord):
+            check_one_frame(LZ4, memoryview(frame + rest))
+        with pytest.raises(InvalidRecord):
+            decompress_quickly(LZ4, memoryview(frame + rest), 1 << 20)
 
 
 @pytest.mark.parametrize("codec", [GZIP, LZ4, ZSTD])
