@@ -136,7 +136,7 @@ def answer_of(answer: ControlAnswer, request: Request[A]) -> A:
     answer.check()
     try:
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ControlError(f"its answer has another form; is it another version? ({error})") from error
     return result
 

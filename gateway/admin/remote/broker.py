@@ -85,6 +85,8 @@ def ask_broker(
     try:
         with open_connection(address, timeout_s) as connection:
             return exchange(connection, request, response_type)
+    except MalformedRequest as error:
+        raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise Unreachable(f"the broker at {address.shown} did not answer: {reason}") from error
@@ -125,7 +127,10 @@ class BrokerAddress(NamedTuple):
 
 def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
     """Return a connection for requests. Raises ControlError for TLS or login, OSError without an answer."""
-    connection = socket.create_connection((address.host, address.port), timeout_s)
+    try:
+        connection = socket.create_connection((address.host, address.port), timeout_s)
+    except UnicodeError:
+        raise ControlError(f"{address.shown} has no host name that can be looked up") from None
     try:
         if address.security.context is not None:
             connection = _secured(connection, address, address.security.context)
@@ -143,7 +148,10 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
     with open_connection(address, timeout_s) as connection:
         if _shows_certificate(address):
             with _tls_told(address):
-                exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+                try:
+                    exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+                except MalformedRequest as error:
+                    raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     return address
 
 
@@ -274,8 +282,13 @@ def exchange(connection: socket.socket, request: Any, response_type: type[R]) ->
     if size > _LARGE_ANSWER_BYTES:
         from kio.serial import entity_reader as readers  # noqa: PLC0415 - slow to import, quick after
     header: Any = response_type.__header_schema__  # type: ignore[attr-defined]
-    _, start = readers(header)(memoryview(answer), 0)
-    response: R = readers(response_type)(memoryview(answer), start)[0]
+    try:
+        _, start = readers(header)(memoryview(answer), 0)
+        response: R = readers(response_type)(memoryview(answer), start)[0]
+    except MalformedRequest:
+        raise
+    except Exception as error:  # noqa: BLE001 - kio raises errors of several kinds on wrong bytes
+        raise MalformedRequest(str(error) or type(error).__name__) from None
     return response
 
 

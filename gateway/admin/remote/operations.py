@@ -47,7 +47,11 @@ def told_in(described: Any, request: Request[A]) -> A:
     """Return what a gateway tells in its answer to `question_of`. Raises ControlError."""
     if described.answer is None:
         raise ControlError("it is no Seqgate gateway, or one of an earlier release")
-    return answer_of(msgspec.json.decode(described.answer, type=ControlAnswer), request)
+    try:
+        answer = msgspec.json.decode(described.answer, type=ControlAnswer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ControlError(f"its answer is not understood: {error}") from None
+    return answer_of(answer, request)
 
 
 class RemoteClient(msgspec.Struct, frozen=True):

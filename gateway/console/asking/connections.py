@@ -38,6 +38,7 @@ from seqgate.gateway.console.asking.gateways import (
     first_of,
 )
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.protocol.frames import MalformedRequest
 
 MOST_IDLE: Final = 32
 """Connections that wait for their next use; the one that waits longest is closed when another comes."""
@@ -369,6 +370,8 @@ def _offered(address: BrokerAddress) -> tuple[str, ...]:
             answer = exchange(connection, asked, SaslHandshakeResponse)
     except ConnectionResetError:
         return ()
+    except MalformedRequest as error:
+        raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     offered = tuple(name for name in MECHANISMS if name in answer.mechanisms)
     if answer.mechanisms and not offered:
         raise ControlError(

@@ -106,7 +106,7 @@ class GatewayMetrics:
 
 
 def _told(reply: Reply[MetricsPage]) -> Told:
-    text = "" if reply.answer is None else reply.answer.gateways[0].text
+    text = "" if reply.answer is None else "".join(each.text for each in reply.answer.gateways)
     return Told(reply.name, reply.address, text, reply.trouble)
 
 
@@ -189,7 +189,11 @@ class GatewayFigures:
                     self._before[told.name] = known
                 rows.append(GatewayRow(told.name, told.address, trouble=told.trouble))
                 continue
-            reading = Reading.of(now_ms / 1_000, samples(told.text))
+            try:
+                reading = Reading.of(now_ms / 1_000, samples(told.text))
+            except ControlError as error:
+                rows.append(GatewayRow(told.name, told.address, trouble=str(error)))
+                continue
             self._before[told.name] = reading
             cluster_id = cluster_id or reading.node.get("cluster_id")
             found: Mapping[str, float | None] = {}

@@ -166,10 +166,14 @@ def samples(text: str, wanted: Iterable[str] = WANTED) -> list[ScrapedSample]:
 
 
 def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[ScrapedSample]:
+    """Yield the samples whose lines begin with one of the prefixes. Raises ControlError for other text."""
     lines = [line for line in text.splitlines() if line.startswith(prefixes)]
-    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-        for sample in family.samples:
-            yield ScrapedSample(sample.name, sample.labels, float(sample.value))
+    try:
+        for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+            for sample in family.samples:
+                yield ScrapedSample(sample.name, sample.labels, float(sample.value))
+    except (ValueError, LookupError) as error:
+        raise ControlError(f"the metrics are not understood: {error}") from None
 
 
 def buckets(found: Iterable[ScrapedSample], name: str, **labels: str) -> dict[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -46,6 +47,8 @@ from seqgate.gateway.console.metrics.rates import (
     new_records,
 )
 from seqgate.gateway.coordinator.places import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 Values = dict[Key, float | None]
 
@@ -150,7 +153,10 @@ class Sampler:
     def _run(self) -> None:
         while not self._stopping.is_set():
             begin = time.monotonic()
-            self.sample()
+            try:
+                self.sample()
+            except Exception:
+                logger.exception("a round of samples failed")  # one wrong answer must not end the charts
             # a round that waits for one of several gateways costs the others nothing
             taken_s = 0.0 if self.gateways.is_partial else time.monotonic() - begin
             self._stopping.wait(pause_s(taken_s, self._rounds))

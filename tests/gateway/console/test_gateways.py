@@ -109,6 +109,14 @@ def test_a_gateway_that_does_not_answer_makes_a_gap_and_no_dip() -> None:
     assert (sampled[Key(GATEWAYS)], sampled[Key(COUNTED)]) == (2, 1)
 
 
+def test_metrics_that_are_not_understood_cost_the_row_of_their_gateway() -> None:
+    watched = Watched()
+    watched.see(metrics(1, 0), metrics(2, 0))
+    found, _ = watched.see(metrics(1, 50), 'seqgate_connections{listener="a} 2')
+    assert found.rows[0].values[RECORDS] == 10
+    assert "not understood" in str(found.rows[1].trouble)
+
+
 def test_a_restart_is_neither_a_negative_nor_a_huge_rate() -> None:
     watched = Watched()
     watched.see(metrics(1, 1_000_000), metrics(2, 50))
@@ -141,12 +149,14 @@ class FakeBroker(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, node_id: int, told: ControlAnswer | None) -> None:
+    def __init__(self, node_id: int, told: ControlAnswer | bytes | None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.node_id = node_id
         self.told = told
         self.brokers: dict[int, int] = {}
         """The port of each broker of the cluster."""
+        self.hosts: dict[int, str] = {}
+        """The hosts of brokers that are not on this machine."""
         self.connections = 0
         self.asked = 0
         self.stands_still: Callable[[], object] | None = None
@@ -162,11 +172,17 @@ class FakeBroker(socketserver.ThreadingTCPServer):
             cluster_id="fake",
             controller_id=1,
             brokers=tuple(
-                build(module.DescribeClusterBroker, broker_id=number, host="127.0.0.1", port=port, rack=None)
+                build(
+                    module.DescribeClusterBroker,
+                    broker_id=number,
+                    host=self.hosts.get(number, "127.0.0.1"),
+                    port=port,
+                    rack=None,
+                )
                 for number, port in self.brokers.items()
             ),
             cluster_authorized_operations=0,
-            answer=None if self.told is None else msgspec.json.encode(self.told),
+            answer=msgspec.json.encode(self.told) if isinstance(self.told, ControlAnswer) else self.told,
         )
 
 
@@ -195,7 +211,7 @@ REFUSED = ControlAnswer(error="metrics over the network needs DESCRIBE on the cl
 
 
 @contextmanager
-def brokers(*answers: ControlAnswer | None) -> Iterator[list[FakeBroker]]:
+def brokers(*answers: ControlAnswer | bytes | None) -> Iterator[list[FakeBroker]]:
     """Yield the brokers of one cluster."""
     with ExitStack() as stack:
         found = [stack.enter_context(FakeBroker(number, answer)) for number, answer in enumerate(answers, 1)]
@@ -235,6 +251,26 @@ def test_one_that_does_not_answer_or_refuses_says_so_in_its_row() -> None:
         assert [each.trouble for each in answers.told[:2]] == [None, REFUSED.error]
         assert "no answer: Connection refused" in str(answers.told[2].trouble)
         assert not asker.ask(asks_cluster=False).told, "without a login of its own it asks nobody"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"junk", b"[]", b'{"error": 5}', b'{"error": "\xff"}', b'{"result": ' + b"[" * 100_000],
+    ids=["no JSON", "no object", "another type", "no text", "too deep"],
+)
+def test_an_answer_that_is_not_understood_costs_its_row_alone(answer: bytes) -> None:
+    with brokers(answer, told(2)) as found, asking([found[1].port]) as asker:
+        first, second = asker.ask().told
+        assert "is not understood" in str(first.trouble)
+        assert second.trouble is None
+
+
+def test_a_broker_at_a_name_that_none_can_have_costs_its_row_alone() -> None:
+    with brokers(told(1), told(2)) as found, asking([found[0].port]) as asker:
+        found[0].hosts[2] = "a..b"
+        first, second = asker.ask().told
+        assert first.trouble is None
+        assert "a..b" in str(second.trouble)
 
 
 @pytest.mark.parametrize("answer", [None, REFUSED], ids=["Apache Kafka", "a missing right"])

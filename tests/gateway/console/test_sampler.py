@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -106,3 +107,23 @@ def test_without_listener_and_login_nothing_is_sampled_and_the_reason_is_told() 
     assert sampler.error is not None
     assert "--command-config" in sampler.error
     assert sampler.history.since_ms == BEGIN, "the chart shows a time without figures"
+
+
+def test_a_round_that_fails_is_logged_and_others_follow(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = sampler_of([], ())
+    follows = threading.Event()
+
+    def fail() -> None:
+        if sampler._rounds:
+            follows.set()
+        sampler._rounds += 1
+        raise LookupError("nobody expects this")
+
+    monkeypatch.setattr(sampler, "sample", fail)
+    monkeypatch.setattr("seqgate.gateway.console.metrics.sampler.pause_s", lambda *_: 0.001)
+    sampler.start()
+    assert follows.wait(10)
+    sampler.stop()
+    assert "a round of samples failed" in caplog.messages
