@@ -10,6 +10,7 @@ too, only slower.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -70,7 +71,7 @@ class _PartsFinder:
         """Return the spec of a package of PARTS; None for all others, which the next finder finds."""
         spec = PathFinder.find_spec(name, path) if name in PARTS else None
         if spec is not None:
-            loader: Any = _InParts(spec.loader, PARTS[name])
+            loader: Any = _InParts(spec.loader, PARTS[name]) if PARTS[name] else _Later(spec.loader)
             spec.loader = loader
         return spec
 
@@ -96,7 +97,7 @@ class _InParts:
 
     def _named(self, package: ModuleType, name: str) -> Any:
         """Return what a package has under a name. Raises AttributeError. Takes no lock, because Python holds
-        one for each module that it imports: two threads may both execute the package, which changes nothing.
+        one for each module that it imports: two threads that both execute the package only import again.
         """
         place = self._parts.get(name)
         if place == LATER and not self._is_executed:
@@ -125,3 +126,49 @@ class _InParts:
             self._whole.exec_module(package)
             self._is_executed = True
         return vars(package)
+
+
+class _Later:
+    """Loads a module that is executed when somebody first asks for a name of it; the loader of the `whole`
+    does all else. Other threads wait for the end: a class of `ssl` that is made twice refuses the objects of
+    its twin. The lock is safe because none of these modules imports one that asks for a name of it.
+    """
+
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self._lock = threading.RLock()
+        self._is_executed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        """Return an empty module."""
+        return _Unread(spec.name)
+
+    @staticmethod
+    def exec_module(_: ModuleType) -> None:
+        """Leave the module empty."""
+
+    def execute(self, module: ModuleType) -> None:
+        """Execute the module, once. Its own thread reads what there is while it runs."""
+        with self._lock:
+            if not self._is_executed:
+                self._is_executed = True
+                try:
+                    self._whole.exec_module(module)
+                except BaseException:
+                    self._is_executed = False
+                    raise
+                module.__class__ = ModuleType
+
+
+class _Unread(ModuleType):
+    """A module that nobody has asked for a name yet."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = ModuleType.__getattribute__
+        if not (name.startswith("__") and name.endswith("__")) or name in {"__all__", "__dict__"}:
+            found(self, "__spec__").loader.execute(self)
+        return found(self, name)
