@@ -269,23 +269,36 @@ def is_counter(name: str) -> bool:
 
 @dataclass(slots=True)
 class FigureReader:
-    """Reads one metric of a client again and again: the growth per second of a counter, or the value."""
+    """Reads one metric of a client again and again: the growth per second of a counter, or the value. `read`
+    returns what each gateway tells, by node id. Each counts for itself: one that tells nothing for a while,
+    or that the client has just come to, is no growth.
+    """
 
-    read: Callable[[], str]
+    read: Callable[[], Mapping[int, str]]
     instance_id: str
     name: str
-    _before: tuple[float, float] | None = None
+    _before: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def __call__(self) -> Mapping[str, float | None]:
-        client = clients_of(self.read()).get(self.instance_id)
-        value = None if client is None else total_of(client.series, self.name)
-        if value is None or not is_counter(self.name):
-            return {self.name: value}
-        before, self._before = self._before, (time.monotonic(), value)
-        growth = (
-            None if before is None else max(0.0, value - before[1]) / max(self._before[0] - before[0], 1e-3)
+        values: dict[int, float] = {}
+        for node_id, text in self.read().items():
+            client = clients_of(text, node_id).get(self.instance_id)
+            value = None if client is None else total_of(client.series, self.name)
+            if value is not None:
+                values[node_id] = value
+        if not values or not is_counter(self.name):
+            return {self.name: sum(values.values()) if values else None}
+        now_s = time.monotonic()
+        before, self._before = (
+            self._before,
+            self._before | {node_id: (now_s, value) for node_id, value in values.items()},
         )
-        return {self.name: growth}
+        growths = [
+            max(0.0, value - before[node_id][1]) / max(now_s - before[node_id][0], 1e-3)
+            for node_id, value in values.items()
+            if node_id in before
+        ]
+        return {self.name: sum(growths) if growths else None}
 
 
 # Records per second from the end offsets of all partitions, for a cluster without a metrics listener.

@@ -128,9 +128,9 @@ def client_figures(visit: Visit) -> PageAnswer:
     node_id = visit.optional_number("node", -1)
     _pushed_to(visit)  # refuses a person without the right
 
-    def read() -> str:
+    def read() -> Mapping[int, str]:
         texts = _asked(visit).texts
-        return "".join(texts.values()) if node_id is None else texts.get(node_id, "")
+        return texts if node_id is None else {node_id: texts.get(node_id, "")}
 
     watches = visit.console.sampler.watches
     name = f"client {visit.user} {instance_id} {node_id} {metric}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,8 +105,31 @@ def test_a_counter_is_drawn_as_its_growth(stub: MetricsStub, pushed: ConsoleClie
 
 
 def test_a_gauge_is_drawn_as_it_is() -> None:
-    reader = FigureReader(lambda: TEXT, "abc-2", "kafka_client_consumer_lag")
+    reader = FigureReader(lambda: {1: TEXT}, "abc-2", "kafka_client_consumer_lag")
     assert reader() == {"kafka_client_consumer_lag": 5.0}
+
+
+def test_a_counter_at_two_gateways_does_not_leap_when_one_is_silent_or_joins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name, now_s, told = "kafka_client_producer_record_send_total", [0.0], dict[int, str]()
+    clock = SimpleNamespace(monotonic=lambda: now_s[0])
+    monkeypatch.setattr("seqgate.gateway.console.metrics.rates.time", clock)
+    reader = FigureReader(lambda: told, "abc-1", name)
+
+    def growth(**sent: int) -> float | None:
+        told.clear()
+        told.update({int(node[1:]): f"{name}{{{LABELS}}} {value}\n" for node, value in sent.items()})
+        now_s[0] += 5.0
+        return reader()[name]
+
+    assert growth(n1=9_000_000) is None
+    assert growth(n1=9_000_050) == 10
+    assert growth(n1=9_000_050, n2=400) == 0, "the client has come to another gateway"
+    assert growth(n2=450) == 10, "the first one is silent"
+    assert growth(n1=9_000_050, n2=500) == 10
+    assert growth() is None
+    assert growth(n2=600) == 10
 
 
 def test_without_pushed_metrics_the_page_says_how_to_get_them(
