@@ -29,6 +29,8 @@ _LOST: Final = 1_000_000
 """The numbers that a restart leaves out: a killed gateway may have given them to verdicts that are lost, and
 the console would take new verdicts for those.
 """
+_LAST_KEPT: Final = 2**62
+"""The highest number that counting goes on from: above it no room is left for numbers of 64 bits."""
 REPORT_S: Final = 5.0
 """The time after the first duplicate when the log reports it, with all that came since."""
 REPORTED: Final = 20
@@ -104,8 +106,8 @@ class Verdicts:
         found = sorted(kept, key=lambda batch: (batch.time_ms, batch.number))
         if not found:
             return
-        # several workers may have given the same numbers
-        last = max(len(found), *(batch.number for batch in found))
+        # several workers may have given the same numbers, and none has come as far as _LAST_KEPT
+        last = max([len(found), *(batch.number for batch in found if batch.number <= _LAST_KEPT)])
         for number, batch in enumerate(found, last - len(found) + 1):
             # a clock that was set back must not keep a verdict longer
             self.newest.append(batch._replace(number=number, time_ms=min(batch.time_ms, now_ms)))

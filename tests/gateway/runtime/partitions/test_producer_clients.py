@@ -354,3 +354,14 @@ def test_verdicts_of_several_workers_that_one_takes_over_get_numbers_of_their_ow
     taken.restore(of_two, NOW_MS + 9)
     assert [each.number for each in taken.newest] == [1, 2, 3, 4]
     assert [each.message for each in taken.newest] == ["a", "a", "c", "b"]
+
+
+def test_a_number_at_the_end_of_64_bits_leaves_room_for_the_next(tmp_path: Path) -> None:
+    """A file with a greater number would not be read: it would cost all clients and verdicts."""
+    row = Kept(Path("missing")).refuse("a")._replace(number=2**63 - 1)
+    taken = Verdicts()
+    taken.restore([row], NOW_MS)
+    taken.refusal("t", 0, None, NOW_MS, ErrorCode.invalid_producer_epoch, ANN, "b")
+    path = str(tmp_path / "file")
+    KeptRows([], [VerdictRow(1, batch) for batch in taken.newest]).write(Storage(), path)
+    assert [kept.batch.message for kept in KeptRows.read(Storage(), path).verdicts] == ["a", "b"]
