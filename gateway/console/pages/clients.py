@@ -133,7 +133,8 @@ def client_figures(visit: Visit) -> PageAnswer:
         return texts if node_id is None else {node_id: texts.get(node_id, "")}
 
     watches = visit.console.sampler.watches
-    name = f"client {visit.user} {instance_id} {node_id} {metric}"
+    # the first look's reader goes on, with its login: with another one begins another
+    name = f"client {visit.user!r} {hash(visit.security)} {instance_id!r} {node_id} {metric}"
     history = watches.history(name, FigureReader(read, instance_id, metric), keeps_reader=True)
     return visit.chart(history, {metric: Key(metric)})
 

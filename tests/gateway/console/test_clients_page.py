@@ -9,9 +9,14 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
-from seqgate.gateway.admin.request import Request
+from seqgate.gateway.admin.remote.client_security import ClientSecurity
+from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.console.answer import Data
 from seqgate.gateway.console.asking.gateways import GatewayAsker, Replies, Reply
 from seqgate.gateway.console.metrics.rates import FigureReader, clients_of
+from seqgate.gateway.console.page import Gathered, Visit
+from seqgate.gateway.console.pages import clients
+from seqgate.gateway.console.pages.clients import PushedMetrics
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.metrics_stub import MetricsStub, metrics_stub
@@ -141,3 +146,32 @@ def test_without_pushed_metrics_the_page_says_how_to_get_them(
     command = f"seqgate configs set client-metrics all metrics='*' interval.ms=60000 --bootstrap {gateway}"
     assert command in text_of(pushed.page("/clients"))
     assert "Only a Seqgate gateway tells what clients push" in text_of(console.page("/clients"))
+
+
+def test_after_a_change_of_the_password_a_chart_is_read_with_the_new_login(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader of a chart lasts as long as somebody looks, and so must not keep a login that is refused."""
+    name = "kafka_client_producer_record_send_total"
+    refused = set[str]()
+
+    def asked(visit: Visit) -> PushedMetrics:
+        if visit.security.password in refused:
+            raise ControlError("the login is refused")
+        return PushedMetrics(Gathered([], [], 1), {1: TEXT})
+
+    def look(password: str) -> list[float | None]:
+        login = ClientSecurity("SASL_PLAINTEXT", None, "PLAIN", "ann", password)
+        query = {"instance": ["abc-1"], "metric": [name]}
+        answer = clients.client_figures(Visit(console.console, login, "", "", query=query))
+        assert isinstance(answer, Data)
+        return list(answer.value["series"][name])
+
+    monkeypatch.setattr(clients, "_asked", asked)
+    look("old")
+    console.console.sampler.sample()
+    refused.add("old")
+    look("new")
+    for _ in range(2):
+        console.console.sampler.sample()
+    assert look("new")[-1] is not None
