@@ -4,8 +4,10 @@ names that a broker lists for completions. Every function raises ControlError.
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
@@ -269,15 +271,19 @@ def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     raise ControlError(f"{address.shown} does not end the login of {security.username}")
 
 
-def exchange(connection: socket.socket, request: Any, response_type: type[R]) -> R:
-    """Send a request and return its answer, where error codes are plain numbers. Raises OSError, and
+def exchange(
+    connection: socket.socket, request: Any, response_type: type[R], limit_s: float | None = None
+) -> R:
+    """Send a request and return its answer, where error codes are plain numbers. The timeout of the
+    connection is that of each piece of the answer, `limit_s` that of the whole. Raises OSError, and
     MalformedRequest for an answer that is not of the Kafka protocol.
     """
+    deadline_s = math.inf if limit_s is None else time.monotonic() + limit_s
     connection.sendall(encode_request(request, _CORRELATION_ID, _CLIENT_ID))
-    (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
+    (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size, deadline_s))
     if not 0 <= size <= _MOST_ANSWER_BYTES:
         raise ConnectionResetError("the broker's answer is not of the Kafka protocol")
-    answer = _read(connection, size)
+    answer = _read(connection, size, deadline_s)
     readers: Any = entity_reader
     if size > _LARGE_ANSWER_BYTES:
         from kio.serial import entity_reader as readers  # noqa: PLC0415 - slow to import, quick after
@@ -292,9 +298,11 @@ def exchange(connection: socket.socket, request: Any, response_type: type[R]) ->
     return response
 
 
-def _read(connection: socket.socket, size: int) -> bytes:
+def _read(connection: socket.socket, size: int, deadline_s: float) -> bytes:
     received = bytearray()
     while len(received) < size:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the answer is not whole in time")
         chunk = connection.recv(size - len(received))
         if not chunk:
             raise ConnectionResetError("the connection was closed")

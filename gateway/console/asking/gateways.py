@@ -33,6 +33,8 @@ MOST_GATEWAYS: Final = 20
 AT_ONCE: Final = 8
 """Gateways that the sampler asks at the same time; a page asks all."""
 TIMEOUT_S: Final = 3.0
+WHOLE_TIMES: Final = 6
+"""An answer that comes in pieces may take so many times the time limit of a piece."""
 SILENT_S: Final = 10.0
 """Time for which a broker that gave no answer in time is not asked again."""
 
@@ -254,7 +256,7 @@ class GatewayAsker:
 
     def _exchanged(self, address: BrokerAddress, connection: socket.socket, question: Question) -> Any:
         try:
-            answer = exchange(connection, *question)
+            answer = exchange(connection, *question, WHOLE_TIMES * self._timeout_s)
         except MalformedRequest as error:
             connection.close()
             raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None

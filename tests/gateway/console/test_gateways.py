@@ -6,9 +6,10 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -161,6 +162,8 @@ class FakeBroker(socketserver.ThreadingTCPServer):
         self.asked = 0
         self.stands_still: Callable[[], object] | None = None
         """Waits in place of an answer, which never comes."""
+        self.drips_s = 0.0
+        """The time between two bytes of an answer that has no end; 0 for whole answers."""
         self.port = self.server_address[1]
 
     def answer(self) -> Any:
@@ -199,7 +202,17 @@ class _Handler(socketserver.BaseRequestHandler):
             if self.server.stands_still is not None:
                 self.server.stands_still()
                 return
+            if self.server.drips_s:
+                self.drip()
+                return
             self.request.sendall(encode_response(QUESTION_API[0], correlation_id, self.server.answer()))
+
+    def drip(self) -> None:
+        with suppress(OSError):
+            self.request.sendall(struct.pack(">i", 1 << 20))
+            while True:
+                self.request.sendall(b"\0")
+                time.sleep(self.server.drips_s)
 
 
 def told(node_id: int) -> ControlAnswer:
@@ -375,3 +388,12 @@ def test_a_listener_that_stands_still_costs_one_wait(monkeypatch: pytest.MonkeyP
             client.metrics()
     with pytest.raises(ControlError, match="does not answer: no answer in time"):
         client.readiness()
+
+
+def test_an_answer_that_comes_byte_by_byte_does_not_hold_a_page_up() -> None:
+    with brokers(told(1), told(2)) as found, ThreadPoolExecutor() as pool:
+        found[1].drips_s = 0.02
+        asker = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 0.1)
+        rows = asker.ask(MetricsRequest()).rows
+        assert [row.trouble for row in rows] == [None, "no answer in time"]
+        asker.close()
