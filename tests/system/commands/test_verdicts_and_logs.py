@@ -70,13 +70,6 @@ class TestVerdicts:
     def test_of_a_gateway_that_does_not_run(self, tmp_path: Path) -> None:
         assert "no gateway is running" in seqgate("verdicts", "--data-dir", tmp_path, code=None).stderr
 
-    def test_a_restart_forgets_them(self, data: Path, gateway: GatewayProcess) -> None:
-        for _ in range(2):
-            produce(gateway.bootstrap, "orders", 1, 7, 0, 5)
-        assert seqgate("verdicts", "--data-dir", data, "--json").json["verdicts"]
-        gateway.restart()
-        assert not seqgate("verdicts", "--data-dir", data, "--json").json["verdicts"]
-
 
 def test_a_gateway_without_a_metrics_listener_shows_what_it_counts_anyway(
     data: Path, gateway: GatewayProcess
