@@ -11,7 +11,8 @@ showTimes(document);
 startIslands(document);
 
 /**
- * Runs the module of each island inside an element. A module exports `start(element)`.
+ * Runs the module of each island inside an element. A module exports `start(element)`. The attribute
+ * data-started is empty until that has run.
  * @param {ParentNode} parent
  */
 export function startIslands(parent) {
@@ -21,6 +22,7 @@ export function startIslands(parent) {
     if (!/^[a-z-]+$/.test(name)) continue;
     import(`./islands/${name}.js`)
       .then((module) => module.start(element))
-      .catch((error) => console.error(`The island ${name} did not start.`, error));
+      .catch((error) => console.error(`The island ${name} did not start.`, error))
+      .finally(() => element.setAttribute("data-started", "yes"));
   }
 }

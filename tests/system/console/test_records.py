@@ -85,6 +85,7 @@ def test_a_record_opens_with_its_producer(window: Watched, producer: KafkaProduc
 
 def test_a_row_opens_in_its_place(window: Watched, producer: KafkaProducer) -> None:
     page = window.open("/records/orders?from=offset&offset=5&partition=0")
+    expect(page.locator("[data-island=records]")).to_have_attribute("data-started", "yes")
     page.get_by_role("button", name="Open record 0:5 here").press("Enter")
     opened = page.locator("tr.opened")
     expect(opened.locator(".json-name").first).to_have_text('"order"')
