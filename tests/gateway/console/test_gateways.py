@@ -6,10 +6,9 @@ import socket
 import socketserver
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import msgspec
@@ -17,8 +16,11 @@ import pytest
 
 from seqgate.gateway.admin.metrics import GatewayMetrics as OneGateway
 from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
+from seqgate.gateway.admin.remote import broker
+from seqgate.gateway.admin.remote.broker import BrokerAddress, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Unreachable
+from seqgate.gateway.console.asking import gateways
 from seqgate.gateway.console.asking.gateways import SILENT_S, BrokerMemory, GatewayAsker
 from seqgate.gateway.console.metrics import listener
 from seqgate.gateway.console.metrics.gateways import (
@@ -162,7 +164,6 @@ class FakeBroker(socketserver.ThreadingTCPServer):
         self.asked = 0
         self.stands_still: Callable[[], object] | None = None
         """Waits in place of an answer, which never comes."""
-        self.drips_s = 0.0
         """The time between two bytes of an answer that has no end; 0 for whole answers."""
         self.port = self.server_address[1]
 
@@ -202,17 +203,7 @@ class _Handler(socketserver.BaseRequestHandler):
             if self.server.stands_still is not None:
                 self.server.stands_still()
                 return
-            if self.server.drips_s:
-                self.drip()
-                return
             self.request.sendall(encode_response(QUESTION_API[0], correlation_id, self.server.answer()))
-
-    def drip(self) -> None:
-        with suppress(OSError):
-            self.request.sendall(struct.pack(">i", 1 << 20))
-            while True:
-                self.request.sendall(b"\0")
-                time.sleep(self.server.drips_s)
 
 
 def told(node_id: int) -> ControlAnswer:
@@ -390,10 +381,38 @@ def test_a_listener_that_stands_still_costs_one_wait(monkeypatch: pytest.MonkeyP
         client.readiness()
 
 
-def test_an_answer_that_comes_byte_by_byte_does_not_hold_a_page_up() -> None:
+class Dripping:
+    """A connection to a broker that sends a large answer byte by byte."""
+
+    def __init__(self) -> None:
+        self.pieces = iter([struct.pack(">i", 1 << 20)])
+
+    def sendall(self, _: bytes) -> None: ...
+
+    def recv(self, _: int) -> bytes:
+        return next(self.pieces, b"\0")
+
+    def close(self) -> None: ...
+
+
+class Ticking(threading.local):
+    """A clock that each thread has for itself, and that goes on by a second whenever it is asked."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += 1
+        return self.now_s
+
+
+def test_an_answer_that_comes_byte_by_byte_does_not_hold_a_page_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(address: BrokerAddress, timeout_s: float) -> Any:
+        return Dripping() if address.port == found[1].port else open_connection(address, timeout_s)
+
+    monkeypatch.setattr(broker, "time", Ticking())
+    monkeypatch.setattr(gateways, "open_connection", opened)
     with brokers(told(1), told(2)) as found, ThreadPoolExecutor() as pool:
-        found[1].drips_s = 0.02
-        asker = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 0.1)
+        asker = GatewayAsker([("127.0.0.1", found[0].port)], ClientSecurity(), pool, 60)
         rows = asker.ask(MetricsRequest()).rows
         assert [row.trouble for row in rows] == [None, "no answer in time"]
         asker.close()
