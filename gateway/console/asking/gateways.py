@@ -79,8 +79,8 @@ class Replies(NamedTuple, Generic[A]):
 
 
 class BrokerMemory:
-    """What all logins know of the brokers: their addresses by node id, as the last answer named them, and
-    which of them gave no answer in time a few seconds ago. Thread-safe.
+    """The addresses of the brokers by node id, as the last answer named them, and the brokers that gave no
+    answer in time a few seconds ago. All logins share it. Thread-safe.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -27,7 +27,7 @@ KEPT_S: Final = 3.0
 
 
 class PushedMetrics(NamedTuple):
-    """What clients have pushed to each gateway as Prometheus' text, by node id, and who told it."""
+    """The metrics that clients have pushed; `texts` has them as Prometheus' text, by node id."""
 
     told: Gathered[MetricsPage]
     texts: Mapping[int, str]

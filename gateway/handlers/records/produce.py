@@ -229,7 +229,7 @@ class _Appending:
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
         self._kept: Late | None = None
-        """What keeps the room of the batches that are not appended yet; they are copies then."""
+        """The work with the room of the batches that are not appended yet; None while they are no copies."""
         grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
         for key, entries in request.topics:
             last = grouped.setdefault(key, {})

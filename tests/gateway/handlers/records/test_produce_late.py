@@ -77,7 +77,7 @@ class Bench:
         self.node = node
         self.machine = machine
         self._ends: list[Callable[[], object]] = []
-        """What the threads tell the event loop, in the order in which they began their work."""
+        """The calls of the threads into the event loop, in the order in which they began their work."""
         loop: Any = SimpleNamespace(call_soon_threadsafe=lambda *call: self._ends.append(partial(*call)))
         self.threads = BatchThreads(loop, threads=threads, machine=machine)
         node.services.partitions.batch_threads = self.threads
