@@ -480,7 +480,8 @@ async def test_named_and_delayed_records_are_judged_in_the_new_codec(bench: Benc
 
 ONE = replace(THREE, records=(Record(),), codec="zstd")
 TAKES_LONG = {
-    "compressed bytes": replace(ONE, records=(Record(value=random.Random(5).randbytes(70_000)),)),
+    "compressed bytes": replace(ONE, records=(Record(value=random.Random(5).randbytes(520 << 10)),)),
+    "bytes of gzip": replace(ONE, records=(Record(value=random.Random(5).randbytes(70_000)),), codec="gzip"),
     "plain bytes": replace(ONE, records=(Record(value=bytes(2 << 20)),)),
     "records": replace(ONE, records=records(20_001), codec="none"),
     "headers": replace(ONE, records=(Record(headers=((b"h", None),) * 10),) * 10_001, codec="none"),
@@ -538,5 +539,5 @@ async def test_a_thread_reads_the_sizes_of_many_records(bench: Bench) -> None:
 
 async def test_a_topic_that_checks_headers_only_uses_no_thread(bench: Bench) -> None:
     await bench.create("producer", message_deep_validation="false")
-    sent = replace(TAKES_LONG["compressed bytes"], payload=b"\x28\xb5\x2f\xfd no zstd" * 6000)
+    sent = replace(TAKES_LONG["compressed bytes"], payload=b"\x28\xb5\x2f\xfd no zstd" * 50_000)
     assert bench.client.rows(bench.client.produce(sent)) == [(OK, 0)]
