@@ -190,22 +190,8 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
                     plain = memoryview(_plain(batch, records, config, record_check))
                     start, end = 0, len(plain)
                 _check_records(batch, plain, start, end, config, now_ms, record_check)
-        else:
-            if (
-                attributes & COMPRESSION_MASK
-                and config.max_record_bytes < ANY_RECORD_BYTES
-                and record_check is not DONE
-            ):
-                check_countable(batch, config)
-                plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
-            if config.message_timestamp_type == "CreateTime" and not attributes & TIMESTAMP_TYPE_FLAG:
-                latest = now_ms + config.message_timestamp_after_max_ms
-                if (
-                    batch.max_timestamp > latest
-                    or batch.base_timestamp > latest
-                    or config.examines_timestamps
-                ):
-                    _examine_timestamps(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
+        elif record_check is not DONE:
+            _check_limits(batch, records, config, now_ms, record_check)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
@@ -265,6 +251,35 @@ def _check_timestamp_type(batch: BatchHeader, config: LogConfig, now_ms: int) ->
     complaint = _complaint(batch.max_timestamp, config, now_ms)
     if complaint:
         _refuse_timestamp_type(batch, complaint)
+
+
+def _check_limits(
+    batch: BatchHeader, records: memoryview, config: LogConfig, now_ms: int, record_check: RecordCheck
+) -> None:
+    """Check what a topic that checks headers only limits all the same: the sizes of compressed records, and
+    the timestamps. Raises InvalidRecord, InvalidTimestamp; TakesLong as `record_check` says.
+    """
+    compressed = bool(batch.attributes & COMPRESSION_MASK)
+    limits_sizes = compressed and config.max_record_bytes < ANY_RECORD_BYTES
+    limits_timestamps = _must_examine_timestamps(batch, config, now_ms)
+    if not limits_sizes and not limits_timestamps:
+        return
+    if record_check is IF_QUICK and (compressed or batch.size_bytes > QUICK_DECODED_BYTES):
+        raise TakesLong
+    if limits_sizes:
+        check_countable(batch, config)
+        plain_records(batch, records, config.max_decompressed_bytes, config.max_record_bytes)
+    if limits_timestamps:
+        _examine_timestamps(batch, records[HEADER_BYTES : batch.size_bytes], config, now_ms)
+
+
+def _must_examine_timestamps(batch: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    latest = now_ms + config.message_timestamp_after_max_ms
+    return (
+        config.message_timestamp_type == "CreateTime"
+        and not batch.attributes & TIMESTAMP_TYPE_FLAG
+        and (config.examines_timestamps or batch.max_timestamp > latest or batch.base_timestamp > latest)
+    )
 
 
 def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
@@ -413,6 +428,8 @@ def checked_plain(
     plain = _plain(batch, records, config, HERE)
     if config.deep_validation:
         _check_records(batch, memoryview(plain), 0, len(plain), config, now_ms, HERE)
+    elif _must_examine_timestamps(batch, config, now_ms):
+        _examine_timestamps(batch, records[HEADER_BYTES : batch.size_bytes], config, now_ms)
     return plain
 
 

@@ -166,12 +166,11 @@ def recompressed(records: memoryview, compression: Compression, config: LogConfi
     state of the partition, so that a thread can call it.
 
     Checks the batch with its records as an append does, because the new CRC would hide damage;
-    `segment.bytes` concerns only the stored batch. A topic that checks only headers examines the timestamps
-    that it limits with the append. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
+    `segment.bytes` concerns only the stored batch. Raises CorruptRecord, InvalidRecord, RecordTooLarge,
     InvalidTimestamp, UnsupportedCompressionType. Source: Kafka's
     `LogValidator.validateMessagesAndAssignOffsetsCompressed`.
     """
-    as_sent = replace(config, segment_bytes=_ANY_BYTES, examines_timestamps=False)
+    as_sent = replace(config, segment_bytes=_ANY_BYTES)
     batch = check_batch(records, as_sent, now_ms, is_client=True, record_check=DONE)
     plain = checked_plain(batch, records, as_sent, now_ms)
     if compression.codec and not batch.compression:

@@ -541,3 +541,20 @@ async def test_a_topic_that_checks_headers_only_uses_no_thread(bench: Bench) -> 
     await bench.create("producer", message_deep_validation="false")
     sent = replace(TAKES_LONG["compressed bytes"], payload=b"\x28\xb5\x2f\xfd no zstd" * 50_000)
     assert bench.client.rows(bench.client.produce(sent)) == [(OK, 0)]
+
+
+@pytest.mark.parametrize("codec", ["producer", "zstd"])
+async def test_a_thread_examines_the_timestamps_that_a_topic_limits(bench: Bench, codec: str) -> None:
+    await bench.create(codec, message_deep_validation="false", message_timestamp_after_max_ms="60000")
+    sent = replace(ONE, records=(Record(value=bytes(17_000)), Record(timestamp_delta=60_001)), codec="none")
+    answer = bench.client.produce(sent)
+    assert answer.holds_back
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(INVALID_TIMESTAMP, -1)]
+    in_time = replace(sent, records=(sent.records[0], Record(timestamp_delta=60_000)))
+    answer = bench.client.produce(in_time)
+    await bench.work_on(last=True)
+    assert bench.client.rows(answer) == [(OK, 0)]
+    (stored,) = bench.stored()
+    assert stored.crc_is_right
+    assert stored.max_timestamp == NOW_MS + 60_000
