@@ -1,19 +1,20 @@
-"""The two compared brokers: each runs in its own process, started alike and observed through /proc."""
+"""The compared brokers: each runs in its own process, started alike and observed through /proc."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import socket
 import subprocess
 import time
 import uuid
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_peer import server_properties
@@ -26,6 +27,7 @@ STOP_TIMEOUT_S = 300.0
 POLL_S = 0.002
 RESIDENT, MOST_RESIDENT = "VmRSS", "VmHWM"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+FLOOR_SOURCE = Path(__file__).with_name("floor.c")
 # The options that kafka-run-class.sh and kafka-server-start.sh give a JVM without further configuration.
 JVM_OPTIONS = [
     "-server",
@@ -47,14 +49,33 @@ def jvm(class_name: str, heap: list[str], logging: str) -> list[str]:
     return [java, *heap, *JVM_OPTIONS, logging_option, "-cp", f"{kafka_libs()}/*", class_name]
 
 
+def compile_program(source: Path, directory: Path) -> Path:
+    """Return the program that the C compiler makes of `source` in `directory`."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None, "there is no C compiler: install gcc"
+    program = directory / source.stem
+    command = [compiler, "-O2", "-march=native", "-o", str(program), str(source)]
+    subprocess.run(command, check=True, timeout=60)
+    return program
+
+
 def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None = None) -> None:
     """Wait until ApiVersions is answered. Raises when the process ends or time runs out."""
+
+    def ask() -> None:
+        with Wire(bootstrap) as wire:
+            wire.call("api_versions", 3, client_software_name="bench", client_software_version="1")
+
+    await_start(ask, process)
+
+
+def await_start(ask: Callable[[], object], process: subprocess.Popen[bytes] | None) -> None:
+    """Call `ask` until its connection is accepted. Raises when the process ends or time runs out."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
-            with Wire(bootstrap) as wire:
-                wire.call("api_versions", 3, client_software_name="bench", client_software_version="1")
-                return
+            ask()
+            return
         except (ConnectionRefusedError, ConnectionResetError, Closed):
             assert process is None or process.poll() is None, "the broker ended instead of starting"
             assert time.monotonic() < deadline, "the broker does not answer"
@@ -79,14 +100,20 @@ def memory_bytes(pid: int, field: str) -> int:
 
 
 class Broker(ABC):
-    """The common part of both brokers; `name` is a column of the table."""
+    """The common part of all brokers; `name` is a column of the table."""
 
     name = ""
+    title = ""
+    """The name and version of a broker that takes the place of Kafka."""
     bootstrap = ""
     pid = 0
     start_s = 0.0
     secured: Mapping[str, str] = MappingProxyType({})
     """The addresses of further listeners by their security protocol."""
+    rows: tuple[str, ...] | None = None
+    """The rows that the broker can serve, by name; None: all."""
+    can_flush = True
+    """Whether the broker flushes before each answer where a topic's `flush.messages` says so."""
 
     @abstractmethod
     def start(self) -> None:
@@ -160,6 +187,7 @@ class SeqgateBroker(Broker):
         )
         if checkout is not None:
             self.name = "other"
+            self.title = f"another checkout, {checkout.name}"
             self._gateway.sources = checkout
 
     def start(self) -> None:
@@ -181,39 +209,31 @@ class SeqgateBroker(Broker):
         self._gateway.kill()
 
 
-class KafkaBroker(Broker):
-    name = "Kafka"
+class ProcessBroker(Broker):
+    """A broker that is one process and is killed at the end."""
 
-    def __init__(
-        self, directory: Path, settings: dict[str, str] | None = None, protocols: Sequence[str] = ()
-    ) -> None:
-        self._directory = directory
-        self.secured = addresses(protocols)
-        self._settings = settings or {}
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Prepare a start: choose the address, and return the command of the process."""
+
     def start(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        port = free_port()
-        self.bootstrap = f"127.0.0.1:{port}"
-        properties = self._directory / "server.properties"
-        properties.write_text(
-            server_properties(self._directory, port, listeners(self.secured), self._settings)
-        )
-        # A leading "-" would read as an option, so begin with a fixed byte.
-        cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        run_tool(
-            "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties
-        ).expect_success()
-        command = [*jvm("kafka.Kafka", BROKER_HEAP, "log4j2-broker.yaml"), str(properties)]
-        with (self._directory / "server.log").open("wb") as log:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        command = self.command()
+        with (self.directory / "server.log").open("wb") as log:
             begin = time.monotonic()
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
             )
         self.pid = self._process.pid
-        await_api_versions(self.bootstrap, self._process)
+        self.await_ready(self._process)
         self.start_s = time.monotonic() - begin
+
+    def await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        await_api_versions(self.bootstrap, process)
 
     def stop(self) -> None:
         self.kill()
@@ -223,3 +243,66 @@ class KafkaBroker(Broker):
         if process is not None:
             process.kill()
             process.wait()
+
+
+class KafkaBroker(ProcessBroker):
+    name = "Kafka"
+
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> None:
+        super().__init__(directory)
+        self.secured = addresses(protocols)
+        self._settings = settings or {}
+
+    def command(self) -> list[str]:
+        port = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        properties = self.directory / "server.properties"
+        properties.write_text(
+            server_properties(self.directory, port, listeners(self.secured), self._settings)
+        )
+        # A leading "-" would read as an option, so begin with a fixed byte.
+        cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        run_tool(
+            "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties
+        ).expect_success()
+        return [*jvm("kafka.Kafka", BROKER_HEAP, "log4j2-broker.yaml"), str(properties)]
+
+
+class FloorBroker(ProcessBroker):
+    """`floor.c`: epoll, read, pwritev and write for each request, without a protocol. It has no topics, and
+    takes Produce requests of any.
+    """
+
+    name = "the floor"
+    title = "the floor, a bare loop in C"
+    rows = ("one-1", "one-64", "one-500", "one-1-apart", "one-64-apart", "one-500-apart")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.file = directory / "requests"
+        self._addresses: dict[bool, str] = {}
+
+    def command(self) -> list[str]:
+        ports = {is_flushed: free_port() for is_flushed in (False, True)}
+        self._addresses = {is_flushed: f"127.0.0.1:{port}" for is_flushed, port in ports.items()}
+        self.choose(is_flushed=False)
+        program = compile_program(FLOOR_SOURCE, self.directory)
+        return [str(program), str(ports[False]), str(ports[True]), str(self.file)]
+
+    def await_ready(self, process: subprocess.Popen[bytes]) -> None:
+        host, _, port = self.bootstrap.rpartition(":")
+        await_start(lambda: socket.create_connection((host, int(port))).close(), process)
+
+    def choose(self, *, is_flushed: bool) -> None:
+        """Choose the address at which requests are answered after a flush, or the other."""
+        self.bootstrap = self._addresses[is_flushed]
+
+    def empty(self) -> None:
+        """Free the blocks of the requests so far; later ones are stored behind a hole."""
+        os.truncate(self.file, 0)
+
+
+BESIDE: Final[Mapping[str, type[ProcessBroker]]] = {"floor": FloorBroker}
+"""The brokers that can take the place of Kafka, by the word that chooses them."""

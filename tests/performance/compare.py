@@ -3,7 +3,7 @@
 Both brokers run all the time and only one is under load. A round loads one broker and then the other, on new
 topics with the same settings; the order is swapped after each round. The topics' `flush.messages` chooses the
 durability on both sides. Kafka's JVM gets a long load before the first measurement, and both get a short one
-before each row.
+before each row. With `--beside` another server takes the place of Kafka, in the rows that it can serve.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
+from tests.performance.brokers import BESIDE, Broker, KafkaBroker, SeqgateBroker
 from tests.performance.loads import load_program
-from tests.performance.report import Cell, as_json, describe_run, markdown
-from tests.performance.rows import DURABILITIES, ROWS, Bench, Extent, Row
+from tests.performance.report import Cell, as_json, beside, describe_run, markdown
+from tests.performance.rows import DURABILITIES, ROWS, Bench, Extent, Row, rows_of
 from tests.performance.secured_rows import SASL_SSL, SECURED_ROWS, SSL, Security
 from tests.support.setup_peers import CACHE
 
@@ -54,13 +54,12 @@ class Comparison:
     def _topic(self, row: Row) -> str:
         return f"bench-{row.name}-{next(self._numbers):04d}"
 
-    def warm_up(self) -> None:
+    def warm_up(self, rows: Sequence[Row]) -> None:
         """Load the broker so that the JVM compiles the code it needs."""
         extent = QUICK_FIRST_WARM_UP if self._quick else FIRST_WARM_UP
-        for row in ROWS:
-            if row.name in FIRST_WARM_UP_ROWS:
-                for broker in self._brokers:
-                    row.run(self._bench, broker, self._topic(row), extent)
+        for row in rows:
+            for broker in self._brokers:
+                row.run(self._bench, broker, self._topic(row), extent)
 
     def measure(self, row: Row, durability: str) -> Cell:
         bench = replace(self._bench, flush_messages=DURABILITIES[durability])
@@ -107,23 +106,48 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, help="rounds per row and broker (3; 1 with --quick)")
     parser.add_argument("--quick", action="store_true", help="run short loads, about a minute in all")
-    parser.add_argument(
+    others = parser.add_mutually_exclusive_group()
+    others.add_argument(
         "--only-seqgate", action="store_true", help="measure only Seqgate; the table has no ratios"
     )
-    parser.add_argument(
+    others.add_argument(
         "--against", type=Path, help="another checkout, with bytecode, whose Seqgate takes the place of Kafka"
+    )
+    others.add_argument(
+        "--beside", choices=tuple(BESIDE), help="another server, which takes the place of Kafka in its rows"
     )
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     arguments = parser.parse_args(given)
+    if arguments.beside and arguments.security:
+        parser.error("--beside has no rows with TLS and logins: leave out --security")
     rows = SECURED_ROWS if arguments.security else ROWS
+    if arguments.beside:
+        rows = rows_of(BESIDE[arguments.beside])
     every = [row.name for row in rows]
     names = arguments.rows.split(",") if arguments.rows else every
     unknown = sorted(set(names) - set(every))
     if unknown:
         parser.error(f"no row {', '.join(unknown)}; there are {', '.join(every)}")
     arguments.rows = [row for row in rows if row.name in names]
+    if arguments.durability and not any(arguments.durability in row.durabilities for row in arguments.rows):
+        parser.error(f"no row has the durability {arguments.durability}")
+    warming = rows if arguments.beside else ROWS
+    arguments.warm_up = [row for row in warming if row.name in FIRST_WARM_UP_ROWS]
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     return arguments
+
+
+def _other(
+    arguments: argparse.Namespace, directory: Path, settings: dict[str, str], protocols: Sequence[str]
+) -> Broker | None:
+    """Return the broker beside which Seqgate runs."""
+    if arguments.only_seqgate:
+        return None
+    if arguments.against:
+        return SeqgateBroker(directory, settings, protocols, checkout=arguments.against.resolve())
+    if arguments.beside:
+        return BESIDE[arguments.beside](directory)
+    return KafkaBroker(directory, settings, protocols)
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -134,31 +158,28 @@ def main(given: Sequence[str] | None = None) -> int:
         bench = Bench(load_program(directory), directory, security=security)
         settings = ALIKE | (security.settings() if security else {})
         protocols = (SSL, SASL_SSL) if security else ()
-        with_kafka = not (arguments.only_seqgate or arguments.against)
+        with_kafka = not (arguments.only_seqgate or arguments.against or arguments.beside)
         starts = start_times(directory, 1 if arguments.quick else STARTS) if with_kafka else {}
         brokers: list[Broker] = [
             running.enter_context(SeqgateBroker(directory / "seqgate", settings, protocols))
         ]
-        if arguments.against:
-            other = SeqgateBroker(
-                directory / "other", settings, protocols, checkout=arguments.against.resolve()
-            )
+        other = _other(arguments, directory / "other", settings, protocols)
+        if other is not None:
             brokers.append(running.enter_context(other))
-        if with_kafka:
-            brokers.append(running.enter_context(KafkaBroker(directory / "kafka", settings, protocols)))
         comparison = Comparison(bench, brokers, rounds=arguments.rounds, quick=arguments.quick)
-        comparison.warm_up()
+        comparison.warm_up(arguments.warm_up)
         for row in arguments.rows:
             for durability in row.durabilities:
                 if arguments.durability in {None, durability}:
                     print(f"{row.name}, {durability} …", file=sys.stderr, flush=True)
                     comparison.measure(row, durability)
         run = describe_run(command, bench.program)
-        if arguments.against:
-            run["against"] = f"another checkout, {arguments.against.name}"
-        print(markdown(run, starts, comparison.cells))
+        if other is not None and not with_kafka:
+            run["against"] = other.title
+        cells = comparison.cells
+        print(beside(run, cells) if arguments.beside else markdown(run, starts, cells))
         if arguments.json is not None:
-            arguments.json.write_text(json.dumps(as_json(run, starts, comparison.cells), indent=2) + "\n")
+            arguments.json.write_text(json.dumps(as_json(run, starts, cells), indent=2) + "\n")
     return 0
 
 

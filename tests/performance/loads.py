@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.performance.brokers import TOOL_HEAP, Broker, jvm
+from tests.performance.brokers import TOOL_HEAP, Broker, FloorBroker, compile_program, jvm
 from tests.support.batches import Batch, Record, records
 from tests.support.setup_peers import PROJECT
 from tests.support.wire import Plain, Wire, encode
@@ -68,12 +68,21 @@ class Sample:
     def records_per_cpu_s(self) -> float:
         return self.records / max(self.broker_cpu_s, 0.01)
 
+    @property
+    def broker_cpu_us(self) -> float:
+        """The microseconds of the broker's CPU for each record."""
+        return 1e6 / self.records_per_cpu_s
+
 
 def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: str, **settings: str) -> None:
-    """Create a topic with its flush policy, and wait until every partition has a leader.
+    """Create a topic with its flush policy, and wait until every partition has a leader. The floor has only the
+    flush policy.
 
     Further configs are given as keyword arguments, with `_` for `.`.
     """
+    if isinstance(broker, FloorBroker):
+        broker.choose(is_flushed=flush_messages == EVERY_MESSAGE)
+        return
     given = {"flush.messages": flush_messages, **{key.replace("_", "."): settings[key] for key in settings}}
     configs = [{"name": key, "value": value} for key, value in given.items()]
     topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": configs}
@@ -101,6 +110,9 @@ def choose_durability(broker: Broker, topic: str, flush_messages: str) -> None:
 
 
 def delete_topic(broker: Broker, name: str) -> None:
+    if isinstance(broker, FloorBroker):
+        broker.empty()
+        return
     with Wire(broker.bootstrap) as wire:
         answer = wire.call("delete_topics", 5, topic_names=[name], timeout=10_000).fields
         assert answer["responses"][0]["error_code"] == 0, answer
@@ -120,15 +132,10 @@ def load_program(directory: Path, *, compiled: bool | None = None) -> list[str]:
     """Return the command of the load generator: compiled into `directory`, or in Python if there is no C
     compiler.
     """
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiled is False or (compiled is None and compiler is None):
+    has_compiler = shutil.which("cc") is not None or shutil.which("gcc") is not None
+    if compiled is False or (compiled is None and not has_compiler):
         return [sys.executable, "-m", "tests.performance.plan_load"]
-    assert compiler is not None, "there is no C compiler: install gcc"
-    program = directory / "load"
-    subprocess.run(
-        [compiler, "-O2", "-march=native", "-o", str(program), str(SOURCE)], check=True, timeout=60
-    )
-    return [str(program)]
+    return [str(compile_program(SOURCE, directory))]
 
 
 def write_produce_plan(
@@ -149,9 +156,8 @@ def write_produce_plan(
     With more `batches` a request has one for each of so many partitions, and all but the last are without a
     producer id.
     """
-    with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
-        for connection in range(connections):
-            producer_id = new_producer_id(wire)
+    with plan.open("wb") as out:
+        for connection, producer_id in enumerate(_producer_ids(broker, connections)):
             chosen = records(record_count, size)
             if is_named:
                 chosen = _named(chosen, f"bench-{connection}")
@@ -228,6 +234,14 @@ def _committed(wire: Wire, request: Plain) -> bool | None:
 def _frame(api: str, version: int, request: Plain) -> bytes:
     payload = encode(api, version, request)
     return struct.pack(">i", len(payload)) + payload
+
+
+def _producer_ids(broker: Broker, count: int) -> list[int]:
+    """Return new ids of the broker; the floor takes any."""
+    if isinstance(broker, FloorBroker):
+        return list(range(count))
+    with Wire(broker.bootstrap) as wire:
+        return [new_producer_id(wire) for _ in range(count)]
 
 
 def new_producer_id(wire: Wire) -> int:

@@ -9,7 +9,7 @@ import platform
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,14 @@ HEADINGS = (
     "client CPU s",
 )
 
+BESIDE_COLUMNS = (
+    ("records/s", "records_per_s", ",.0f", 1),
+    ("CPU µs per record", "broker_cpu_us", ".2f", 1),
+    ("p99 ms", "p99_ms", ".2f", 1),
+    ("resident MiB", "resident_bytes", ".0f", MIB),
+)
+"""The columns of the table with a line for each broker: heading, field of a sample, format and scale."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -47,6 +55,18 @@ class Cell:
         """Return the median of all rounds; None for a figure that the load does not tell."""
         values = [getattr(sample, field) for sample in self.samples[broker]]
         return None if any(map(math.isnan, values)) else float(statistics.median(values))
+
+    def shown(self, broker: str, field: str, form: str, scale: float = 1.0) -> str:
+        """Return the median as text; "-" for a figure that the load does not tell."""
+        median = self.median(broker, field)
+        return "-" if median is None else format(median / scale, form)
+
+    def ratio(self, field: str) -> str:
+        """Return the first broker's median by the second's; "-" where one of them is missing."""
+        ours, *others = [self.median(name, field) for name in self.samples]
+        if not others or ours is None or others[0] is None:
+            return "-"
+        return f"{ours / max(others[0], 1e-9):.2f}"
 
     def spread(self, broker: str) -> float:
         """Return how far the rates of all rounds lie apart, as a share of their median."""
@@ -84,16 +104,21 @@ def _java_version() -> str:
     return told[0].partition('"')[2].rstrip('"').partition('"')[0] if told else "unknown"
 
 
-def markdown(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> str:
+def _head(run: dict[str, str]) -> list[str]:
     other = run.get("against") or f"Apache Kafka {run['kafka']} (Java {run['java']})"
     what = f"Seqgate {run['seqgate']} (Python {run['python']}) and {other}"
     where = f"{run['cpu']}, {run['cores']} cores, Linux {run['kernel']}"
-    lines = [
+    return [
         f"{what}, {run['date']}, `{run['command']}`.",
-        (
-            f"{where}. Broker and load ({run['load']}) share the cores. Medians; a pair reads Seqgate / the other, a "
-            "ratio Seqgate : the other."
-        ),
+        f"{where}. Broker and load ({run['load']}) share the cores. Medians;",
+    ]
+
+
+def markdown(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> str:
+    what, where = _head(run)
+    lines = [
+        what,
+        f"{where} a pair reads Seqgate / the other, a ratio Seqgate : the other.",
         "",
         "| " + " | ".join(HEADINGS) + " |",
         "| --- | --- |" + " ---: |" * (len(HEADINGS) - 2),
@@ -110,14 +135,7 @@ def _table_row(cell: Cell) -> str:
     names = list(cell.samples)
 
     def pair(field: str, form: str, scale: float = 1.0) -> str:
-        medians = [cell.median(name, field) for name in names]
-        return " / ".join("-" if median is None else format(median / scale, form) for median in medians)
-
-    def ratio(field: str) -> str:
-        ours, *others = [cell.median(name, field) for name in names]
-        if not others or ours is None or others[0] is None:
-            return "-"
-        return f"{ours / max(others[0], 1e-9):.2f}"
+        return " / ".join(cell.shown(name, field, form, scale) for name in names)
 
     return " | ".join(
         [
@@ -125,15 +143,42 @@ def _table_row(cell: Cell) -> str:
             cell.durability,
             pair("records_per_s", ",.0f"),
             " / ".join(f"{100 * cell.spread(name):.0f}" for name in names),
-            ratio("records_per_s"),
+            cell.ratio("records_per_s"),
             pair("broker_cpu_s", ".2f"),
-            ratio("records_per_cpu_s"),
+            cell.ratio("records_per_cpu_s"),
             pair("p99_ms", ".2f"),
-            ratio("p99_ms"),
+            cell.ratio("p99_ms"),
             pair("resident_bytes", ".0f", MIB),
             pair("client_cpu_s", ".2f") + " |",
         ]
     )
+
+
+def beside(run: dict[str, str], cells: Sequence[Cell]) -> str:
+    """Return a table with a line for each broker, and one with the ratios of their figures below them."""
+    what, where = _head(run)
+    headings = ["load", "durability", "broker", *(heading for heading, *_ in BESIDE_COLUMNS), "spread %"]
+    lines = [
+        what,
+        f"{where} a ratio reads Seqgate : the other.",
+        "",
+        "| " + " | ".join(headings) + " |",
+        "| --- | --- | --- |" + " ---: |" * (len(headings) - 3),
+        *(line for cell in cells for line in _lines_beside(cell)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _lines_beside(cell: Cell) -> Iterator[str]:
+    def line(*texts: str) -> str:
+        return "| " + " | ".join((cell.title, cell.durability, *texts)) + " |"
+
+    for name in cell.samples:
+        shown = [cell.shown(name, field, form, scale) for _, field, form, scale in BESIDE_COLUMNS]
+        yield line(name, *shown, f"{100 * cell.spread(name):.0f}")
+    _, other = cell.samples
+    yield line(f"ratio to {other}", *(cell.ratio(field) for _, field, *_ in BESIDE_COLUMNS), "")
 
 
 def as_json(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> dict[str, Any]:
@@ -153,6 +198,7 @@ def as_json(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence
                             "records_per_s",
                             "records_per_cpu_s",
                             "broker_cpu_s",
+                            "broker_cpu_us",
                             "p99_ms",
                             "resident_bytes",
                         )

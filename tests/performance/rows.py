@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -78,6 +78,14 @@ class Row:
         sample = self.load(bench, broker, topic, extent)
         delete_topic(broker, topic)
         return sample
+
+
+def rows_of(kind: type[Broker]) -> tuple[Row, ...]:
+    """Return the rows that a kind of brokers can serve, each with the durabilities that it has."""
+    rows = ROWS if kind.rows is None else [row for row in ROWS if row.name in kind.rows]
+    if kind.can_flush:
+        return tuple(rows)
+    return tuple(replace(row, durabilities=("page cache",)) for row in rows)
 
 
 def _producer_performance(
