@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from typing import Final, Self
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_peer import server_properties
 from tests.support.kafka_tools import run_tool
-from tests.support.setup_peers import POMS, kafka_libs
+from tests.support.setup_peers import POMS, go_program, kafka_libs
 from tests.support.wire import Closed, Wire
 
 START_TIMEOUT_S = 180.0
@@ -28,6 +29,8 @@ POLL_S = 0.002
 RESIDENT, MOST_RESIDENT = "VmRSS", "VmHWM"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 FLOOR_SOURCE = Path(__file__).with_name("floor.c")
+KFAKE_SOURCE = Path(__file__).parent / "rivals" / "kfake"
+GO_TIMEOUT_S = 600.0
 # The options that kafka-run-class.sh and kafka-server-start.sh give a JVM without further configuration.
 JVM_OPTIONS = [
     "-server",
@@ -304,5 +307,45 @@ class FloorBroker(ProcessBroker):
         os.truncate(self.file, 0)
 
 
-BESIDE: Final[Mapping[str, type[ProcessBroker]]] = {"floor": FloorBroker}
+class KfakeBroker(ProcessBroker):
+    """kfake of franz-go with its records in memory; Go builds it."""
+
+    name = "kfake"
+    storage = "memory"
+    rows = ("jvm-100", "jvm-1000", "one-1", "one-64", "one-500", "fetch", "consume-100", "consume-1000")
+    can_flush = False
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        modules = (KFAKE_SOURCE / "go.mod").read_text()
+        (version,) = re.findall(r"^require \S+/kfake v(\S+)", modules, re.MULTILINE)
+        self.title = f"kfake {version} with its records in {self.storage}"
+
+    def command(self) -> list[str]:
+        program = self.directory / "kfake"
+        subprocess.run(
+            [go_program(), "build", "-o", str(program), "."],
+            cwd=KFAKE_SOURCE,
+            check=True,
+            timeout=GO_TIMEOUT_S,
+        )
+        port = free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        return [str(program), str(port)]
+
+
+class KfakeDiskBroker(KfakeBroker):
+    """kfake with its records in files, which it does not flush."""
+
+    storage = "files"
+
+    def command(self) -> list[str]:
+        return [*super().command(), str(self.directory / "data")]
+
+
+BESIDE: Final[Mapping[str, type[ProcessBroker]]] = {
+    "floor": FloorBroker,
+    "kfake": KfakeBroker,
+    "kfake-disk": KfakeDiskBroker,
+}
 """The brokers that can take the place of Kafka, by the word that chooses them."""

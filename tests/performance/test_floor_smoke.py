@@ -77,6 +77,7 @@ def test_the_table_has_the_ratio_to_the_floor(capsys: pytest.CaptureFixture[str]
     ("options", "refusal"),
     [
         (["--beside", "floor", "--rows", "fetch"], "no row fetch; there are one-1, "),
+        (["--beside", "kfake", "--durability", "flush"], "no row has the durability flush"),
         (["--beside", "floor", "--security"], "--beside has no rows with TLS and logins"),
     ],
 )

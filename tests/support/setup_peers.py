@@ -327,7 +327,8 @@ def _spark_connector() -> str:
     return _jars(spark_connector_libs())
 
 
-def _go() -> str:
+def go_program() -> str:
+    """Return the path of Go; raise `Unavailable` without it."""
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if found is None:
         raise Unavailable("Go is not installed; version 1.26 or newer is needed")
@@ -343,7 +344,7 @@ def _built(name: str, version: str, package: str) -> str:
     building = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         # One process at the lowest priority: the build takes minutes, and other work goes on meanwhile.
-        command = ["nice", "-n", "19", _go(), "install", "-p", "1", f"{package}@{version}"]
+        command = ["nice", "-n", "19", go_program(), "install", "-p", "1", f"{package}@{version}"]
         environment = {"GOBIN": str(building), "GOMAXPROCS": "1"}
         _run(command, f"building {name} {version}", BUILD_TIMEOUT_S, environment)
         folder.mkdir(parents=True, exist_ok=True)
