@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
@@ -27,7 +26,6 @@ from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams import topology_description
-from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
 from seqgate.gateway.coordinator.streams.topology_description import DescriptionUpdate
 
 
@@ -166,14 +164,14 @@ class Members:
         stored = self._stored
         if request.member_epoch == 0:
             size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
-            self._admit(size_bytes, effects.now_ms)
+            stored.admit_member(size_bytes, effects.now_ms)
         group = stored.groups.get(request.group_id)
         if group is None:
             others = stored.shares.groups, stored.streams.groups
             if request.member_epoch == 0 and any(request.group_id in groups for groups in others):
                 text = f"Group {request.group_id} is not a consumer group."
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-            self._check_room(request.group_id)
+            stored.check_room(request.group_id)
             reply = stored.consumers.heartbeat(request, stored.topics, effects)
             if request.member_epoch == LEAVING:
                 self._members_removed(stored.consumers.groups[request.group_id], effects)
@@ -206,29 +204,6 @@ class Members:
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         return stored.shares.heartbeat(request, stored.topics, effects)
 
-    def streams_heartbeat(self, request: StreamsHeartbeat, effects: Effects) -> StreamsReply:
-        """Handle a valid StreamsGroupHeartbeat; an empty classic group becomes a streams group and keeps its
-        offsets. Raises HeartbeatRefused.
-        """
-        stored, group_id = self._stored, request.group_id
-        group = stored.groups.get(group_id)
-        is_joining = request.member_epoch == 0
-        is_replaced = is_joining and group is not None and group.state is GroupState.EMPTY
-        if not is_replaced and group_id not in stored.streams.groups and stored.knows(group_id):
-            text = f"Group {group_id} is not a streams group."
-            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-        if is_joining:
-            self._check_room(group_id)
-            self._admit(request.joining_bytes, effects.now_ms)
-        elif request.offsets_bytes and not stored.member_bytes.admit(request.offsets_bytes, effects.now_ms):
-            # the member stays: offsets only make a better assignment
-            request = msgspec.structs.replace(request, task_offsets=None, task_end_offsets=None)
-        deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
-        effects.records += deletion
-        reply = stored.streams.heartbeat(request, stored.topics, effects)
-        stored.groups.pop(group_id, None)
-        return reply
-
     def describe_topology(self, update: DescriptionUpdate, effects: Effects) -> str | None:
         """Store the description of a streams group's topology; return why it can't be stored, None if it is.
         Raises HeartbeatRefused.
@@ -247,20 +222,6 @@ class Members:
         for record in topology_description.store(group, update, data, max_bytes):
             stored.streams.write(record, effects)
         return refusal
-
-    def _admit(self, size_bytes: int, now_ms: int) -> None:
-        """Add the bytes of a member to the budget. Raises HeartbeatRefused."""
-        budget = self._stored.member_bytes
-        if not budget.admit(size_bytes, now_ms):
-            text = f"The members of this gateway's groups hold {budget.limit_bytes} bytes, the most allowed."
-            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-
-    def _check_room(self, group_id: str) -> None:
-        """Check that a new group has room beside the others. Raises HeartbeatRefused."""
-        stored = self._stored
-        if stored.is_full and not stored.knows(group_id):
-            text = f"This gateway holds {stored.max_groups} groups, the most allowed."
-            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
 
     # --- groups that change their protocol
 

@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from kio.schema.errors import ErrorCode
-from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
@@ -38,7 +37,7 @@ from seqgate.gateway.coordinator.places import NO_TOPICS, Place, TopicPartition,
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
-from seqgate.gateway.coordinator.streams.request import (
+from seqgate.gateway.coordinator.streams.heartbeat import (
     TASK_OFFSET_BYTES,
     StreamsHeartbeat,
     StreamsLimits,
@@ -215,6 +214,19 @@ class StoredGroups:
         """Whether no further classic, consumer or streams group may be created."""
         return len(self.groups) + len(self.consumers.groups) + len(self.streams.groups) >= self.max_groups
 
+    def check_room(self, group_id: str) -> None:
+        """Check that a new group has room beside the others. Raises HeartbeatRefused."""
+        if self.is_full and not self.knows(group_id):
+            text = f"This gateway holds {self.max_groups} groups, the most allowed."
+            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+
+    def admit_member(self, size_bytes: int, now_ms: int) -> None:
+        """Add the bytes of a member to the budget. Raises HeartbeatRefused."""
+        budget = self.member_bytes
+        if not budget.admit(size_bytes, now_ms):
+            text = f"The members of this gateway's groups hold {budget.limit_bytes} bytes, the most allowed."
+            raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+
     def is_read_alone(self, group_id: str) -> bool:
         """Return whether each partition has one reader in the group: it is not a share group."""
         return group_id in self.groups or group_id in self.consumers.groups or group_id in self.streams.groups
@@ -348,11 +360,6 @@ class GroupsOfKind(Generic[G, H, L, A]):
         return self.groups[group_id].next_deadline_ms()
 
 
-def _first_streams_reply(group: StreamsGroup, reply: StreamsReply) -> StreamsReply:
-    group.forget_what_is_not_stored()
-    return replace(reply, endpoint_epoch=group.endpoint_epoch)
-
-
 CONSUMER: Final = GroupKind(
     ConsumerGroup,
     lambda group_id: ConsumerGroup(group_id, group_epoch=FIRST_EPOCH),
@@ -373,7 +380,7 @@ STREAMS: Final = GroupKind(
     streams_heartbeat.heartbeat,
     streams_heartbeat.leave,
     streams_heartbeat.expire,
-    _first_streams_reply,
+    streams_heartbeat.first_reply,
     title="Streams group",
 )
 ConsumerGroups: TypeAlias = GroupsOfKind[ConsumerGroup, Heartbeat, ConsumerLimits, HeartbeatReply]

@@ -34,9 +34,7 @@ from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-from seqgate.gateway.coordinator.streams.internal_topics import StatusNote, StreamsGroupStatus
-from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
-from seqgate.gateway.coordinator.streams.request import (
+from seqgate.gateway.coordinator.streams.heartbeat import (
     ACCEPTABLE_RECOVERY_LAG,
     TASK_OFFSET_INTERVAL_MS,
     EndpointPartitions,
@@ -45,7 +43,10 @@ from seqgate.gateway.coordinator.streams.request import (
     StreamsReply,
     TaskOffsets,
     check,
+    streams_heartbeat,
 )
+from seqgate.gateway.coordinator.streams.internal_topics import StatusNote, StreamsGroupStatus
+from seqgate.gateway.coordinator.streams.records import StreamsEndpoint
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId, Tasks
 from seqgate.gateway.coordinator.streams.topology import (
     CopartitionGroup,
@@ -263,7 +264,7 @@ async def _beat(context: RequestContext[Services], request: Any) -> Any:
     check(heartbeat)
     await groups.ensure_topic()
     reply = await groups.run(
-        heartbeat.group_id, lambda shard, effects: shard.members.streams_heartbeat(heartbeat, effects)
+        heartbeat.group_id, lambda shard, effects: streams_heartbeat(shard.stored, heartbeat, effects)
     )
     if reply.member_epoch < 0:
         return _answer(context, reply)

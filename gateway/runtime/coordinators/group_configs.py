@@ -23,7 +23,7 @@ from seqgate.gateway.config.setting import SettingValue
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits
-from seqgate.gateway.coordinator.streams.request import StreamsLimits
+from seqgate.gateway.coordinator.streams.heartbeat import StreamsLimits
 from seqgate.gateway.metadata.configs import group_items, group_number, group_value
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord

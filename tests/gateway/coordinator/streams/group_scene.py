@@ -11,9 +11,9 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefuse
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as protocol
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsLimits, StreamsReply, check
 from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus
 from seqgate.gateway.coordinator.streams.records import ROWS
-from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsLimits, StreamsReply, check
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT, TaskAssignment, TaskId
 from seqgate.gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.streams.applications import PIPE, FakeTopics

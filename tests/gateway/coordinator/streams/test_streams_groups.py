@@ -13,7 +13,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams import records as streams_records
-from seqgate.gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
@@ -46,7 +46,7 @@ class Scene(scene.Scene):
     def beat(self, request: StreamsHeartbeat) -> StreamsReply:
         effects = self.effects()
         try:
-            return self.shard.members.streams_heartbeat(request, effects)
+            return streams_heartbeat(self.shard.stored, request, effects)
         finally:
             self.take(effects)
 
@@ -276,9 +276,9 @@ class TestLog:
     def test_joining_and_leaving_are_logged(self) -> None:
         made = Scene()
         effects = made.effects()
-        made.shard.members.streams_heartbeat(joining("a"), effects)
+        streams_heartbeat(made.shard.stored, joining("a"), effects)
         assert [type(event) for event in effects.events] == [MemberJoined, EpochRaised]
         assert effects.events[1] == EpochRaised(GROUP, "streams", FIRST_EPOCH, "member a joined")
         effects = made.effects()
-        made.shard.members.streams_heartbeat(asking("a", -1), effects)
+        streams_heartbeat(made.shard.stored, asking("a", -1), effects)
         assert [type(event) for event in effects.events] == [MemberLeft, EpochRaised]

@@ -12,6 +12,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefuse
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.streams.heartbeat import streams_heartbeat
 from seqgate.gateway.coordinator.streams.records import GROUP as GROUP_ROW
 from seqgate.gateway.coordinator.streams.records import ROWS, TOPOLOGY
 from seqgate.gateway.coordinator.streams.topology_description import (
@@ -66,7 +67,7 @@ class Shard:
         make = joining if member_epoch == 0 else asking
         request = make("a", *(() if member_epoch == 0 else (member_epoch,)), is_first_version=is_first)
         effects = Effects(self.now_ms)
-        reply = self.shard.members.streams_heartbeat(request, effects)
+        reply = streams_heartbeat(self.shard.stored, request, effects)
         self.records += effects.records
         return reply.wants_description
 
@@ -168,7 +169,7 @@ class TestStoring:
     def test_a_deleted_group_leaves_no_description(self, shard: Shard) -> None:
         shard.push()
         effects = Effects(shard.now_ms)
-        shard.shard.members.streams_heartbeat(asking("a", -1), effects)
+        streams_heartbeat(shard.shard.stored, asking("a", -1), effects)
         assert shard.shard.delete_group(GROUP, effects) is ErrorCode.none
         assert [record for record in effects.records if record.row is DESCRIPTION] == [  # type: ignore[union-attr]
             DESCRIPTION.of(GROUP, None)
