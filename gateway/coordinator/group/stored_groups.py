@@ -31,9 +31,9 @@ from seqgate.gateway.coordinator.group.events import Before, Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, GroupRecord
-from seqgate.gateway.coordinator.group.share_group import GROUP_EPOCH, ShareGroup
+from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
-from seqgate.gateway.coordinator.places import NO_TOPICS, Place, TopicPartition, Topics
+from seqgate.gateway.coordinator.places import NO_TOPICS, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
 from seqgate.gateway.coordinator.streams.group import StreamsGroup
@@ -393,15 +393,6 @@ class BegunPartitions:
 
     def __init__(self, shares: ShareGroups) -> None:
         self._shares = shares
-
-    def begin(self, group_id: str, place: Place, topic: str, effects: Effects) -> None:
-        """Note that a partition of a group is begun; create a new group, which need not have had members."""
-        shares = self._shares
-        if group_id not in shares.groups:
-            shares.write(GROUP_EPOCH.of(group_id, ShareGroup(group_id).group_epoch), effects)
-        group = shares.groups[group_id]
-        if place not in group.begun:
-            shares.write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
         """Delete the record that the group reads the topic: its delivery state was deleted."""

@@ -28,7 +28,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_group import GROUP_EPOCH, ShareGroup
+from seqgate.gateway.coordinator.group.stored_groups import ShareGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering import api
@@ -39,7 +42,7 @@ from seqgate.gateway.handlers.answering.rights import refused_topics, refused_to
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 
@@ -146,10 +149,31 @@ async def _begin(context: RequestContext[Services], group_id: str, topic: Any, e
         return ErrorCode.unknown_topic_or_partition
     key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:
-        await context.services.coordinators.shares.begin_group(key, topic.name, max(0, entry.start_offset))
+        await begin_group(context.services.coordinators, key, topic.name, max(0, entry.start_offset))
     except Unavailable as error:
         return error.error_code
     return ErrorCode.none
+
+
+async def begin_group(
+    coordinators: CoordinatorServices, key: SharePartitionKey, topic: str, start_offset: int
+) -> None:
+    """Set the offset from which a share group reads, even if it had no member. Raises Unavailable."""
+    coordinators.shares.check_stays(key.group_id)
+    await coordinators.groups.run(
+        key.group_id, lambda shard, effects: begin_partition(shard.shares, key, topic, effects)
+    )
+    await coordinators.shares.begin_at(key, start_offset)
+
+
+def begin_partition(shares: ShareGroups, key: SharePartitionKey, topic: str, effects: Effects) -> None:
+    """Note that the group reads a partition; create a new group, which need not have had members."""
+    group_id, place = key.group_id, (key.topic_id, key.partition)
+    if group_id not in shares.groups:
+        shares.write(GROUP_EPOCH.of(group_id, ShareGroup(group_id).group_epoch), effects)
+    group = shares.groups[group_id]
+    if place not in group.begun:
+        shares.write(group.begun_record(group.begun | {place}, {key.topic_id: topic}), effects)
 
 
 ALTER_SHARE_GROUP_OFFSETS_API = Api(91, 0, 0, api.everything, handle=handle_alter)

@@ -326,7 +326,7 @@ class ShareCoordinator:
         released with its share session. Raises HeartbeatRefused, Unavailable.
         """
         if request.member_epoch == JOINING:
-            self._check_stays(request.group_id)
+            self.check_stays(request.group_id)
         if request.member_epoch == JOINING and self.group(request.group_id) is None:
             count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
             if count >= self._config.int("group.share.max.groups"):
@@ -345,15 +345,6 @@ class ShareCoordinator:
         if not self._groups.shards.is_elsewhere(group_id):
             return self.group(group_id) is not None
         return await has_share_group(self._peers, self._groups.shards.leader_of(group_id), group_id)
-
-    async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Set the offset from which a share group reads, even if it had no member. Raises Unavailable."""
-        self._check_stays(key.group_id)
-        place = key.topic_id, key.partition
-        await self._groups.run(
-            key.group_id, lambda shard, effects: shard.stored.begun.begin(key.group_id, place, topic, effects)
-        )
-        await self.begin_at(key, start_offset)
 
     def begun(self, group_id: str) -> set[Place]:
         """Return all partitions that a group of this gateway was assigned or has read. Raises Unavailable."""
@@ -380,14 +371,14 @@ class ShareCoordinator:
             return None
         if group.members:
             return ErrorCode.non_empty_group
-        self._check_stays(group_id)
+        self.check_stays(group_id)
         self._leaving.add(group_id)
         try:
             return await self._delete(group_id)
         finally:
             self._leaving.discard(group_id)
 
-    def _check_stays(self, group_id: str) -> None:
+    def check_stays(self, group_id: str) -> None:
         """Refuse a group that is being deleted. Raises Unavailable: clients ask again and find it gone."""
         if group_id in self._leaving:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)

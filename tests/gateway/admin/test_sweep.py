@@ -17,6 +17,7 @@ from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.runtime.upkeep.background_jobs import FileDeletion
 from seqgate.log.stopped import LeakKind
 from tests.gateway.admin.answers import answer
@@ -171,9 +172,9 @@ class TestState:
             shares = node.services.coordinators.shares
             await node.services.coordinators.groups.ensure_topic()
             await shares.ensure_topic()
-            await shares.begin_group(share_key(node, "orders"), "orders", 3)
+            await begin_group(node.services.coordinators, share_key(node, "orders"), "orders", 3)
             gone = share_key(node, None)
-            await shares.begin_group(gone, "gone", 3)
+            await begin_group(node.services.coordinators, gone, "gone", 3)
             page = await sweep(node)
             assert {leak.place for leak in page.leaks} == {f"sharers: {gone.topic_id}-0", "sharers: gone"}
             assert all(leak.removed for leak in (await sweep(node, remove=True)).leaks)
@@ -214,8 +215,8 @@ class TestHealthy:
             await commit(node, "readers", "small")
             await commit(node, "readers", "going")
             await shares.ensure_topic()
-            await shares.begin_group(share_key(node, "small"), "small", 3)
-            await shares.begin_group(share_key(node, "going"), "going", 3)
+            await begin_group(node.services.coordinators, share_key(node, "small"), "small", 3)
+            await begin_group(node.services.coordinators, share_key(node, "going"), "going", 3)
             await transactions.ensure_topic()
             producer = await transactions.begin_producer("copier", 60_000, Producer())
             await transactions.add_partitions("copier", producer, frozenset({("small", 0)}), 0)

@@ -24,6 +24,7 @@ from seqgate.gateway.handlers.groups import offset_delete
 from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API, LIST_GROUPS_API
 from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.handlers.sharing import share_group_offsets
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.handlers.transactions import describe_producers
 from seqgate.gateway.handlers.transactions.transactions import LIST_TRANSACTIONS_API
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
@@ -85,7 +86,7 @@ async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
         await services.coordinators.groups.run(
             "readers", lambda shard, effects: shard.commits.commit([record], effects)
         )
-        await services.coordinators.shares.begin_group(share_key(node), "orders", 1)
+        await begin_group(services.coordinators, share_key(node), "orders", 1)
         yield node
         disk.may_flush.set()
 

@@ -15,6 +15,8 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
 
@@ -42,7 +44,7 @@ class Scene(scene.Scene):
 
     def begin(self, group_id: str) -> None:
         effects = self.effects()
-        self.shard.stored.begun.begin(group_id, (FLIGHTS_ID, 2), "flights", effects)
+        begin_partition(self.shard.shares, SharePartitionKey(group_id, FLIGHTS_ID, 2), "flights", effects)
         self.take(effects)
 
     def delete(self) -> ErrorCode:

@@ -12,9 +12,11 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
 from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology
@@ -104,7 +106,8 @@ class TestKinds:
         made.shard.members.consumer_heartbeat(
             consumer_scene.joining("c", "lines", group_id="consumers"), made.effects()
         )
-        made.shard.stored.begun.begin("sharers", (next(iter(consumer_ids())), 0), "lines", made.effects())
+        key = SharePartitionKey("sharers", next(iter(consumer_ids())), 0)
+        begin_partition(made.shard.shares, key, "lines", made.effects())
         for group_id in ("classic", "consumers", "sharers"):
             for request in (joining("a"), asking("a", 1), asking("a", -1)):
                 assert made.refusal(replace(request, group_id=group_id)) is NOT_FOUND

@@ -15,6 +15,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records.produce import API, begin
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from seqgate.gateway.quota.backlog import Limit
@@ -84,7 +85,7 @@ async def commit(node: Node, group: str, offset: int, metadata: str = "") -> Non
 
 async def read_with_share_group(node: Node, group: str, offset: int) -> None:
     topic_id = node.services.partitions.registry.by_name[TOPIC].topic_id
-    await node.services.coordinators.shares.begin_group(SharePartitionKey(group, topic_id, 0), TOPIC, offset)
+    await begin_group(node.services.coordinators, SharePartitionKey(group, topic_id, 0), TOPIC, offset)
 
 
 def committed(node: Node, group: str) -> int:

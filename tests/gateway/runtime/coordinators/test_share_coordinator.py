@@ -16,6 +16,7 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines, ShareWaiters
 from tests.gateway.handlers.requests import delete
@@ -325,13 +326,13 @@ class TestMembers:
             await write(node, 3)
             shares, key = node.services.coordinators.shares, key_of(node)
             await beat(node, "z", LEAVING)
-            await shares.begin_group(key, TOPIC, 2)
+            await begin_group(node.services.coordinators, key, TOPIC, 2)
             deleting = asyncio.create_task(shares.delete(GROUP))
             await asyncio.sleep(0)
             joining = await beat(node, "late", 0, TOPIC)
             assert joining.error_code is ErrorCode.coordinator_load_in_progress
             with pytest.raises(Unavailable):
-                await shares.begin_group(key, TOPIC, 1)
+                await begin_group(node.services.coordinators, key, TOPIC, 1)
             assert await deleting is ErrorCode.none
             assert shares.group(GROUP) is None
             assert shares.known(GROUP) == {}
