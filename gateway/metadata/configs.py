@@ -297,14 +297,15 @@ class ConfigChange(msgspec.Struct, frozen=True):
 
 
 class Alteration(msgspec.Struct, frozen=True):
-    """The changes of one resource. With `replace`, configurations that are not named return to defaults."""
+    """The changes of one resource."""
 
     resource_type: int
     resource_name: str
     changes: Sequence[ConfigChange]
-    replace: bool = False
     denied: ApiError | None = None
-    """The error of a client that may not alter the resource. It counts after the form of the request."""
+    """Why the resource is not altered, whatever the changes are: the client may not, for example. It counts
+    after the form of the request.
+    """
 
 
 def alter_configs(
@@ -328,7 +329,7 @@ def alter_configs(
             errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
             continue
         outcome: list[ConfigRecord] | ApiError
-        if alteration.resource_type == BROKER_LOGGER_RESOURCE and not alteration.replace:
+        if alteration.resource_type == BROKER_LOGGER_RESOURCE:
             outcome = _loggers_error(alteration, node_id, loggers) or []
         else:
             outcome = _alter(image, alteration, config, node_id)
@@ -380,9 +381,6 @@ def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, s
         if isinstance(value, ApiError):
             return value
         proposed[change.name] = value
-    if alteration.replace:
-        named = {change.name for change in alteration.changes}
-        proposed.update((name, None) for name in current if name not in named)
     return proposed
 
 

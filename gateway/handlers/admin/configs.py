@@ -15,8 +15,9 @@ Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on th
 
 A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
-names a resource twice; Seqgate answers INVALID_REQUEST. `metadata/configs.py` decides. Source: Kafka's
-ConfigAdminManager, ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
+names a resource twice; Seqgate answers INVALID_REQUEST. The levels of loggers are not altered in this way.
+`metadata/configs.py` decides as for IncrementalAlterConfigs. Source: Kafka's ConfigAdminManager,
+ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
 
 IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
 configurations. Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on the group (its
@@ -49,7 +50,7 @@ the broker. Source: Kafka's ConfigAdminManager, DynamicBrokerConfig.reloadUpdate
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final
 
@@ -87,6 +88,7 @@ from seqgate.gateway.metadata.image import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    MetadataImage,
     name_complaint,
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
@@ -229,6 +231,8 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
 DESCRIBE_CONFIGS_API = Api(32, 1, 4, api.topics, handle=handle_describe_configs, may_be_given_up=True)
 
 
+_NO_LOGGERS: Final = ApiError(ErrorCode.invalid_request, f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
+"""The refusal of AlterConfigs for loggers, as in Kafka."""
 _KINDS: Final = {
     TOPIC_RESOURCE: "topic",
     BROKER_RESOURCE: "broker",
@@ -245,21 +249,39 @@ async def handle_alter_configs(context: RequestContext[TopicServices], request: 
             resource.resource_type,
             resource.resource_name,
             [ConfigChange(config.name, config.value) for config in resource.configs],
-            replace=True,
-            denied=config_refusal(
+            denied=_NO_LOGGERS
+            if resource.resource_type == BROKER_LOGGER_RESOURCE
+            else config_refusal(
                 context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
             ),
         )
         for resource in request.resources
     ]
-    return await answer_alterations(context, request, alterations)
+    return await answer_alterations(context, request, alterations, replaces=True)
+
+
+def replacing(image: MetadataImage, alteration: Alteration) -> Alteration:
+    """Return an alteration that also deletes each configuration of the resource that it does not name."""
+    named = {change.name for change in alteration.changes}
+    others = [
+        ConfigChange(name, None, ConfigOperation.DELETE)
+        for name in image.configs(alteration.resource_type, alteration.resource_name)
+        if name not in named
+    ]
+    return replace(alteration, changes=[*alteration.changes, *others])
 
 
 async def answer_alterations(
-    context: RequestContext[TopicServices], request: Any, alterations: Sequence[Alteration]
+    context: RequestContext[TopicServices],
+    request: Any,
+    alterations: Sequence[Alteration],
+    *,
+    replaces: bool = False,
 ) -> Any:
-    """Alter the resources and answer each; change nothing when `validate_only` is set."""
-    errors = await _alter(context, alterations, validate_only=request.validate_only)
+    """Alter the resources and answer each; change nothing when `validate_only` is set. With `replaces`
+    (AlterConfigs), configurations that are not named return to their defaults.
+    """
+    errors = await _alter(context, alterations, replaces=replaces, validate_only=request.validate_only)
     module = context.response_module
     return context.answer(
         responses=tuple(
@@ -275,23 +297,32 @@ async def answer_alterations(
 
 
 async def _alter(
-    context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
+    context: RequestContext[TopicServices],
+    alterations: Sequence[Alteration],
+    *,
+    replaces: bool,
+    validate_only: bool,
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
-    alterations = await refuse_unusable(context, alterations)
+
+    def whole(image: MetadataImage, alteration: Alteration) -> Alteration:
+        return replacing(image, alteration) if replaces else alteration
+
+    alterations = await refuse_unusable(context, alterations, whole)
 
     def note(errors: Sequence[ApiError | None]) -> None:
         altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
         if not validate_only:
             _set_levels(altered)
             take(context, altered)
-            log_change(context, "altered the configuration of", list(map(_described, altered)))
+            texts = [_described(alteration, replaces=replaces) for alteration in altered]
+            log_change(context, "altered the configuration of", texts)
 
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
             image,
-            alterations,
+            [whole(image, alteration) for alteration in alterations],
             config=context.node.config,
             node_id=context.node.node_id,
             loggers=log_output.levels(),
@@ -302,11 +333,11 @@ async def _alter(
     return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
 
 
-def _described(alteration: Alteration) -> str:
+def _described(alteration: Alteration, *, replaces: bool) -> str:
     """Return a resource and its changes for a log line, without the values of secrets and unknown names."""
     kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
     changes = [_change(alteration.resource_type, change) for change in alteration.changes]
-    if alteration.replace:
+    if replaces:
         changes.append("all others to their defaults")
     hint = _hint(alteration) if alteration.resource_type == BROKER_RESOURCE else ""
     return f"{kind} {alteration.resource_name or 'default'} ({', '.join(changes)}{hint})"
@@ -374,12 +405,16 @@ INCREMENTAL_ALTER_CONFIGS_API = Api(44, 0, 1, api.topics, handle=handle_incremen
 
 
 async def refuse_unusable(
-    context: RequestContext[TopicServices], alterations: Sequence[Alteration]
+    context: RequestContext[TopicServices],
+    alterations: Sequence[Alteration],
+    whole: Callable[[MetadataImage, Alteration], Alteration],
 ) -> Sequence[Alteration]:
-    """Return the alterations, and mark those as denied that name a store which their listener can't use."""
+    """Return the alterations, and mark those as denied that change a store which their listener can't use.
+    `whole` returns all changes of an alteration.
+    """
     checked = list(alterations)
     for index, alteration in enumerate(alterations):
-        refusal = await _refusal_of_change(context, alteration)
+        refusal = await _refusal_of_change(context, whole(context.services.metadata_log.image, alteration))
         if refusal is not None:
             checked[index] = replace(alteration, denied=refusal)
     return checked
@@ -437,11 +472,8 @@ def _listeners(
     """Return the running listeners whose stores the alteration names, by their names."""
     if alteration.resource_type != BROKER_RESOURCE:
         return {}
-    names = {change.name for change in alteration.changes}
-    if alteration.replace:
-        names.update(context.services.metadata_log.image.configs(BROKER_RESOURCE, alteration.resource_name))
     found: dict[str, RenewableListener] = {}
-    for name in sorted(names):
+    for name in sorted({change.name for change in alteration.changes}):
         general = BY_NAME.get(without_listener(name))
         listener_name = listener_of(name)
         if listener_name is None or general is None or not general.dynamic_on_listener:

@@ -4,6 +4,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config, load_config
+from seqgate.gateway.handlers.admin.configs import replacing
 from seqgate.gateway.metadata.configs import (
     MAX_NAME_BYTES,
     Alteration,
@@ -112,7 +113,7 @@ def test_a_subscription_without_values_is_gone() -> None:
 def test_a_replaced_subscription_keeps_only_what_is_named() -> None:
     image = MetadataImage()
     outcome(image, setting("s", interval_ms="1000", metrics="*"))
-    replaced = Alteration(CLIENT_METRICS_RESOURCE, "s", [ConfigChange("metrics", "a")], replace=True)
+    replaced = replacing(image, Alteration(CLIENT_METRICS_RESOURCE, "s", [ConfigChange("metrics", "a")]))
     assert outcome(image, replaced) == [None]
     assert image.configs(CLIENT_METRICS_RESOURCE, "s") == {"metrics": "a"}
 
@@ -127,7 +128,7 @@ def test_the_number_of_subscriptions_is_limited() -> None:
         ErrorCode.policy_violation,
     ]
     assert outcome(image, setting("a", metrics="x"), config=config) == [None]
-    gone = Alteration(CLIENT_METRICS_RESOURCE, "a", [], replace=True)
+    gone = replacing(image, Alteration(CLIENT_METRICS_RESOURCE, "a", []))
     assert outcome(image, gone, config=config) == [None]
     assert outcome(image, setting("c", metrics="x"), config=config) == [None]
 

@@ -6,6 +6,7 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
 from seqgate.gateway.config.setting import Section
+from seqgate.gateway.handlers.admin.configs import replacing
 from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOperation, alter_configs
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
@@ -246,7 +247,7 @@ class TestIncremental:
 class TestReplacement:
     def test_configurations_not_named_are_removed(self) -> None:
         state = image()
-        alteration = Alteration(TOPIC_RESOURCE, "t", [ConfigChange("retention.ms", "5")], replace=True)
+        alteration = replacing(state, Alteration(TOPIC_RESOURCE, "t", [ConfigChange("retention.ms", "5")]))
         replay(state, alter_configs(state, [alteration], config=CONFIG, node_id=NODE_ID))
         assert state.topic_configs("t") == {"retention.ms": "5"}
 
@@ -255,14 +256,16 @@ class TestReplacement:
         replay(
             state,
             alter_configs(
-                state, [Alteration(TOPIC_RESOURCE, "t", (), replace=True)], config=CONFIG, node_id=1
+                state, [replacing(state, Alteration(TOPIC_RESOURCE, "t", ()))], config=CONFIG, node_id=1
             ),
         )
         assert state.topic_configs("t") == {}
 
     def test_a_broker_by_its_number(self) -> None:
         state = MetadataImage()
-        alteration = Alteration(BROKER_RESOURCE, "1", [ConfigChange("message.max.bytes", "5")], replace=True)
+        alteration = replacing(
+            state, Alteration(BROKER_RESOURCE, "1", [ConfigChange("message.max.bytes", "5")])
+        )
         replay(state, alter_configs(state, [alteration], config=CONFIG, node_id=NODE_ID))
         assert state.configs(BROKER_RESOURCE, "1") == {"message.max.bytes": "5"}
 

@@ -4,6 +4,7 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, Config, load_config
 from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
+from seqgate.gateway.handlers.admin.configs import replacing
 from seqgate.gateway.metadata.configs import (
     Alteration,
     ConfigChange,
@@ -145,7 +146,7 @@ def test_no_more_groups_than_allowed_have_configurations() -> None:
     assert sorted(image.configured(GROUP_RESOURCE)) == ["a", "b"]
     other = Alteration(GROUP_RESOURCE, "a", [ConfigChange(SESSION, "50000")])
     assert outcome(image, other, config=config) == [None]
-    gone = Alteration(GROUP_RESOURCE, "a", [], replace=True)
+    gone = replacing(image, Alteration(GROUP_RESOURCE, "a", []))
     assert outcome(image, gone, config=config) == [None]
     assert outcome(image, three[2], config=config) == [None]
     assert sorted(image.configured(GROUP_RESOURCE)) == ["b", "c"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.config import load_config
+from seqgate.gateway.handlers.admin.configs import replacing
 from seqgate.gateway.metadata.client_quotas import (
     QuotaAlteration,
     QuotaChange,
@@ -74,13 +75,13 @@ def decide(image: MetadataImage, step: Any) -> list[Any]:
         topic = MorePartitions(name=rest[0], count=rest[1])
         return list(create_partitions(image, [topic], config=CONFIG, node_id=1).records)
     if kind == "alter":
-        resource_type, name, config, value, operation, replace = rest
-        change = ConfigChange(config, value, 0 if replace else operation)
-        return list(
-            alter_configs(
-                image, [Alteration(resource_type, name, [change], replace)], config=CONFIG, node_id=1
-            ).records
+        resource_type, name, config, value, operation, replaces = rest
+        alteration = Alteration(
+            resource_type, name, [ConfigChange(config, value, 0 if replaces else operation)]
         )
+        if replaces:
+            alteration = replacing(image, alteration)
+        return list(alter_configs(image, [alteration], config=CONFIG, node_id=1).records)
     if kind == "quota":
         entity = entity_of(rest[0])
         changes = [QuotaChange(key, value) for key, value in rest[1]]
