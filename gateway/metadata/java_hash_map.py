@@ -1,5 +1,5 @@
 """The order in which Java's HashMap lists its keys. Kafka describes client quotas and SCRAM users in this
-order (`client_quotas.describe_client_quotas`, `users.describe_users`).
+order (`client_quotas.describe_client_quotas`, `user_scram_credentials.describe_users`).
 
 A HashMap is a table of buckets, and lists the keys bucket by bucket. The bucket of a key follows from the
 key's hash and from the length of the table, which follows from the number of keys. So the names alone

@@ -1,18 +1,16 @@
 """The SCRAM credentials that the metadata log stores, and the decisions that change them. Source: Kafka's
-ScramControlManager, ScramImage. A request changes at most one credential of a user; a user who is refused
+ScramControlManager. A request changes at most one credential of a user; a user who is refused
 does not affect the other users of the request.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.decision import ApiError, Decision
-from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
 from seqgate.gateway.metadata.records import (
     MetadataRecord,
     RemoveUserScramCredentialRecord,
@@ -173,25 +171,3 @@ def record_of_credential(
 ) -> UserScramCredentialRecord:
     keys = (credential.salt, credential.stored_key, credential.server_key)
     return UserScramCredentialRecord(name, hashing, *keys, credential.iterations)
-
-
-def describe_users(
-    stored: StoredUsers, names: Sequence[str]
-) -> Iterator[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]:
-    """Yield each named user once, or all users when none is named, with the credentials or the error. The
-    users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
-    """
-    if not names:
-        for name in in_hash_order(stored.by_name, string_hash):
-            yield name, stored.by_name[name]
-        return
-    counts = Counter(names)
-    for name in in_hash_order(counts, string_hash):
-        if counts[name] > 1:
-            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            yield name, ApiError(ErrorCode.duplicate_resource, text)
-        elif name in stored.by_name:
-            yield name, stored.by_name[name]
-        else:
-            text = f"Attempt to describe a user credential that does not exist: {name}"
-            yield name, ApiError(ErrorCode.resource_not_found, text)

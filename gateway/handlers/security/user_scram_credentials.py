@@ -9,13 +9,14 @@ DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their me
 Rights: `DESCRIBE` on the cluster.
 
 A client without DESCRIBE on the cluster gets a row with CLUSTER_AUTHORIZATION_FAILED for each user that the
-request names. As in Kafka, these rows do not say which user they stand for. `metadata/users.py` decides.
-Source: Kafka's KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
+request names. As in Kafka, these rows do not say which user they stand for. Source: Kafka's
+KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -24,7 +25,8 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.metadata.decision import ApiError, told
-from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users, describe_users
+from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
+from seqgate.gateway.metadata.users import Deletion, StoredUsers, Upsertion, alter_users
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
@@ -80,6 +82,28 @@ async def handle_describe_user_scram_credentials(context: RequestContext[TopicSe
         error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         results = tuple(_result(module, "", error) for _ in names)
     return context.answer(**told(error), results=results)
+
+
+def describe_users(
+    stored: StoredUsers, names: Sequence[str]
+) -> Iterator[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]:
+    """Yield each named user once, or all users when none is named, with the credentials or the error. The
+    users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
+    """
+    if not names:
+        for name in in_hash_order(stored.by_name, string_hash):
+            yield name, stored.by_name[name]
+        return
+    counts = Counter(names)
+    for name in in_hash_order(counts, string_hash):
+        if counts[name] > 1:
+            text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            yield name, ApiError(ErrorCode.duplicate_resource, text)
+        elif name in stored.by_name:
+            yield name, stored.by_name[name]
+        else:
+            text = f"Attempt to describe a user credential that does not exist: {name}"
+            yield name, ApiError(ErrorCode.resource_not_found, text)
 
 
 def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:
