@@ -709,13 +709,25 @@ def _update(session: FetchSession, request: FetchRequest) -> None:
 
 
 def _has_news(cached: SessionPartition, row: FetchRow) -> bool:
-    return cached.has_news(
-        row.error_code,
-        len(row.records),
-        row.high_watermark,
-        row.log_start_offset,
-        row.diverging_epoch is not None or row.preferred_read_replica >= 0,
-    )
+    """Return whether the incremental answer must name a partition, which has the row now: for its records, a
+    diverging epoch, a preferred read replica, a moved offset or an error. Keep the row's offsets.
+
+    Without an error, −1 stands for an offset that is not known yet, which is no news.
+    """
+    error_code, high_watermark, log_start_offset = row.error_code, row.high_watermark, row.log_start_offset
+    news = bool(row.records) or row.diverging_epoch is not None or row.preferred_read_replica >= 0
+    if high_watermark != cached.high_watermark and (high_watermark >= 0 or error_code):
+        cached.high_watermark = high_watermark
+        news = True
+    if log_start_offset != cached.log_start_offset and (log_start_offset >= 0 or error_code):
+        cached.log_start_offset = log_start_offset
+        news = True
+    if error_code:
+        # −1 never equals a real watermark, so the next answer names the partition again until the error is
+        # gone
+        cached.high_watermark = -1
+        news = True
+    return news
 
 
 def by_topic(rows: Sequence[RowOf]) -> list[TopicRows]:

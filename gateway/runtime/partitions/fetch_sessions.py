@@ -34,28 +34,6 @@ class SessionPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def has_news(
-        self, error_code: int, record_bytes: int, high_watermark: int, log_start_offset: int, must_tell: bool
-    ) -> bool:
-        """Whether the incremental answer must name this partition; remembers the new answer.
-
-        `must_tell`: the answer has a diverging epoch or a preferred read replica. Without an error, −1 stands
-        for a watermark that is not known yet, which is no news.
-        """
-        news = record_bytes > 0 or must_tell
-        if high_watermark != self.high_watermark and (high_watermark >= 0 or error_code):
-            self.high_watermark = high_watermark
-            news = True
-        if log_start_offset != self.log_start_offset and (log_start_offset >= 0 or error_code):
-            self.log_start_offset = log_start_offset
-            news = True
-        if error_code:
-            # −1 never equals a real watermark, so the next answer names the partition again until the error
-            # is gone
-            self.high_watermark = -1
-            news = True
-        return news
-
 
 class SessionRoom:
     """The number of partitions that the fetch sessions of all clients hold, and its limit."""

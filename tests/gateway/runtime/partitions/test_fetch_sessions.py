@@ -1,14 +1,6 @@
 from __future__ import annotations
 
-from seqgate.gateway.protocol.fetch_codec import FetchPosition
-from seqgate.gateway.runtime.partitions.fetch_sessions import (
-    EVICTION_AGE_MS,
-    FetchSession,
-    FetchSessionCache,
-    SessionPartition,
-)
-
-REQUEST = FetchPosition(0, 100, -1, -1)
+from seqgate.gateway.runtime.partitions.fetch_sessions import EVICTION_AGE_MS, FetchSession, FetchSessionCache
 
 
 def test_a_full_cache_refuses_until_the_oldest_is_stale() -> None:
@@ -43,30 +35,3 @@ def test_the_epoch_wraps_to_one() -> None:
     session.session_epoch = 2**31 - 1
     session.advance()
     assert session.session_epoch == 1
-
-
-class TestNews:
-    def test_data_and_moved_offsets_are_news_once(self) -> None:
-        partition = SessionPartition(REQUEST)
-        assert partition.has_news(0, 0, 5, 0, False)
-        assert not partition.has_news(0, 0, 5, 0, False)
-        assert partition.has_news(0, 10, 5, 0, False)
-        assert partition.has_news(0, 0, 6, 0, False)
-        assert partition.has_news(0, 0, 6, 2, False)
-        assert partition.has_news(0, 0, 6, 2, True)
-        assert not partition.has_news(0, 0, 6, 2, False)
-
-    def test_watermarks_that_are_not_known_yet_are_no_news(self) -> None:
-        partition = SessionPartition(REQUEST)
-        assert partition.has_news(0, 0, 5, 1, False)
-        assert not partition.has_news(0, 0, -1, -1, False)
-        assert partition.has_news(0, 0, -1, -1, True)
-        assert not partition.has_news(0, 0, 5, 1, False)
-
-    def test_an_error_repeats_until_it_is_gone(self) -> None:
-        partition = SessionPartition(REQUEST)
-        partition.has_news(0, 0, 5, 0, False)
-        assert partition.has_news(3, 0, -1, -1, False)
-        assert partition.has_news(3, 0, -1, -1, False)
-        assert partition.has_news(0, 0, 5, 0, False)
-        assert not partition.has_news(0, 0, 5, 0, False)
