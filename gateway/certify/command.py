@@ -6,7 +6,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +20,9 @@ from seqgate.gateway.admin.tables import Column, counted
 from seqgate.gateway.admin.tables import shown as printing_shown
 
 if TYPE_CHECKING:
-    from seqgate.gateway.certify.certification import Certificate
-    from seqgate.gateway.certify.run import Findings, RunOutcome
-    from seqgate.gateway.testing import StoredRecord
+    from seqgate.gateway.certify.run import Application, Findings, Judgement, RunOutcome, Setup
+    from seqgate.gateway.certify.scripts import Script
+    from seqgate.gateway.testing import Broker, StoredRecord
 
 
 @command
@@ -85,7 +87,6 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from seqgate.gateway.certify import certification  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
@@ -105,13 +106,13 @@ def certify(
     logging.getLogger().addHandler(logging.NullHandler())
     setup = Setup(command, topic, records, partitions, timeout, request_timeout, seed)
     try:
-        certificate = certification.certify(
+        certificate = run_scripts(
             setup,
             chosen,
             jobs=jobs or min(4, os.cpu_count() or 1),
             report=(lambda _: None) if as_json else print_outcome,
         )
-    except certification.NotReady as error:
+    except NotReady as error:
         raise stop(str(error)) from None
     except ValueError as error:
         raise stop(str(error), code=2) from None
@@ -126,6 +127,147 @@ def certify(
         print_summary(certificate)
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise SystemExit(1)
+
+
+# Runs the application through scripts, several at a time, each against its own broker.
+
+SETTINGS: Final = {"log.flush.interval.messages": "1", "auto.create.topics.enable": "false"}
+"""A power cut loses nothing acknowledged, and a topic exists when a script says so."""
+
+
+class NotReady(Exception):
+    """There is nothing to certify; the message says why, such as a failure without a fault."""
+
+
+class Certificate(msgspec.Struct, frozen=True):
+    """The outcomes of all runs. `calm` is the run without a fault."""
+
+    setup: Setup
+    calm: RunOutcome
+    outcomes: Sequence[RunOutcome]
+
+    @property
+    def counts(self) -> dict[Judgement, int]:
+        from seqgate.gateway.certify.run import Judgement  # noqa: PLC0415 - slow to import
+
+        found = Counter(outcome.verdict for outcome in self.outcomes)
+        return {judgement: found[judgement] for judgement in Judgement}
+
+    def is_good(self, *, may_give_up: bool = False) -> bool:
+        """Return whether every script passed; with `may_give_up` also a reported failure is good."""
+        return all(is_good(outcome, may_give_up=may_give_up) for outcome in self.outcomes)
+
+
+def is_good(outcome: RunOutcome, *, may_give_up: bool) -> bool:
+    """Return whether the script passed; with `may_give_up` also a reported failure is good."""
+    from seqgate.gateway.certify.run import Judgement  # noqa: PLC0415 - slow to import
+
+    return outcome.verdict is Judgement.PASSED or (may_give_up and outcome.verdict is Judgement.GAVE_UP)
+
+
+def run_scripts(
+    setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[RunOutcome], None]
+) -> Certificate:
+    """Run the application without a fault, then through scripts, `jobs` at a time; `report` gets outcomes.
+    Raises NotReady, ValueError for a command or a topic name that is none.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.backends.backend import StartFailed  # noqa: PLC0415
+    from seqgate.gateway.certify.run import NotStarted  # noqa: PLC0415
+    from seqgate.gateway.certify.scripts import CALM  # noqa: PLC0415
+
+    stage = _Stage(setup)
+    try:
+        calm = stage.play(CALM)
+        _expect_ready(calm)
+        report(calm)
+        lock = threading.Lock()
+
+        def run(script: Script) -> RunOutcome:
+            outcome = stage.play(script, reads_along=calm.reads_along)
+            with lock:
+                if not stage.is_over:
+                    report(outcome)
+            return outcome
+
+        with ThreadPoolExecutor(jobs) as pool:
+            try:
+                outcomes = list(pool.map(run, scripts))
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                stage.kill_all()
+                raise
+        return Certificate(setup, calm, outcomes)
+    except NotStarted as error:
+        raise NotReady(str(error)) from None
+    except (OSError, StartFailed) as error:
+        raise NotReady(f"a broker can't be started: {error}") from None
+    finally:
+        stage.close()
+
+
+def _expect_ready(calm: RunOutcome) -> None:
+    """Raise NotReady unless the application stored each value once without a fault."""
+    complaints = list(calm.findings.complaints())
+    if not calm.ending.claims_all:
+        complaints.insert(0, f"it {calm.ending}")
+    if complaints:
+        tail = f"\n{calm.ending.errors}" if calm.ending.errors else ""
+        raise NotReady(
+            f"the application fails without a fault: {'; '.join(complaints)}; "
+            f"{calm.stored} of {calm.sent} records are stored{tail}"
+        )
+
+
+class _Stage:
+    """The brokers, of which each run takes one that is free, and the applications that run."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._lock = threading.Lock()
+        self._free: list[Broker] = []
+        self._brokers: list[Broker] = []
+        self._running: list[Application] = []
+        self.is_over = False
+        """Whether the applications were killed, so that what they show means nothing."""
+
+    def play(self, script: Script, *, reads_along: bool = True) -> RunOutcome:
+        """Run the application through a script, against a free broker; `reads_along` as for `play`."""
+        from seqgate.gateway.certify.run import play  # noqa: PLC0415 - slow to import
+
+        broker = self._taken()
+        outcome = play(script, broker, self._setup, self._register, reads_along=reads_along)
+        with self._lock:
+            self._free.append(broker)
+        return outcome
+
+    def kill_all(self) -> None:
+        """Kill all applications, and those that start from now on."""
+        with self._lock:
+            self.is_over = True
+            for application in self._running:
+                application.kill()
+
+    def close(self) -> None:
+        for broker in self._brokers:
+            broker.close()
+
+    def _taken(self) -> Broker:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            from seqgate.gateway.testing import Broker  # noqa: PLC0415 - slow to import
+
+            broker = Broker(settings=SETTINGS)
+            self._brokers.append(broker)
+            return broker
+
+    def _register(self, application: Application) -> None:
+        with self._lock:
+            self._running.append(application)
+            if self.is_over:
+                application.kill()
 
 
 # The report of a certification: as JSON, and as JUnit's XML for the test views of CI servers.
@@ -217,7 +359,7 @@ def _case(outcome: RunOutcome, may_give_up: bool) -> str:
     message = quoteattr(_NOT_IN_XML.sub("?", "; ".join(sentences(outcome)) or outcome.verdict.value))
     if outcome.never_struck:
         return f"{head}><skipped message={message}/></testcase>"
-    if outcome.is_good(may_give_up=may_give_up):
+    if is_good(outcome, may_give_up=may_give_up):
         return f"{head}/>"
     errors = escape(_NOT_IN_XML.sub("?", outcome.ending.errors))
     return f"{head}><failure message={message}>{errors}</failure></testcase>"

@@ -68,10 +68,6 @@ class RunOutcome:
     def never_struck(self) -> bool:
         return self.verdict is Judgement.NOT_STRUCK
 
-    def is_good(self, *, may_give_up: bool = False) -> bool:
-        """Return whether the script passed; with `may_give_up` also a reported failure is good."""
-        return self.verdict is Judgement.PASSED or (may_give_up and self.verdict is Judgement.GAVE_UP)
-
 
 def play(
     script: Script,

@@ -16,8 +16,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from seqgate.gateway.certify.certification import certify
-from seqgate.gateway.certify.command import print_outcome
+from seqgate.gateway.certify.command import print_outcome, run_scripts
 from seqgate.gateway.certify.run import Setup
 from seqgate.gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES
@@ -39,7 +38,7 @@ TIMEOUT_S = 150.0
 def cells_of(program: Program, scripts: Sequence[Script], jobs: int) -> dict[str, str]:
     """Run a program through scripts; return their cells of its column."""
     setup = Setup(program.command(), timeout_s=TIMEOUT_S)
-    certificate = certify(setup, scripts, jobs=jobs, report=print_outcome)
+    certificate = run_scripts(setup, scripts, jobs=jobs, report=print_outcome)
     cells = {outcome.script.name: cell(outcome) for outcome in certificate.outcomes}
     return {"version": program.version(), **cells}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.certification import certify
+from seqgate.gateway.certify.command import run_scripts
 from seqgate.gateway.certify.run import Judgement, Setup
 from seqgate.gateway.certify.scripts import named
 from tests.compat.certify.programs import COLUMNS
@@ -15,7 +15,7 @@ PROGRAMS = {program.name: program for program in COLUMNS}
 
 @pytest.mark.parametrize("name", ["java default", "librdkafka idempotent"])
 def test_an_idempotent_producer_passes(name: str) -> None:
-    certificate = certify(Setup(PROGRAMS[name].command()), SCRIPTS, jobs=2, report=lambda _: None)
+    certificate = run_scripts(Setup(PROGRAMS[name].command()), SCRIPTS, jobs=2, report=lambda _: None)
     assert {each.script.name: each.verdict for each in certificate.outcomes} == dict.fromkeys(
         (script.name for script in SCRIPTS), Judgement.PASSED
     )
@@ -24,5 +24,5 @@ def test_an_idempotent_producer_passes(name: str) -> None:
 
 def test_one_without_idempotence_doubles() -> None:
     setup = Setup(PROGRAMS["librdkafka default"].command())
-    certificate = certify(setup, SCRIPTS[:2], jobs=2, report=lambda _: None)
+    certificate = run_scripts(setup, SCRIPTS[:2], jobs=2, report=lambda _: None)
     assert all(each.findings.doubled for each in certificate.outcomes)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.certify.certification import NotReady, certify
+from seqgate.gateway.certify.command import NotReady, run_scripts
 from seqgate.gateway.certify.run import Judgement, RunOutcome, Setup
 from seqgate.gateway.certify.scripts import SCRIPTS, named
 from tests.support.gateway_process import REPOSITORY
@@ -36,7 +36,7 @@ def outcomes_of(mode: str, scripts: list[str], **setup: float) -> dict[str, RunO
     """Run the program through scripts; return the outcomes by the names of the scripts."""
     command = shlex.join([sys.executable, str(PROGRAM), mode])
     reported: list[RunOutcome] = []
-    certificate = certify(
+    certificate = run_scripts(
         Setup(command, records=100, **setup),  # type: ignore[arg-type]
         named(scripts),
         jobs=2,
@@ -110,7 +110,7 @@ def test_a_producer_that_hangs_is_killed() -> None:
 def test_a_producer_that_reads_everything_first_is_not_struck() -> None:
     command = shlex.join([sys.executable, str(PROGRAM), "collecting"])
     setup = Setup(command, timeout_s=60.0)
-    certificate = certify(setup, named(["middle-answer-lost"]), jobs=1, report=lambda _: None)
+    certificate = run_scripts(setup, named(["middle-answer-lost"]), jobs=1, report=lambda _: None)
     assert (certificate.calm.reads_along, certificate.calm.requests_amid) == (False, 0)
     assert certificate.outcomes[0].verdict is Judgement.NOT_STRUCK
     assert certificate.outcomes[0].stored == certificate.outcomes[0].sent
@@ -121,6 +121,6 @@ def test_the_program_of_the_page_passes(tmp_path: Path) -> None:
     path = tmp_path / "send.py"
     path.write_text(program)
     setup = Setup(shlex.join([sys.executable, str(path)]))
-    certificate = certify(setup, SCRIPTS[:2], jobs=2, report=lambda _: None)
+    certificate = run_scripts(setup, SCRIPTS[:2], jobs=2, report=lambda _: None)
     assert certificate.is_good()
     assert certificate.calm.requests_amid > 5
