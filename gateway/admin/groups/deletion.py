@@ -13,7 +13,8 @@ import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Output, argument, asks
 from seqgate.gateway.admin.completion import group_names
-from seqgate.gateway.admin.groups.sources import SHARE, ClusterGroups, FoundGroup, LiveGroups, Yes, in_use
+from seqgate.gateway.admin.groups.describing import ClusterGroups, FoundGroup, LiveGroups, Yes, in_use
+from seqgate.gateway.admin.groups.members import SHARE
 from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import Block, Column, count, shown, table

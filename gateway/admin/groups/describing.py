@@ -1,37 +1,47 @@
 """`seqgate groups describe`: a group, its members, and how far it has read.
 
 The request and rows, the command, and the answers: any cluster's over the Kafka protocol, and a running
-gateway's on the control socket. Functions that answer raise ControlError.
+gateway's on the control socket. Functions that answer raise ControlError, those of a cluster also errors of
+kafka-python. `members.py` has the members. The other commands of `seqgate groups` ask `ClusterGroups` and
+`LiveGroups`, too.
+
+Unlike the control socket of a gateway, the Kafka protocol does not report when an offset was committed, nor
+which open transactions hold offsets; these fields stay empty.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.commands import Output, asks
-from seqgate.gateway.admin.groups.sources import (
+from seqgate.gateway.admin.commands import Output, argument, asks, flag
+from seqgate.gateway.admin.completion import group_names
+from seqgate.gateway.admin.groups.members import (
     CLASSIC,
-    CONSUMER,
     SHARE,
-    STREAMS,
-    ClusterGroups,
-    Group,
-    LiveGroups,
-    ShareDelivery,
+    GroupMember,
+    StreamsState,
+    TopologyNode,
     asked_of,
-    group_state,
-    group_type,
-    lag_of,
-    listed,
-    share_lag,
+    live_members,
+    members_of,
+    protocol_text,
+    topology_nodes,
 )
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, nearest_hint, page
+from seqgate.gateway.admin.request import (
+    ControlError,
+    Elsewhere,
+    PagedRequest,
+    Request,
+    from_source,
+    nearest_hint,
+    page,
+)
 from seqgate.gateway.admin.tables import (
     NONE,
     Block,
@@ -45,21 +55,17 @@ from seqgate.gateway.admin.tables import (
     shown,
     table,
 )
-from seqgate.gateway.admin.transactions.pending import PendingOffset, pending_of_group
+from seqgate.gateway.admin.transactions.pending import PendingOffset, known_producers, pending_offset
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
-    from kio.schema.streams_group_describe.v0 import response as described
-
+    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
-    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
+    from seqgate.gateway.coordinator.group.offsets import HeldOffset
+    from seqgate.gateway.coordinator.group.shard import GroupShard
     from seqgate.gateway.coordinator.group.stored_groups import Group as StoredGroup
     from seqgate.gateway.coordinator.places import TopicPartition
-    from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
-    from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
-    from seqgate.gateway.runtime.partitions.registry import Partitions
-    from seqgate.gateway.runtime.services import Services
+    from seqgate.gateway.coordinator.share.share_partition import SharePartition
+    from seqgate.gateway.runtime.services import CoordinatorServices
 
 # The request for a group, and what `seqgate groups describe --json` prints.
 # Times are milliseconds since the Unix epoch. A value that nobody knows is None.
@@ -74,94 +80,25 @@ def _metadata(text: str) -> str:
     return shown(text.rstrip("\0"), LONGEST_METADATA)
 
 
-def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
-    """Return the type and the name of a protocol as text."""
-    return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
+class ShareDelivery(msgspec.Struct, frozen=True):
+    """The progress of a share group in a partition (KIP-932). A record is done when it was accepted, rejected
+    or archived.
 
-
-def assigned(assignment: dict[str, list[int]] | None) -> str:
-    """Return partitions by topic: `flights 0-3, 7; orders 0`."""
-    if assignment is None:
-        return "not readable"
-    parts = (f"{shown(topic)} {ranges(partitions)}" for topic, partitions in assignment.items() if partitions)
-    return "; ".join(parts) or NONE
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in order, with ranges for neighbours: `0-3, 7`."""
-    runs = itertools.groupby(enumerate(sorted(set(numbers))), key=lambda entry: entry[1] - entry[0])
-    spans = [[number for _, number in run] for _, run in runs]
-    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
-
-
-class StreamsTasks(msgspec.Struct, frozen=True):
-    """The tasks of a member of a streams group (KIP-1071), as partitions by subtopology."""
-
-    active: Annotated[dict[str, list[int]], Column("active", assigned)]
-    standby: Annotated[dict[str, list[int]], Column("standby", assigned)]
-    warmup: Annotated[dict[str, list[int]], Column("warm-up", assigned)]
-
-
-class StreamsMemberRow(msgspec.Struct, frozen=True):
-    """The fields of a member that only streams groups have. `target` is its tasks after the rebalance."""
-
-    process_id: Annotated[str, Column("process")]
-    member_epoch: Annotated[int, Column("epoch", number)]
-    topology_epoch: Annotated[int, Column("topology\nepoch", number)]
-    tasks: StreamsTasks
-    target: StreamsTasks
-
-
-class StreamsState(msgspec.Struct, frozen=True):
-    """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no
-    topology. An assignment epoch below the group epoch means that the coordinator has not computed the
-    assignment yet.
+    `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever
+    delivered. The counts are of records between the two: `acquired` records wait for an acknowledgement,
+    `waiting` ones for the end of their retry delay, `dying` ones for their dead letter; `holes` are stretches
+    of done records, with `done_records` in them. `max_delivery_count` is the highest delivery count of a
+    record. Over the Kafka protocol only `start_offset` is known.
     """
 
-    assignment_epoch: int
-    topology_epoch: int | None
-
-
-def _names(names: Iterable[str]) -> str:
-    return shown(", ".join(names)) or NONE
-
-
-class TopologyNode(msgspec.Struct, frozen=True):
-    """A node of the topology of a streams group, as its members describe it (KIP-1331).
-
-    `topics` are those that a source reads, or the one that a sink writes; a node that finds its topics at run
-    time has none. A global store has a source and a processor, whose `subtopology` is None.
-    """
-
-    subtopology: Annotated[str | None, Column("subtopology", none="global")]
-    name: Annotated[str, Column("node")]
-    type: Annotated[Literal["source", "processor", "sink"], Column("type")]
-    topics: Annotated[list[str], Column("topics", _names)]
-    stores: Annotated[list[str], Column("stores", _names)]
-    successors: Annotated[list[str], Column("next", _names)]
-
-
-class GroupMember(msgspec.Struct, frozen=True):
-    """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
-
-    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions.
-    In a streams group `assignment` has the partitions that the active tasks read.
-    """
-
-    member_id: Annotated[str, Column("member")]
-    group_instance_id: Annotated[str | None, Column("instance")]
-    client_id: Annotated[str, Column("client")]
-    client_host: Annotated[str, Column("host")]
-    session_timeout_ms: Annotated[int | None, Column("session", duration)]
-    rebalance_timeout_ms: int | None
-    is_leader: bool
-    assignment: Annotated[dict[str, list[int]] | None, Column("assigned", assigned, "not readable")]
-    streams: StreamsMemberRow | None = None
-
-    @property
-    def name(self) -> Annotated[str, Column("member")]:
-        """The id of the member, marked if it leads the group."""
-        return self.member_id + (" (leader)" if self.is_leader else "")
+    start_offset: Annotated[int, Column("start", number)]
+    end_offset: Annotated[int | None, Column("given\nout to", number)]
+    acquired: Annotated[int | None, Column("acquired", count)]
+    waiting: Annotated[int | None, Column("waiting", count)]
+    dying: Annotated[int | None, Column("dying", count)]
+    holes: Annotated[int | None, Column("holes", count)]
+    done_records: int | None
+    max_delivery_count: Annotated[int | None, Column("most\ndeliveries", count)]
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -228,6 +165,9 @@ class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"
 
 
 # The command.
+
+Group = Annotated[str, argument("GROUP", "The group.id of the consumers.", autocompletion=group_names)]
+Yes = Annotated[bool, flag("--yes --execute", "Do not ask; --execute is the old spelling.")]
 
 
 @asks(gateway_or_cluster)
@@ -375,6 +315,15 @@ def _share_partitions_text(partitions: Sequence[GroupPartition]) -> Iterator[Blo
     )
 
 
+def pending_of_group(pending: Sequence[PendingOffset]) -> Iterator[Block]:
+    """Yield the offsets of one group that open transactions hold."""
+    if pending:
+        yield ""
+        yield "Held by open transactions, to be committed with them:"
+        columns = "topic partition offset transactional_id producer_id producer_epoch note"
+        yield table(PendingOffset, pending, columns)
+
+
 # The answer, from what any source knows of groups.
 
 
@@ -414,27 +363,63 @@ async def describe_group(
     return msgspec.structs.replace(group, partitions=rows, complete=complete)
 
 
-_NODE_TYPES: Final[Mapping[int, Any]] = {1: "source", 2: "processor", 3: "sink"}
+class Committed(NamedTuple):
+    """A committed offset; `timestamp_ms` is None where the source does not report the time of the commit."""
+
+    offset: int
+    metadata: str | None
+    timestamp_ms: int | None = None
 
 
-def topology_nodes(description: Any) -> list[TopologyNode]:
-    """Return the nodes of a description, of Kafka's protocol or of the coordinator; none for None."""
-    if description is None:
-        return []
-    nodes = [(part.subtopology_id, node) for part in description.subtopologies for node in part.nodes]
-    nodes += [(None, node) for store in description.global_stores for node in (store.source, store.processor)]
-    return [
-        TopologyNode(
-            subtopology=subtopology,
-            name=node.name,
-            type=_NODE_TYPES[node.node_type],
-            topics=[*node.source_topics, *([] if node.sink_topic is None else [node.sink_topic])],
-            stores=list(node.stores),
-            successors=list(node.successors),
-        )
-        for subtopology, node in nodes
-        if node.node_type in _NODE_TYPES
-    ]
+class FoundGroup(NamedTuple):
+    """A group by its type and state; `members` counts its members, None where the source does not."""
+
+    type: str
+    state: str
+    is_empty: bool
+    members: int | None = None
+
+
+class GroupProgress(NamedTuple):
+    """The progress of a group by partition: offsets that it committed and that open transactions hold, or
+    what was delivered to a share group. `lags` are the lags of a share group where the source reports no done
+    records; None: compute them.
+    """
+
+    committed: Mapping[TopicPartition, Committed] = {}
+    pending: Mapping[TopicPartition, list[PendingOffset]] = {}
+    delivered: Mapping[TopicPartition, ShareDelivery] = {}
+    lags: Mapping[TopicPartition, int | None] | None = None
+
+
+def lag_of(committed: Committed | None, high_watermark: int | None) -> int | None:
+    """Return how many records a group has not read; 0 when its offset is beyond the high watermark."""
+    if committed is None or high_watermark is None:
+        return None
+    return max(0, high_watermark - committed.offset)
+
+
+def share_lag(read: GroupProgress, place: TopicPartition, high_watermark: int | None) -> int | None:
+    """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
+    if read.lags is not None:
+        return read.lags[place]
+    if high_watermark is None:
+        return None
+    delivered = read.delivered[place]
+    return max(0, high_watermark - delivered.start_offset - (delivered.done_records or 0))
+
+
+def in_use(name: str, found: FoundGroup) -> str | None:
+    """Return the sentence that refuses to change a group with members; None for a group without."""
+    if found.is_empty:
+        return None
+    members = "" if found.members is None else f"{found.members:,} members, "
+    if found.members == 1:
+        members = "1 member, "
+    return (
+        f"group {name} is in use: {members}state {found.state}; "
+        "stop its consumers, or wait until their sessions end"
+    )
 
 
 def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
@@ -446,7 +431,138 @@ def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
     }
 
 
-# Over the Kafka protocol: any cluster's answer. kafka-python describes no consumer, share and streams groups.
+# Over the Kafka protocol: any cluster's groups, and its answer.
+
+EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
+"""The states of a group without members."""
+NO_OFFSET: Final = -1
+_LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5), (9, 8), (90, 1)
+"""The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, and the versions of the requests."""
+
+
+def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Return the answers of ListGroups about each group, by group id."""
+    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
+
+    told = cluster.ask_all(request_type(*_LIST)(states_filter=(), types_filter=()), response_type(*_LIST))
+    if told is None:
+        return {row["group_id"]: row for row in cluster.admin.list_groups()}
+    fields = "protocol_type", "group_state", "group_type"
+    return {
+        str(row.group_id): {name: getattr(row, name) for name in fields} for one in told for row in one.groups
+    }
+
+
+def group_state(row: Mapping[str, Any]) -> str:
+    """Return the state of a group that ListGroups reports."""
+    return str(row.get("group_state") or "Unknown")
+
+
+def group_type(row: Mapping[str, Any]) -> str:
+    """Return the type of a group: classic, consumer, share or streams."""
+    return str(row.get("group_type") or CLASSIC).lower()
+
+
+def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[TopicPartition, Committed]]:
+    """Return the committed offsets of each group, by partition."""
+    if not names:
+        return {}
+    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+
+    told = cluster.ask_coordinators(GROUP, names, lambda some: offsets(some)[0], offsets(())[1])
+    groups: list[Any] = [group for answer in told or () for group in answer.groups]
+    places = [
+        (str(group.group_id), (str(topic.name), int(row.partition_index)), row)
+        for group in groups
+        for topic in group.topics
+        for row in topic.partitions
+    ]
+    if told is not None and not any(part.error_code for part in (*groups, *(row for *_, row in places))):
+        committed: dict[str, dict[TopicPartition, Committed]] = {name: {} for name in names}
+        for name, place, row in places:
+            if row.committed_offset >= 0:
+                committed[name][place] = Committed(row.committed_offset, row.metadata)
+        return committed
+    found = cluster.admin.list_group_offsets(dict.fromkeys(names))
+    return {
+        name: {
+            tuple(place): Committed(offset.offset, offset.metadata)
+            for place, offset in offsets.items()
+            if offset.offset >= 0
+        }
+        for name, offsets in found.items()
+    }
+
+
+def offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
+    """Return the question for all committed offsets of groups, and the type of its answer."""
+    from seqgate.gateway.protocol.messages import request_module, response_type  # noqa: PLC0415 - slow
+
+    module = request_module(*_OFFSETS)
+    wanted = tuple(module.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups)
+    return module.OffsetFetchRequest(groups=wanted), response_type(*_OFFSETS)
+
+
+def share_offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
+    """Return the question how far share groups have read, and the type of its answer."""
+    from seqgate.gateway.protocol.messages import request_module, response_type  # noqa: PLC0415 - slow
+
+    module = request_module(*_SHARE_OFFSETS)
+    row = module.DescribeShareGroupOffsetsRequestGroup
+    wanted = tuple(row(group_id=group, topics=None) for group in groups)
+    return module.DescribeShareGroupOffsetsRequest(groups=wanted), response_type(*_SHARE_OFFSETS)
+
+
+def share_progress(found: Any) -> GroupProgress:
+    """Return what DescribeShareGroupOffsets answers about one group: the oldest records that are not done."""
+    rows = {
+        (str(topic.topic_name), int(row.partition_index)): row
+        for topic in found.topics
+        for row in topic.partitions
+        if not row.error_code and row.start_offset != NO_OFFSET
+    }
+    return GroupProgress(
+        delivered={
+            place: ShareDelivery(int(row.start_offset), None, None, None, None, None, None, None)
+            for place, row in rows.items()
+        },
+        lags={place: None if row.lag < 0 else int(row.lag) for place, row in rows.items()},
+    )
+
+
+class ClusterGroups:
+    """The groups of a cluster. The coroutines wait for nothing but the network."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
+        known = listed(self._cluster)
+        found = {name: known[name] for name in groups if name in known}
+        return {
+            name: FoundGroup(group_type(row), group_state(row), group_state(row) in EMPTY_STATES)
+            for name, row in found.items()
+        }
+
+    async def progress(self, group: str, kind: str) -> GroupProgress:
+        """Return the committed offsets, or the oldest records of a share group that are not done."""
+        if kind != SHARE:
+            return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
+        return share_progress(asked_of(self._cluster, group, *share_offsets([group])))
+
+    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        from seqgate.gateway.admin.remote.cluster import EARLIEST  # noqa: PLC0415 - slow to import
+
+        return self._cluster.offsets(self._led.intersection(places), EARLIEST)
+
+    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        from seqgate.gateway.admin.remote.cluster import LATEST  # noqa: PLC0415 - slow to import
+
+        return self._cluster.offsets(self._led.intersection(places), LATEST)
+
+    @cached_property
+    def _led(self) -> set[TopicPartition]:
+        return set(self._cluster.leaders())
 
 
 class ClusterDescriptions(ClusterGroups):
@@ -485,216 +601,152 @@ OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = 
 """The answers to the requests of commands."""
 
 
-class GroupMembers(NamedTuple):
-    """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
-
-    members: list[GroupMember]
-    group_epoch: int | None
-    assignor: str | None
-    streams: StreamsState | None = None
-    topology: Sequence[TopologyNode] = ()
+# In the gateway: the groups that it coordinates, from its own objects, and its answer on the control socket.
 
 
-_DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
-    CLASSIC: (15, 5),
-    CONSUMER: (69, 1),
-    SHARE: (77, 1),
-    STREAMS: (89, 0),
-}
-"""The API and the version that describe groups of a type."""
+class LiveGroups:
+    """The groups that this gateway coordinates."""
 
+    def __init__(self, gateway: LiveGateway) -> None:
+        from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets  # noqa: PLC0415 - slow
 
-def describing(
-    kind: str, groups: Iterable[str], version: int | None = None, **fields: Any
-) -> tuple[Any, type[Any]]:
-    """Return the question that describes groups of a type, and the type of its answer."""
-    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
-
-    key, usual = _DESCRIBE[kind]
-    asked = key, usual if version is None else version
-    fields["groups" if kind == CLASSIC else "group_ids"] = tuple(groups)
-    return request_type(*asked)(include_authorized_operations=False, **fields), response_type(*asked)
-
-
-def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
-    """Return the members of a group of a type. Raises ControlError."""
-    if kind not in {CONSUMER, SHARE, STREAMS}:
-        return _classic_members(cluster, group)
-    asked = describing(kind, [group])
-    if kind == STREAMS:
-        return streams_members(asked_of(cluster, group, *(_with_topology(cluster, group) or asked)))
-    found = asked_of(cluster, group, *asked)
-    members = [
-        _member(
-            member,
-            member,
-            {
-                str(row.topic_name): sorted(int(index) for index in row.partitions)
-                for row in member.assignment.topic_partitions
-            },
-            instance_id=getattr(member, "instance_id", None),
+        services = self.services = gateway.services
+        self.partitions = services.partitions.registry
+        self.groups = services.coordinators.groups
+        self._latest = LatestOffsets(
+            self.partitions, services.topics.metadata_log.image, services.node.brokers, services.node.peers
         )
-        for member in found.members
-    ]
-    return GroupMembers(members, found.group_epoch, found.assignor_name or None)
 
-
-_FIRST_WITH_TOPOLOGY: Final = 1
-"""The first version of StreamsGroupDescribe that has the description of the topology."""
-
-
-def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
-    """Return the question for a streams group with its topology; None where brokers are older than that."""
-    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
-
-    known = {int(row.api_key): int(row.max_version) for row in api_versions(cluster.reached).api_keys}
-    if known.get(_DESCRIBE[STREAMS][0], 0) < _FIRST_WITH_TOPOLOGY:
-        return None
-    return describing(STREAMS, [group], _FIRST_WITH_TOPOLOGY, include_topology_description=True)
-
-
-def _member(
-    member: Any,
-    client: Any,
-    assignment: dict[str, list[int]] | None,
-    *,
-    instance_id: str | None = None,
-    session_timeout_ms: int | None = None,
-    rebalance_timeout_ms: int | None = None,
-    is_leader: bool = False,
-    streams: StreamsMemberRow | None = None,
-) -> GroupMember:
-    """Return a member of a group of any type; `client` has its client id and host."""
-    return GroupMember(
-        member.member_id,
-        instance_id,
-        client.client_id,
-        client.client_host,
-        session_timeout_ms,
-        rebalance_timeout_ms,
-        is_leader,
-        assignment,
-        streams,
-    )
-
-
-class _Classic(NamedTuple):
-    """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
-
-    members: list[GroupMember]
-    protocol: str
-    error: str | None
-
-
-def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
-    found = classic_groups(cluster, [group])[group]
-    if found.error is not None:
-        raise ControlError(found.error)
-    return GroupMembers(found.members, None, found.protocol or None)
-
-
-def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
-    """Return the classic groups, by group id."""
-    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415
-    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
-
-    told = cluster.ask_coordinators(
-        GROUP, groups, lambda some: describing(CLASSIC, some)[0], response_type(*_DESCRIBE[CLASSIC])
-    )
-    rows = [group for answer in told or () for group in answer.groups]
-    if told is not None and not any(group.error_code for group in rows):
+    async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
+        """Return the groups whose state is durable."""
+        found = {group: await self.stored(group) for group in groups}
         return {
-            str(group.group_id): _classic(group.members, group.protocol_data, _assigned) for group in rows
+            name: FoundGroup(group.type, group.state_text, group.is_empty, len(group.members))
+            for name, group in found.items()
+            if group is not None
         }
-    return {
-        name: _classic(
-            [SimpleNamespace(**member) for member in row["members"]],
-            row["protocol_data"],
-            _decoded,
-            None if row["error"] is None else refusal_of_text(row["error"]) or row["error"],
+
+    async def stored(self, group_id: str) -> StoredGroup | None:
+        """Return a group once its state is durable."""
+        shard = await self._shard(group_id)
+        return None if shard is None else shard.stored.find(group_id)
+
+    async def _shard(self, group_id: str) -> GroupShard | None:
+        """Return the shard of a group once its state is durable; None while the gateway has no groups."""
+        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.coordinator.group.offsets import is_name_group  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
+
+        if not group_id:
+            raise ControlError("the group name is empty")
+        if is_name_group(group_id):
+            raise ControlError(
+                f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence "
+                "ids"
+            )
+        leader = self.groups.shards.leader_of(group_id)
+        if self.groups.shards.is_elsewhere(group_id):
+            raise Elsewhere(
+                f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or "
+                "name the cluster with --bootstrap"
+            )
+        if OFFSETS_TOPIC not in self.partitions.by_name:
+            return None
+        with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
+            return await self.groups.durable_shard(group_id)
+
+    async def progress(self, group: str, kind: str) -> GroupProgress:
+        shard = await self._shard(group)
+        if shard is None:
+            return GroupProgress()
+        read = await self.read_in(shard, group, kind)
+        return read._replace(pending=pending_in_group(self.services.coordinators, shard, group))
+
+    async def read_in(self, shard: GroupShard, group: str, kind: str) -> GroupProgress:
+        """Return the progress of a group in its shard, without pending offsets."""
+        if kind == SHARE:
+            return GroupProgress(delivered=await self._delivered(group))
+        offsets = shard.offsets.of(group).items()
+        return GroupProgress(
+            {
+                place: Committed(value.offset, value.metadata, value.commit_timestamp_ms)
+                for place, value in offsets
+            }
         )
-        for name, row in cluster.admin.describe_groups(groups).items()
-    }
+
+    async def _delivered(self, group_id: str) -> dict[TopicPartition, ShareDelivery]:
+        """Return the progress in the partitions that a share group (KIP-932) ever read, without those of
+        deleted topics. Of a partition whose state another gateway stores only the start offset and the number
+        of done records are known.
+        """
+        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.coordinator.share.records import SharePartitionKey  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC  # noqa: PLC0415
+
+        topics = self.partitions.by_id
+        shares = self.services.coordinators.shares
+        found = {key: delivery(partition) for key, partition in shares.known(group_id).items()}
+        with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+            keys = (SharePartitionKey(group_id, *place) for place in shares.begun(group_id))
+            missing = [key for key in keys if key not in found and shares.persister.is_elsewhere(key)]
+            summaries = await shares.persister.summaries(missing)
+        for key, summary in summaries.items():
+            if summary.start_offset >= 0:
+                found[key] = ShareDelivery(
+                    summary.start_offset, None, None, None, None, None, summary.done, None
+                )
+        return {
+            (topics[key.topic_id].name, key.partition): told
+            for key, told in found.items()
+            if key.topic_id in topics
+        }
+
+    async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the log start offsets of the partitions that this gateway leads."""
+        found = {place: self.partitions.get(*place) for place in places}
+        return {
+            place: partition.log.log_start_offset
+            for place, partition in found.items()
+            if partition is not None
+        }
+
+    async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the high watermarks, also of partitions that other gateways lead."""
+        return await self._latest.of(places)
 
 
-def _classic(
-    members: Iterable[Any],
-    protocol: str,
-    decoded: Callable[[Any], dict[str, list[int]] | None],
-    error: str | None = None,
-) -> _Classic:
-    found = [
-        _member(each, each, decoded(each.member_assignment), instance_id=each.group_instance_id)
-        for each in members
-    ]
-    return _Classic(found, protocol, error)
+def delivery(found: SharePartition) -> ShareDelivery:
+    """Count the records of a partition by their delivery state in the group."""
+    from seqgate.gateway.coordinator.share.share_partition import DONE, DeliveryState  # noqa: PLC0415 - slow
+
+    stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
+    done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
+    return ShareDelivery(
+        start_offset=found.start_offset,
+        end_offset=found.end_offset,
+        acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
+        waiting=sum(len(run) for run in found.runs if run.is_waiting),
+        dying=sum(len(run) for run in found.runs if run.state is DeliveryState.ARCHIVING),
+        holes=len(done),
+        done_records=sum(done),
+        max_delivery_count=max((run.delivery_count for run in found.runs), default=0),
+    )
 
 
-def _assigned(assignment: bytes) -> dict[str, list[int]] | None:
-    from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions  # noqa: PLC0415
-
-    return assigned_partitions(assignment) if assignment else {}
-
-
-def _decoded(assignment: Any) -> dict[str, list[int]] | None:
-    """Return partitions by topic; None where kafka-python could not decode the assignment."""
-    if not assignment:
+def pending_in_group(
+    coordinators: CoordinatorServices, shard: GroupShard, group_id: str
+) -> dict[TopicPartition, list[PendingOffset]]:
+    """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
+    found = shard.offsets.pending.of_group(group_id)
+    if not found:
         return {}
-    if not isinstance(assignment, Mapping):
-        return None
-    return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
+    find = known_producers(coordinators)
 
+    def row(held: HeldOffset) -> PendingOffset:
+        known = find(held.producer_id)
+        return pending_offset(held, None if known is None else known.transactional_id)
 
-def streams_members(group: described.DescribedGroup) -> GroupMembers:
-    """Return the members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe."""
-    sources = _sources(group.topology)
-    members = []
-    for member in group.members:
-        tasks = _tasks(member.assignment)
-        assignment = {
-            topic: partitions
-            for subtopology_id, partitions in tasks.active.items()
-            for topic in sources.get(subtopology_id, ())
-        }
-        streams = StreamsMemberRow(
-            process_id=member.process_id,
-            member_epoch=int(member.member_epoch),
-            topology_epoch=int(member.topology_epoch),
-            tasks=tasks,
-            target=_tasks(member.target_assignment),
-        )
-        members.append(_member(member, member, assignment, instance_id=member.instance_id, streams=streams))
-    epoch = None if group.topology is None else int(group.topology.epoch)
-    return GroupMembers(
-        members,
-        int(group.group_epoch),
-        None,
-        StreamsState(int(group.assignment_epoch), epoch),
-        topology_nodes(getattr(group, "topology_description", None)),
-    )
-
-
-def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
-    rows = () if topology is None else topology.subtopologies or ()
-    return {
-        row.subtopology_id: sorted(
-            {*map(str, row.source_topics), *(str(topic.name) for topic in row.repartition_source_topics)}
-        )
-        for row in rows
-    }
-
-
-def _tasks(assignment: described.Assignment) -> StreamsTasks:
-    return StreamsTasks(
-        *(
-            {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
-            for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
-        )
-    )
-
-
-# In the gateway: its answer on the control socket.
+    return {place: [row(held) for held in holders] for place, holders in found.items()}
 
 
 class LiveDescriptions(LiveGroups):
@@ -731,109 +783,3 @@ class LiveDescriptions(LiveGroups):
     def skipped(self, group: str, place: TopicPartition) -> int:
         """Return how many records message TTL or a backlog quota moved the group over."""
         return self.services.upkeep.backlog.skipped.of(group, place).total
-
-
-def live_members(group: StoredGroup, services: Services) -> list[GroupMember]:
-    """Return the members of a group with their assignments."""
-    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.coordinator.group.share_group import ShareGroup  # noqa: PLC0415
-    from seqgate.gateway.coordinator.streams.group import StreamsGroup  # noqa: PLC0415
-
-    if isinstance(group, ClassicGroup):
-        return [_live_classic(group, member) for member in group.members.values()]
-    partitions = services.partitions.registry
-    timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
-    if isinstance(group, ShareGroup):
-        return [
-            _member(
-                member,
-                member.value,
-                _assignment(member.current.assigned, partitions),
-                session_timeout_ms=timeout_ms,
-            )
-            for member in group.members.values()
-        ]
-    if isinstance(group, StreamsGroup):
-        return [
-            _member(
-                member,
-                member.value,
-                _read_by(group, member, partitions),
-                instance_id=member.value.instance_id,
-                session_timeout_ms=timeout_ms,
-                rebalance_timeout_ms=member.value.rebalance_timeout_ms,
-                streams=_live_streams(group, member),
-            )
-            for member in group.members.values()
-        ]
-    return [
-        _member(
-            member,
-            member,
-            _assignment(member.assigned, partitions),
-            instance_id=member.instance_id,
-            session_timeout_ms=timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-        )
-        for member in group.members.values()
-    ]
-
-
-def _live_classic(group: ClassicGroup, member: Member) -> GroupMember:
-    from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions  # noqa: PLC0415 - slow to import
-
-    assignment: dict[str, list[int]] | None = None
-    if not member.assignment:
-        assignment = {}
-    elif group.protocol_type == CONSUMER_PROTOCOL:
-        assignment = assigned_partitions(member.assignment)
-    return _member(
-        member,
-        member,
-        assignment,
-        instance_id=member.group_instance_id,
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        is_leader=member.member_id == group.leader,
-    )
-
-
-def _assignment(assigned: Iterable[tuple[UUID, int]], partitions: Partitions) -> dict[str, list[int]]:
-    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
-
-    topics = partitions.by_id
-    return {
-        topics[topic_id].name: sorted(indexes)
-        for topic_id, indexes in by_topic(assigned).items()
-        if topic_id in topics
-    }
-
-
-def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
-    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
-
-    tasks = by_topic(member.current.assigned.active)
-    found: dict[str, list[int]] = {}
-    for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
-        served = partitions.by_name.get(topic)
-        if served is not None and subtopology_id in tasks:
-            found[topic] = [index for index in tasks[subtopology_id] if index < served.count]
-    return found
-
-
-def _live_streams(group: StreamsGroup, member: StreamsMember) -> StreamsMemberRow:
-    from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT  # noqa: PLC0415 - slow
-
-    return StreamsMemberRow(
-        process_id=member.value.process_id,
-        member_epoch=member.current.member_epoch,
-        topology_epoch=member.value.topology_epoch,
-        tasks=_live_tasks(member.current.assigned.tasks),
-        target=_live_tasks(group.targets.get(member.member_id, NO_ASSIGNMENT)),
-    )
-
-
-def _live_tasks(tasks: TaskAssignment) -> StreamsTasks:
-    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
-
-    return StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))

@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, option
-from seqgate.gateway.admin.groups.describing import classic_groups, members_of, protocol_text, ranges
-from seqgate.gateway.admin.groups.sources import (
-    CLASSIC,
-    CONSUMER,
-    SHARE,
-    STREAMS,
+from seqgate.gateway.admin.groups.describing import (
     ClusterGroups,
     GroupProgress,
     LiveGroups,
     committed_offsets,
     group_state,
     group_type,
-    known_lags,
+    lag_of,
     listed,
+    share_lag,
+)
+from seqgate.gateway.admin.groups.members import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    classic_groups,
+    members_of,
+    protocol_text,
+    ranges,
 )
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, page
@@ -33,6 +39,7 @@ from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted,
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.coordinator.places import TopicPartition
 
 # The request for groups, and what `seqgate groups list --json` prints.
 
@@ -146,6 +153,13 @@ async def list_groups_of(source: ClusterList | LiveList, request: ListGroupsRequ
         for row in rows
     ]
     return GroupPage(told, complete, source.offline_partitions)
+
+
+def known_lags(read: GroupProgress, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return the lag in each partition whose high watermark is known."""
+    lags = {place: lag_of(committed, ends.get(place)) for place, committed in read.committed.items()}
+    lags |= {place: share_lag(read, place, ends.get(place)) for place in read.delivered}
+    return {place: lag for place, lag in lags.items() if lag is not None}
 
 
 # Over the Kafka protocol: any cluster's answer.

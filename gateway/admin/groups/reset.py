@@ -25,16 +25,8 @@ import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.groups.sources import (
-    CLASSIC,
-    SHARE,
-    ClusterGroups,
-    Committed,
-    Group,
-    LiveGroups,
-    Yes,
-    in_use,
-)
+from seqgate.gateway.admin.groups.describing import ClusterGroups, Committed, Group, LiveGroups, Yes, in_use
+from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
 from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (

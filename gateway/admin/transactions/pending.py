@@ -6,17 +6,15 @@ describe` show them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
-from seqgate.gateway.admin.tables import Block, Column, Offset, PartitionNumber, TopicName, number, table
+from seqgate.gateway.admin.tables import Column, Offset, PartitionNumber, TopicName, number
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.offsets import HeldOffset
-    from seqgate.gateway.coordinator.group.shard import GroupShard
-    from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.transaction.records import Transaction
     from seqgate.gateway.runtime.services import CoordinatorServices
 
@@ -47,15 +45,6 @@ class PendingOffset(msgspec.Struct, frozen=True):
         return "superseded" if self.superseded else ""
 
 
-def pending_of_group(pending: Sequence[PendingOffset]) -> Iterator[Block]:
-    """Yield the offsets of one group that open transactions hold."""
-    if pending:
-        yield ""
-        yield "Held by open transactions, to be committed with them:"
-        columns = "topic partition offset transactional_id producer_id producer_epoch note"
-        yield table(PendingOffset, pending, columns)
-
-
 # In the gateway.
 
 
@@ -80,22 +69,6 @@ def known_producers(coordinators: CoordinatorServices) -> Callable[[int], KnownT
         return None
 
     return find
-
-
-def pending_in_group(
-    coordinators: CoordinatorServices, shard: GroupShard, group_id: str
-) -> dict[TopicPartition, list[PendingOffset]]:
-    """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
-    found = shard.offsets.pending.of_group(group_id)
-    if not found:
-        return {}
-    find = known_producers(coordinators)
-
-    def row(held: HeldOffset) -> PendingOffset:
-        known = find(held.producer_id)
-        return pending_offset(held, None if known is None else known.transactional_id)
-
-    return {place: [row(held) for held in holders] for place, holders in found.items()}
 
 
 def pending_offset(held: HeldOffset, transactional_id: str | None) -> PendingOffset:

@@ -22,24 +22,20 @@ from kio.static.primitive import i8
 
 from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
-from seqgate.gateway.admin.groups.describing import describing
-from seqgate.gateway.admin.groups.sources import (
-    CLASSIC,
-    CONSUMER,
+from seqgate.gateway.admin.groups.describing import (
     NO_OFFSET,
-    SHARE,
-    STREAMS,
     Committed,
     GroupProgress,
     committed_offsets,
     group_state,
     group_type,
-    known_lags,
     listed,
     offsets,
     share_offsets,
     share_progress,
 )
+from seqgate.gateway.admin.groups.listing import known_lags
+from seqgate.gateway.admin.groups.members import CLASSIC, CONSUMER, SHARE, STREAMS, describing
 from seqgate.gateway.admin.remote.broker import ask_broker
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError

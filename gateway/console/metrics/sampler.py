@@ -15,7 +15,9 @@ from typing import Any, Final
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from seqgate.gateway.admin.groups.sources import EMPTY_STATES, SHARE, known_lags
+from seqgate.gateway.admin.groups.describing import EMPTY_STATES
+from seqgate.gateway.admin.groups.listing import known_lags
+from seqgate.gateway.admin.groups.members import SHARE
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage, list_producers_remote
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.client_security import ClientSecurity

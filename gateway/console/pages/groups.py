@@ -10,25 +10,20 @@ from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
 from seqgate.gateway.admin.groups.describing import (
+    EMPTY_STATES,
     DescribeGroupRequest,
-    GroupMember,
     GroupPartition,
-    assigned,
+    committed_offsets,
+    group_state,
+    listed,
 )
+from seqgate.gateway.admin.groups.members import SHARE, STREAMS, GroupMember, assigned
 from seqgate.gateway.admin.groups.reset import (
     OffsetChange,
     OffsetReset,
     ResetOffsetsRequest,
     ResetTarget,
     TopicSelection,
-)
-from seqgate.gateway.admin.groups.sources import (
-    EMPTY_STATES,
-    SHARE,
-    STREAMS,
-    committed_offsets,
-    group_state,
-    listed,
 )
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient

@@ -10,14 +10,8 @@ from kio.schema.streams_group_describe.v0 import response as described
 from kio.schema.types import GroupId
 from kio.static.constants import EntityType
 
-from seqgate.gateway.admin.groups.describing import (
-    GroupDescription,
-    StreamsState,
-    StreamsTasks,
-    TopologyNode,
-    description_text,
-    streams_members,
-)
+from seqgate.gateway.admin.groups.describing import GroupDescription, description_text
+from seqgate.gateway.admin.groups.members import StreamsState, StreamsTasks, TopologyNode, streams_members
 from seqgate.gateway.admin.printing import print_blocks
 from tests.support.wire import Plain, build, entity
 

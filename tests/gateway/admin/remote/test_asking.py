@@ -22,7 +22,7 @@ from kio.static.primitive import i32Timedelta
 
 from seqgate.gateway.admin import configs, producers
 from seqgate.gateway.admin.groups import describing, sources
-from seqgate.gateway.admin.groups.sources import Committed
+from seqgate.gateway.admin.groups.describing import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import broker as broker_module
 from seqgate.gateway.admin.remote import cluster as cluster_module

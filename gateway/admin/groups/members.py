@@ -1,0 +1,477 @@
+"""The members of a group: their rows, and how a cluster or a running gateway reports them. Functions raise
+ControlError, those of a cluster also errors of kafka-python.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import NONE, Column, duration, number, shown
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kio.schema.streams_group_describe.v0 import response as described
+
+    from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, Member
+    from seqgate.gateway.coordinator.group.stored_groups import Group as StoredGroup
+    from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+    from seqgate.gateway.coordinator.streams.task_assignor import TaskAssignment
+    from seqgate.gateway.runtime.partitions.registry import Partitions
+    from seqgate.gateway.runtime.services import Services
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+
+
+def protocol_text(protocol_type: str, protocol_name: str | None) -> str:
+    """Return the type and the name of a protocol as text."""
+    return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
+
+
+def assigned(assignment: dict[str, list[int]] | None) -> str:
+    """Return partitions by topic: `flights 0-3, 7; orders 0`."""
+    if assignment is None:
+        return "not readable"
+    parts = (f"{shown(topic)} {ranges(partitions)}" for topic, partitions in assignment.items() if partitions)
+    return "; ".join(parts) or NONE
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in order, with ranges for neighbours: `0-3, 7`."""
+    runs = itertools.groupby(enumerate(sorted(set(numbers))), key=lambda entry: entry[1] - entry[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
+
+
+class StreamsTasks(msgspec.Struct, frozen=True):
+    """The tasks of a member of a streams group (KIP-1071), as partitions by subtopology."""
+
+    active: Annotated[dict[str, list[int]], Column("active", assigned)]
+    standby: Annotated[dict[str, list[int]], Column("standby", assigned)]
+    warmup: Annotated[dict[str, list[int]], Column("warm-up", assigned)]
+
+
+class StreamsMemberRow(msgspec.Struct, frozen=True):
+    """The fields of a member that only streams groups have. `target` is its tasks after the rebalance."""
+
+    process_id: Annotated[str, Column("process")]
+    member_epoch: Annotated[int, Column("epoch", number)]
+    topology_epoch: Annotated[int, Column("topology\nepoch", number)]
+    tasks: StreamsTasks
+    target: StreamsTasks
+
+
+class StreamsState(msgspec.Struct, frozen=True):
+    """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no
+    topology. An assignment epoch below the group epoch means that the coordinator has not computed the
+    assignment yet.
+    """
+
+    assignment_epoch: int
+    topology_epoch: int | None
+
+
+def _names(names: Iterable[str]) -> str:
+    return shown(", ".join(names)) or NONE
+
+
+class TopologyNode(msgspec.Struct, frozen=True):
+    """A node of the topology of a streams group, as its members describe it (KIP-1331).
+
+    `topics` are those that a source reads, or the one that a sink writes; a node that finds its topics at run
+    time has none. A global store has a source and a processor, whose `subtopology` is None.
+    """
+
+    subtopology: Annotated[str | None, Column("subtopology", none="global")]
+    name: Annotated[str, Column("node")]
+    type: Annotated[Literal["source", "processor", "sink"], Column("type")]
+    topics: Annotated[list[str], Column("topics", _names)]
+    stores: Annotated[list[str], Column("stores", _names)]
+    successors: Annotated[list[str], Column("next", _names)]
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
+
+    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions.
+    In a streams group `assignment` has the partitions that the active tasks read.
+    """
+
+    member_id: Annotated[str, Column("member")]
+    group_instance_id: Annotated[str | None, Column("instance")]
+    client_id: Annotated[str, Column("client")]
+    client_host: Annotated[str, Column("host")]
+    session_timeout_ms: Annotated[int | None, Column("session", duration)]
+    rebalance_timeout_ms: int | None
+    is_leader: bool
+    assignment: Annotated[dict[str, list[int]] | None, Column("assigned", assigned, "not readable")]
+    streams: StreamsMemberRow | None = None
+
+    @property
+    def name(self) -> Annotated[str, Column("member")]:
+        """The id of the member, marked if it leads the group."""
+        return self.member_id + (" (leader)" if self.is_leader else "")
+
+
+_NODE_TYPES: Final[Mapping[int, Any]] = {1: "source", 2: "processor", 3: "sink"}
+
+
+def topology_nodes(description: Any) -> list[TopologyNode]:
+    """Return the nodes of a description, of Kafka's protocol or of the coordinator; none for None."""
+    if description is None:
+        return []
+    nodes = [(part.subtopology_id, node) for part in description.subtopologies for node in part.nodes]
+    nodes += [(None, node) for store in description.global_stores for node in (store.source, store.processor)]
+    return [
+        TopologyNode(
+            subtopology=subtopology,
+            name=node.name,
+            type=_NODE_TYPES[node.node_type],
+            topics=[*node.source_topics, *([] if node.sink_topic is None else [node.sink_topic])],
+            stores=list(node.stores),
+            successors=list(node.successors),
+        )
+        for subtopology, node in nodes
+        if node.node_type in _NODE_TYPES
+    ]
+
+
+# Over the Kafka protocol. kafka-python describes no consumer, share and streams groups.
+
+
+class GroupMembers(NamedTuple):
+    """The members of a group, its epoch, its protocol or assignor, and the fields of streams groups."""
+
+    members: list[GroupMember]
+    group_epoch: int | None
+    assignor: str | None
+    streams: StreamsState | None = None
+    topology: Sequence[TopologyNode] = ()
+
+
+_DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
+    CLASSIC: (15, 5),
+    CONSUMER: (69, 1),
+    SHARE: (77, 1),
+    STREAMS: (89, 0),
+}
+"""The API and the version that describe groups of a type."""
+
+
+def describing(
+    kind: str, groups: Iterable[str], version: int | None = None, **fields: Any
+) -> tuple[Any, type[Any]]:
+    """Return the question that describes groups of a type, and the type of its answer."""
+    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
+
+    key, usual = _DESCRIBE[kind]
+    asked = key, usual if version is None else version
+    fields["groups" if kind == CLASSIC else "group_ids"] = tuple(groups)
+    return request_type(*asked)(include_authorized_operations=False, **fields), response_type(*asked)
+
+
+def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
+    """Return the members of a group of a type. Raises ControlError."""
+    if kind not in {CONSUMER, SHARE, STREAMS}:
+        return _classic_members(cluster, group)
+    asked = describing(kind, [group])
+    if kind == STREAMS:
+        return streams_members(asked_of(cluster, group, *(_with_topology(cluster, group) or asked)))
+    found = asked_of(cluster, group, *asked)
+    members = [
+        _member(
+            member,
+            member,
+            {
+                str(row.topic_name): sorted(int(index) for index in row.partitions)
+                for row in member.assignment.topic_partitions
+            },
+            instance_id=getattr(member, "instance_id", None),
+        )
+        for member in found.members
+    ]
+    return GroupMembers(members, found.group_epoch, found.assignor_name or None)
+
+
+_FIRST_WITH_TOPOLOGY: Final = 1
+"""The first version of StreamsGroupDescribe that has the description of the topology."""
+
+
+def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
+    """Return the question for a streams group with its topology; None where brokers are older than that."""
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
+
+    known = {int(row.api_key): int(row.max_version) for row in api_versions(cluster.reached).api_keys}
+    if known.get(_DESCRIBE[STREAMS][0], 0) < _FIRST_WITH_TOPOLOGY:
+        return None
+    return describing(STREAMS, [group], _FIRST_WITH_TOPOLOGY, include_topology_description=True)
+
+
+def _member(
+    member: Any,
+    client: Any,
+    assignment: dict[str, list[int]] | None,
+    *,
+    instance_id: str | None = None,
+    session_timeout_ms: int | None = None,
+    rebalance_timeout_ms: int | None = None,
+    is_leader: bool = False,
+    streams: StreamsMemberRow | None = None,
+) -> GroupMember:
+    """Return a member of a group of any type; `client` has its client id and host."""
+    return GroupMember(
+        member.member_id,
+        instance_id,
+        client.client_id,
+        client.client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        is_leader,
+        assignment,
+        streams,
+    )
+
+
+class _Classic(NamedTuple):
+    """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
+
+    members: list[GroupMember]
+    protocol: str
+    error: str | None
+
+
+def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
+    found = classic_groups(cluster, [group])[group]
+    if found.error is not None:
+        raise ControlError(found.error)
+    return GroupMembers(found.members, None, found.protocol or None)
+
+
+def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
+    """Return the classic groups, by group id."""
+    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415
+    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
+
+    told = cluster.ask_coordinators(
+        GROUP, groups, lambda some: describing(CLASSIC, some)[0], response_type(*_DESCRIBE[CLASSIC])
+    )
+    rows = [group for answer in told or () for group in answer.groups]
+    if told is not None and not any(group.error_code for group in rows):
+        return {
+            str(group.group_id): _classic(group.members, group.protocol_data, _assigned) for group in rows
+        }
+    return {
+        name: _classic(
+            [SimpleNamespace(**member) for member in row["members"]],
+            row["protocol_data"],
+            _decoded,
+            None if row["error"] is None else refusal_of_text(row["error"]) or row["error"],
+        )
+        for name, row in cluster.admin.describe_groups(groups).items()
+    }
+
+
+def _classic(
+    members: Iterable[Any],
+    protocol: str,
+    decoded: Callable[[Any], dict[str, list[int]] | None],
+    error: str | None = None,
+) -> _Classic:
+    found = [
+        _member(each, each, decoded(each.member_assignment), instance_id=each.group_instance_id)
+        for each in members
+    ]
+    return _Classic(found, protocol, error)
+
+
+def _assigned(assignment: bytes) -> dict[str, list[int]] | None:
+    from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions  # noqa: PLC0415
+
+    return assigned_partitions(assignment) if assignment else {}
+
+
+def _decoded(assignment: Any) -> dict[str, list[int]] | None:
+    """Return partitions by topic; None where kafka-python could not decode the assignment."""
+    if not assignment:
+        return {}
+    if not isinstance(assignment, Mapping):
+        return None
+    return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
+
+
+def streams_members(group: described.DescribedGroup) -> GroupMembers:
+    """Return the members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe."""
+    sources = _sources(group.topology)
+    members = []
+    for member in group.members:
+        tasks = _tasks(member.assignment)
+        assignment = {
+            topic: partitions
+            for subtopology_id, partitions in tasks.active.items()
+            for topic in sources.get(subtopology_id, ())
+        }
+        streams = StreamsMemberRow(
+            process_id=member.process_id,
+            member_epoch=int(member.member_epoch),
+            topology_epoch=int(member.topology_epoch),
+            tasks=tasks,
+            target=_tasks(member.target_assignment),
+        )
+        members.append(_member(member, member, assignment, instance_id=member.instance_id, streams=streams))
+    epoch = None if group.topology is None else int(group.topology.epoch)
+    return GroupMembers(
+        members,
+        int(group.group_epoch),
+        None,
+        StreamsState(int(group.assignment_epoch), epoch),
+        topology_nodes(getattr(group, "topology_description", None)),
+    )
+
+
+def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
+    rows = () if topology is None else topology.subtopologies or ()
+    return {
+        row.subtopology_id: sorted(
+            {*map(str, row.source_topics), *(str(topic.name) for topic in row.repartition_source_topics)}
+        )
+        for row in rows
+    }
+
+
+def _tasks(assignment: described.Assignment) -> StreamsTasks:
+    return StreamsTasks(
+        *(
+            {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
+            for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
+        )
+    )
+
+
+def asked_of(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
+    """Return what the coordinator answers about the one group of a request."""
+    from seqgate.gateway.admin.remote.broker import ask_coordinator  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
+
+    found = ask_coordinator(cluster.reached, group, asked, response_type).groups[0]
+    check(found, f"group {found.group_id}: ")
+    return found
+
+
+# In the gateway: from its own objects.
+
+
+def live_members(group: StoredGroup, services: Services) -> list[GroupMember]:
+    """Return the members of a group with their assignments."""
+    from seqgate.gateway.coordinator.group.classic_group import ClassicGroup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.coordinator.group.share_group import ShareGroup  # noqa: PLC0415
+    from seqgate.gateway.coordinator.streams.group import StreamsGroup  # noqa: PLC0415
+
+    if isinstance(group, ClassicGroup):
+        return [_live_classic(group, member) for member in group.members.values()]
+    partitions = services.partitions.registry
+    timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
+    if isinstance(group, ShareGroup):
+        return [
+            _member(
+                member,
+                member.value,
+                _assignment(member.current.assigned, partitions),
+                session_timeout_ms=timeout_ms,
+            )
+            for member in group.members.values()
+        ]
+    if isinstance(group, StreamsGroup):
+        return [
+            _member(
+                member,
+                member.value,
+                _read_by(group, member, partitions),
+                instance_id=member.value.instance_id,
+                session_timeout_ms=timeout_ms,
+                rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+                streams=_live_streams(group, member),
+            )
+            for member in group.members.values()
+        ]
+    return [
+        _member(
+            member,
+            member,
+            _assignment(member.assigned, partitions),
+            instance_id=member.instance_id,
+            session_timeout_ms=timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+        )
+        for member in group.members.values()
+    ]
+
+
+def _live_classic(group: ClassicGroup, member: Member) -> GroupMember:
+    from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, assigned_partitions  # noqa: PLC0415 - slow to import
+
+    assignment: dict[str, list[int]] | None = None
+    if not member.assignment:
+        assignment = {}
+    elif group.protocol_type == CONSUMER_PROTOCOL:
+        assignment = assigned_partitions(member.assignment)
+    return _member(
+        member,
+        member,
+        assignment,
+        instance_id=member.group_instance_id,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=member.member_id == group.leader,
+    )
+
+
+def _assignment(assigned: Iterable[tuple[UUID, int]], partitions: Partitions) -> dict[str, list[int]]:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    topics = partitions.by_id
+    return {
+        topics[topic_id].name: sorted(indexes)
+        for topic_id, indexes in by_topic(assigned).items()
+        if topic_id in topics
+    }
+
+
+def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    tasks = by_topic(member.current.assigned.active)
+    found: dict[str, list[int]] = {}
+    for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
+        served = partitions.by_name.get(topic)
+        if served is not None and subtopology_id in tasks:
+            found[topic] = [index for index in tasks[subtopology_id] if index < served.count]
+    return found
+
+
+def _live_streams(group: StreamsGroup, member: StreamsMember) -> StreamsMemberRow:
+    from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT  # noqa: PLC0415 - slow
+
+    return StreamsMemberRow(
+        process_id=member.value.process_id,
+        member_epoch=member.current.member_epoch,
+        topology_epoch=member.value.topology_epoch,
+        tasks=_live_tasks(member.current.assigned.tasks),
+        target=_live_tasks(group.targets.get(member.member_id, NO_ASSIGNMENT)),
+    )
+
+
+def _live_tasks(tasks: TaskAssignment) -> StreamsTasks:
+    from seqgate.gateway.coordinator.places import by_topic  # noqa: PLC0415 - slow to import
+
+    return StreamsTasks(by_topic(tasks.active), by_topic(tasks.standby), by_topic(tasks.warmup))
