@@ -212,6 +212,17 @@ class SeqgateBroker(Broker):
         self._gateway.kill()
 
 
+class HeaderOnlyBroker(SeqgateBroker):
+    """Seqgate with topics that check only the header and the CRC of a batch."""
+
+    name = "header only"
+    title = "Seqgate with message.deep.validation=false"
+    rows = ("jvm-100", "jvm-1000", "jvm-lz4", "zstd-zstd", "one-1", "one-64", "txn-100")
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, {"seqgate.log.deep.validation": "false"})
+
+
 class ProcessBroker(Broker):
     """A broker that is one process and is killed at the end."""
 
@@ -343,8 +354,9 @@ class KfakeDiskBroker(KfakeBroker):
         return [*super().command(), str(self.directory / "data")]
 
 
-BESIDE: Final[Mapping[str, type[ProcessBroker]]] = {
+BESIDE: Final[Mapping[str, type[ProcessBroker | HeaderOnlyBroker]]] = {
     "floor": FloorBroker,
+    "header-only": HeaderOnlyBroker,
     "kfake": KfakeBroker,
     "kfake-disk": KfakeDiskBroker,
 }
