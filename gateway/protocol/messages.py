@@ -3,7 +3,7 @@ definitions) and those of `kafka_4_4`.
 
 A handler serves all versions of its API with one piece of code. The handler reads the fields that the
 request's version has, and builds the answer with `build`, which leaves out fields that the answer's version
-lacks.
+lacks, and knows the classes of nested structures.
 
 The end of the module has the client's side: the requests that a gateway sends, and the answers to them. Error
 codes of answers are plain numbers, as everywhere in `protocol.schema`.
@@ -11,7 +11,7 @@ codes of answers are plain numbers, as everywhere in `protocol.schema`.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from functools import cache
 from struct import Struct
@@ -22,7 +22,7 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
 from seqgate.gateway.protocol.kafka_4_4 import payload_module, payload_type
-from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer
+from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer, shape
 
 _HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)
@@ -75,22 +75,41 @@ def response_type(api_key: int, version: int) -> Any:
 
 
 @cache
-def _field_names(entity_type: Any) -> tuple[frozenset[str], bool]:
-    names = frozenset(field.name for field in fields(entity_type))
-    needs_throttle = any(
-        field.name == "throttle_time" and field.default is MISSING for field in fields(entity_type)
-    )
-    return names, needs_throttle
+def _field_names(entity_type: Any) -> tuple[frozenset[str], list[tuple[str, Any]], bool]:
+    """Return the names of all fields, the names and classes of those with structures, and whether the class
+    needs a throttle time.
+    """
+    found = fields(entity_type)
+    names = frozenset(field.name for field in found)
+    inner = ((field.name, shape(field.type)[0]) for field in found)
+    nested = [(name, nested_type) for name, nested_type in inner if is_dataclass(nested_type)]
+    needs_throttle = any(field.name == "throttle_time" and field.default is MISSING for field in found)
+    return names, nested, needs_throttle
 
 
 def build(entity_type: Any, /, **values: Any) -> Any:
-    """Return an entity of a kio class with `values`; leave out values for which the class has no field."""
-    names, needs_throttle = _field_names(entity_type)
+    """Return an entity of a kio class with `values`; leave out values for which the class has no field.
+
+    A dict stands for the structure of its field, and a list for an array, each of whose dicts stands for a
+    structure.
+    """
+    names, nested, needs_throttle = _field_names(entity_type)
     if not names >= values.keys():
         values = {name: value for name, value in values.items() if name in names}
+    for name, nested_type in nested:
+        value = values.get(name)
+        if type(value) is dict:
+            values[name] = build(nested_type, **value)
+        elif type(value) is list:
+            values[name] = tuple([build(nested_type, **row) if type(row) is dict else row for row in value])
     if needs_throttle and "throttle_time" not in values:
         values["throttle_time"] = ZERO_DURATION
     return entity_type(**values)
+
+
+def build_request(api_key: int, version: int, **values: Any) -> Any:
+    """Return kio's request of this API and version with the fields that the version has, as `build` does."""
+    return build(request_type(api_key, version), **values)
 
 
 def milliseconds(duration: timedelta) -> int:

@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import NodeServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
@@ -26,7 +25,6 @@ _CONTROLLERS: Final = 2
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """List the brokers under their addresses on the client's listener."""
-    module = context.response_module
     node = context.node
     endpoint_type = getattr(request, "endpoint_type", _BROKERS)
     if endpoint_type != _BROKERS:
@@ -36,18 +34,17 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
             text = "The request asks for controllers, but this endpoint serves brokers."
         return _answer(context, error_code=code, error_message=text)
     with_fenced = getattr(request, "include_fenced_brokers", False)
-    brokers = tuple(
-        build(
-            module.DescribeClusterBroker,
-            broker_id=broker.node_id,
-            host=broker.host,
-            port=broker.port,
-            rack=broker.rack,
-            is_fenced=broker.is_fenced,
-        )
+    brokers = [
+        {
+            "broker_id": broker.node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+            "is_fenced": broker.is_fenced,
+        }
         for broker in node.brokers.on(context.listener_name)
         if with_fenced or not broker.is_fenced
-    )
+    ]
     asked = request.include_cluster_authorized_operations
     question = getattr(request, "question", None)
     return _answer(

@@ -80,17 +80,11 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     topics = await _topics(context, module, request)
     cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
     node = context.node
-    brokers = tuple(
-        build(
-            module.MetadataResponseBroker,
-            node_id=broker.node_id,
-            host=broker.host,
-            port=broker.port,
-            rack=broker.rack,
-        )
+    brokers = [
+        {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
         for broker in node.brokers.on(context.listener_name)
         if not broker.is_fenced
-    )
+    ]
     return context.answer(
         brokers=brokers,
         cluster_id=node.cluster_id,

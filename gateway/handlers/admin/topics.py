@@ -145,26 +145,23 @@ def _result(
         else:
             shown["num_partitions"] = result.num_partitions
             shown["replication_factor"] = result.replication_factor
-            shown["configs"] = _effective_configs(context, module, result)
+            shown["configs"] = _effective_configs(context, result)
     return build(module.CreatableTopicResult, name=result.name, **told(result.error), **shown)
 
 
-def _effective_configs(
-    context: RequestContext[TopicServices], module: ModuleType, result: TopicResult
-) -> tuple[Any, ...]:
+def _effective_configs(context: RequestContext[TopicServices], result: TopicResult) -> list[dict[str, Any]]:
     if context.api_version < FIRST_WITH_CONFIGS:
-        return ()
-    return tuple(
-        build(
-            module.CreatableTopicConfigs,
-            name=described.name,
-            value=described.value,
-            read_only=described.read_only,
-            config_source=described.source,
-            is_sensitive=described.is_sensitive,
-        )
+        return []
+    return [
+        {
+            "name": described.name,
+            "value": described.value,
+            "read_only": described.read_only,
+            "config_source": described.source,
+            "is_sensitive": described.is_sensitive,
+        }
         for described in describe_topic(context.node.config, result.configs or {})
-    )
+    ]
 
 
 _CREATE_PARTITIONS_DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
@@ -203,13 +200,7 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
     results = [TopicResult(name=name, error=_CREATE_PARTITIONS_DENIED) for name in sorted(denied)] + results
-    module = context.response_module
-    return context.answer(
-        results=tuple(
-            build(module.CreatePartitionsTopicResult, name=result.name, **told(result.error))
-            for result in results
-        )
-    )
+    return context.answer(results=[{"name": result.name, **told(result.error)} for result in results])
 
 
 def _added(image: MetadataImage, name: str, counts: Mapping[str, int]) -> int:
@@ -258,14 +249,10 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
         results = ApiError(code, "Topic deletion is disabled.")
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
-    module = context.response_module
     return context.answer(
-        responses=tuple(
-            build(
-                module.DeletableTopicResult, name=result.name, topic_id=result.topic_id, **told(result.error)
-            )
-            for result in results
-        )
+        responses=[
+            {"name": result.name, "topic_id": result.topic_id, **told(result.error)} for result in results
+        ]
     )
 
 

@@ -21,7 +21,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError, told
-from seqgate.gateway.protocol.messages import build, response_module
 from seqgate.gateway.runtime.services import NodeServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -33,20 +32,14 @@ _PREFIX: Final = "The update failed for all features since the following feature
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Accept updates that change nothing; refuse the request at the first other update."""
     version = context.api_version
-    module = response_module(57, version)
     error = cluster_refusal(context, Operation.ALTER) or _error(version, request)
     results: dict[str, Any] = {}
     if version <= _LAST_WITH_RESULTS:
         accepted = () if error else request.feature_updates
-        results["results"] = tuple(
-            build(
-                module.UpdatableFeatureResult,
-                feature=update.feature,
-                error_code=ErrorCode.none,
-                error_message="NONE",
-            )
+        results["results"] = [
+            {"feature": update.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
             for update in accepted
-        )
+        ]
     return context.answer(**told(error), **results)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -30,37 +31,36 @@ HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not 
 class DescribedGroup(NamedTuple):
     """The fields of a group that the kinds of groups fill in differently."""
 
-    state: str
+    group_state: str
     group_epoch: int
     assignment_epoch: int
     assignor_name: str | None
-    members: tuple[Any, ...]
+    members: list[dict[str, Any]]
     topology: Any = None
     topology_description: Any = None
     topology_description_status: int = 0
 
 
-_NOTHING: Final = DescribedGroup("", 0, 0, "", ())
+_NOTHING: Final = DescribedGroup("", 0, 0, "", [])
 
 
 async def describe_each(
     context: RequestContext[Any],
     request: Any,
     find: Callable[[str], G | None],
-    describe: Callable[[Any, G], DescribedGroup],
+    describe: Callable[[G], DescribedGroup],
     topics_of: Callable[[DescribedGroup], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
     nothing: DescribedGroup = _NOTHING,
 ) -> Any:
-    """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `describe`
-    gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE on the
-    group, and on every topic of its description, which `topics_of` returns; the error for a topic has
-    `hidden_message`. An error comes with `nothing`.
+    """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `find` may
+    raise Unavailable. A client needs DESCRIBE on the group, and on every topic of its description, which
+    `topics_of` returns; the error for a topic has `hidden_message`. An error comes with `nothing`.
     """
-    module = context.response_module
+    described = partial(_described, context.response_module)
 
     def absent(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
-        return _described(module, group_id, nothing, error=error, message=message)
+        return described(group_id, nothing, error=error, message=message)
 
     def answer(group_id: str) -> Any:
         if not context.may_group(Operation.DESCRIBE, group_id):
@@ -74,7 +74,7 @@ async def describe_each(
         if group is None:
             message = f"Group {group_id} not found."
             return absent(group_id, ErrorCode.group_id_not_found, message)
-        description = describe(module, group)
+        description = describe(group)
         if context.node.access.is_on and not all(
             context.may_topic(Operation.DESCRIBE, name) for name in set(topics_of(description))
         ):
@@ -82,17 +82,17 @@ async def describe_each(
         operations = (
             group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
         )
-        return _described(module, group_id, description, operations)
+        return described(group_id, description, operations)
 
     groups = await answer_each(request.group_ids, answer)
     return context.answer(groups=groups)
 
 
-def assigned_topics(*assignments: Any) -> Iterable[str]:
+def assigned_topics(*assignments: dict[str, Any]) -> Iterable[str]:
     """Yield the names of the topics in the assignments of a description."""
     for assignment in assignments:
-        for topic in assignment.topic_partitions:
-            yield topic.topic_name
+        for topic in assignment["topic_partitions"]:
+            yield topic["topic_name"]
 
 
 def _described(
@@ -105,17 +105,10 @@ def _described(
 ) -> Any:
     return build(
         module.DescribedGroup,
+        **description._asdict(),
         error_code=error,
         error_message=message,
         group_id=group_id,
-        group_state=description.state,
-        group_epoch=description.group_epoch,
-        assignment_epoch=description.assignment_epoch,
-        assignor_name=description.assignor_name,
-        topology=description.topology,
-        topology_description=description.topology_description,
-        topology_description_status=description.topology_description_status,
-        members=description.members,
         authorized_operations=operations,
     )
 
@@ -125,28 +118,19 @@ def _described(
 Topics: TypeAlias = Mapping[uuid.UUID, TopicPartitions]
 
 
-def assignment(module: Any, places: Iterable[Place]) -> Any:
+def assignment(places: Iterable[Place]) -> dict[str, Any]:
     """Return the assignment for the answer to a heartbeat."""
-    topics = tuple(
-        build(module.TopicPartitions, topic_id=topic_id, partitions=tuple(partitions))
-        for topic_id, partitions in by_topic(places).items()
-    )
-    return build(module.Assignment, topic_partitions=topics)
+    topics = by_topic(places).items()
+    found = [{"topic_id": topic_id, "partitions": tuple(partitions)} for topic_id, partitions in topics]
+    return {"topic_partitions": found}
 
 
-def named_assignment(module: Any, places: Iterable[Place], topics: Topics) -> Any:
+def named_assignment(places: Iterable[Place], topics: Topics) -> dict[str, Any]:
     """Return the assignment for a description: with topic names, and without topics that no longer exist."""
-    found = tuple(
-        build(
-            module.TopicPartitions,
-            topic_id=topic_id,
-            topic_name=topics[topic_id].name,
-            partitions=tuple(partitions),
-        )
-        for topic_id, partitions in by_topic(places).items()
-        if topic_id in topics
-    )
-    return build(module.Assignment, topic_partitions=found)
+    found = assignment(place for place in places if place[0] in topics)
+    for topic in found["topic_partitions"]:
+        topic["topic_name"] = topics[topic["topic_id"]].name
+    return found
 
 
 # The heartbeats of the three kinds of groups.
@@ -179,7 +163,7 @@ def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: i
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval=timedelta(milliseconds=interval_ms) if reply.member_epoch >= 0 else NO_TIME,
-        assignment=None if assigned is None else assignment(context.response_module, assigned),
+        assignment=None if assigned is None else assignment(assigned),
     )
 
 

@@ -82,17 +82,11 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
 
 
 def _response(context: RequestContext[CoordinatorServices], reply: JoinReply) -> Any:
-    version, module = context.api_version, context.response_module
-    members = tuple(
-        build(
-            module.JoinGroupResponseMember,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            metadata=metadata,
-        )
+    members = [
+        {"member_id": member_id, "group_instance_id": group_instance_id, "metadata": metadata}
         for member_id, group_instance_id, metadata in reply.members
-    )
-    name = reply.protocol_name or (None if version >= FIRST_WITH_NULL_PROTOCOL else "")
+    ]
+    name = reply.protocol_name or (None if context.api_version >= FIRST_WITH_NULL_PROTOCOL else "")
     return context.answer(
         error_code=reply.error_code,
         generation_id=reply.generation_id,
@@ -156,7 +150,6 @@ FIRST_BATCHED_VERSION: Final = 3
 async def handle_leave(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
-    module = context.response_module
     if not context.may_group(Operation.READ, request.group_id):
         return context.answer(error_code=ErrorCode.group_authorization_failed, members=())
     if version < FIRST_BATCHED_VERSION:
@@ -173,15 +166,10 @@ async def handle_leave(context: RequestContext[CoordinatorServices], request: An
         return context.answer(error_code=outcome, members=())
     if version < FIRST_BATCHED_VERSION:
         return context.answer(error_code=outcome[0])
-    members = tuple(
-        build(
-            module.MemberResponse,
-            member_id=member_id,
-            group_instance_id=group_instance_id,
-            error_code=error_code,
-        )
+    members = [
+        {"member_id": member_id, "group_instance_id": group_instance_id, "error_code": error_code}
         for (member_id, group_instance_id), error_code in zip(leaving, outcome, strict=True)
-    )
+    ]
     return context.answer(error_code=ErrorCode.none, members=members)
 
 
@@ -222,23 +210,22 @@ def _describe(
         protocol_data=(group.protocol_name or "") if group is not None and is_stable else "",
         members=()
         if group is None
-        else tuple(_member(module, group, member, is_stable) for member in group.members.values()),
+        else [_member(group, member, is_stable) for member in group.members.values()],
         authorized_operations=group_operations(context, group_id)
         if operations_asked and error is ErrorCode.none
         else NOT_ASKED,
     )
 
 
-def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -> Any:
-    return build(
-        module.DescribedGroupMember,
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-        member_assignment=member.assignment,
-    )
+def _member(group: ClassicGroup, member: Member, is_stable: bool) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "member_metadata": member.metadata(group.protocol_name) if is_stable else b"",
+        "member_assignment": member.assignment,
+    }
 
 
 JOIN_GROUP_API = Api(11, 0, 9, api.coordinators, handle=handle_join)

@@ -36,7 +36,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     refused,
 )
 from seqgate.gateway.handlers.answering.rights import describes_all, sight
-from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 
@@ -48,13 +48,13 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     topics = context.services.partitions.registry.by_id
     groups = context.services.coordinators.groups
 
-    def describe(module: Any, group: ConsumerGroup) -> DescribedGroup:
+    def describe(group: ConsumerGroup) -> DescribedGroup:
         return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
             group.assignor,
-            tuple(_member(module, group, member, topics) for member in group.members.values()),
+            [_member(group, member, topics) for member in group.members.values()],
         )
 
     return await describe_each(
@@ -68,24 +68,23 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
 
 def _topics_of(description: DescribedGroup) -> Iterable[str]:
     for member in description.members:
-        yield from assigned_topics(member.assignment, member.target_assignment)
+        yield from assigned_topics(member["assignment"], member["target_assignment"])
 
 
-def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Any:
-    return build(
-        module.Member,
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=member.subscribed_names,
-        subscribed_topic_regex=member.subscribed_regex or "",
-        assignment=named_assignment(module, member.holds, topics),
-        target_assignment=named_assignment(module, group.targets.get(member.member_id, NOWHERE), topics),
-        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
-    )
+def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.subscribed_names,
+        "subscribed_topic_regex": member.subscribed_regex or "",
+        "assignment": named_assignment(member.holds, topics),
+        "target_assignment": named_assignment(group.targets.get(member.member_id, NOWHERE), topics),
+        "member_type": CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    }
 
 
 FIRST_WITH_REGEX: Final = 1

@@ -51,7 +51,6 @@ from seqgate.gateway.handlers.answering.api import (
 from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from seqgate.gateway.protocol.frames import FIXED_HEADER_BYTES
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.protocol.offset_commit_codec import (
     FIRST_FLEXIBLE,
     FIRST_WITH_LEADER_EPOCH,
@@ -261,18 +260,13 @@ def _encoded(context: RequestContext[Services], found: _Sorted, error: ErrorCode
 
 def _response(context: RequestContext[Services], answered: Iterable[TopicErrors]) -> Any:
     """Return the answer as kio's entity: a thread encodes it."""
-    module = context.response_module
-    topics = tuple(
-        build(
-            module.OffsetCommitResponseTopic,
+    topics = [
+        {
             **({"name": key} if isinstance(key, str) else {"topic_id": uuid.UUID(bytes=key)}),
-            partitions=tuple(
-                build(module.OffsetCommitResponsePartition, partition_index=index, error_code=ErrorCode(code))
-                for index, code in rows
-            ),
-        )
+            "partitions": [{"partition_index": index, "error_code": ErrorCode(code)} for index, code in rows],
+        }
         for key, rows in answered
-    )
+    ]
     return context.answer(topics=topics)
 
 

@@ -16,7 +16,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -25,7 +24,6 @@ from seqgate.gateway.security.acls.access import Operation
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the offsets durably; a partition that does not exist gets its own error."""
     group_id = request.group_id
-    module = context.response_module
     if not context.may_group(Operation.DELETE, group_id):
         return context.answer(error_code=ErrorCode.group_authorization_failed, topics=())
     hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
@@ -60,17 +58,13 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         for name, rows in answered:
             refused.setdefault(name, []).extend(rows)
         answered = list(refused.items())
-    topics = tuple(
-        build(
-            module.OffsetDeleteResponseTopic,
-            name=name,
-            partitions=tuple(
-                build(module.OffsetDeleteResponsePartition, partition_index=index, error_code=error)
-                for index, error in rows
-            ),
-        )
+    topics = [
+        {
+            "name": name,
+            "partitions": [{"partition_index": index, "error_code": error} for index, error in rows],
+        }
         for name, rows in answered
-    )
+    ]
     return context.answer(error_code=ErrorCode.none, topics=topics)
 
 

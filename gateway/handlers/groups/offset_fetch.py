@@ -43,7 +43,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import places_to_answer, to_answer
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build, build_request
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -534,22 +534,16 @@ async def _ask(
 
 
 def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: bool) -> Any:
-    module = request_module(_OFFSET_FETCH, _VERSION)
     by_topic: dict[str, list[int]] = {}
     for topic, index in places:
         by_topic.setdefault(topic, []).append(index)
-    topics = tuple(
-        build(module.OffsetFetchRequestTopics, name=topic, partition_indexes=tuple(indexes))
-        for topic, indexes in by_topic.items()
-    )
-    group = build(
-        module.OffsetFetchRequestGroup,
-        group_id=NAME_GROUP_PREFIX + name.decode("utf-8", "surrogatepass"),
-        member_id=LED_HERE,
-        member_epoch=-1,
-        topics=topics,
-    )
-    return build(request_type(_OFFSET_FETCH, _VERSION), groups=(group,), require_stable=require_stable)
+    group = {
+        "group_id": NAME_GROUP_PREFIX + name.decode("utf-8", "surrogatepass"),
+        "member_id": LED_HERE,
+        "member_epoch": -1,
+        "topics": [{"name": topic, "partition_indexes": tuple(some)} for topic, some in by_topic.items()],
+    }
+    return build_request(_OFFSET_FETCH, _VERSION, groups=[group], require_stable=require_stable)
 
 
 API = Api(9, 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)

@@ -78,7 +78,7 @@ from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
-from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
@@ -99,15 +99,15 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
     groups = context.services.groups
     with_nodes = getattr(request, "include_topology_description", False)
 
-    def describe(module: Any, group: StreamsGroup) -> DescribedGroup:
-        nodes = _nodes(module, group) if with_nodes else None
+    def describe(group: StreamsGroup) -> DescribedGroup:
+        nodes = _nodes(group) if with_nodes else None
         return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
             group.assignor,
-            tuple(_member(module, group, member) for member in group.members.values()),
-            _topology(module, group),
+            [_member(group, member) for member in group.members.values()],
+            _topology(group),
             nodes,
             (AVAILABLE if nodes else NOT_STORED) if with_nodes else NOT_REQUESTED,
         )
@@ -119,129 +119,116 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
         describe,
         _topics_of,
         HIDDEN_TOPICS,
-        DescribedGroup("", 0, 0, None, ()),
+        DescribedGroup("", 0, 0, None, []),
     )
 
 
-def _nodes(module: Any, group: StreamsGroup) -> Any:
+def _nodes(group: StreamsGroup) -> dict[str, Any] | None:
     """Return the description of the group's topology; None if there is none of this topology."""
     found = current_description(group)
     if found is None:
         return None
-
-    def node(each: Node) -> Any:
-        return build(module.TopologyDescriptionNode, **each._asdict())
-
-    subtopologies = tuple(
-        build(
-            module.TopologyDescriptionSubtopology,
-            subtopology_id=part.subtopology_id,
-            nodes=tuple(map(node, part.nodes)),
-        )
-        for part in found.subtopologies
-    )
-    stores = tuple(
-        build(module.TopologyDescriptionGlobalStore, source=node(each.source), processor=node(each.processor))
-        for each in found.global_stores
-    )
-    return build(module.TopologyDescription, subtopologies=subtopologies, global_stores=stores)
+    return {
+        "subtopologies": [
+            {"subtopology_id": part.subtopology_id, "nodes": [node._asdict() for node in part.nodes]}
+            for part in found.subtopologies
+        ],
+        "global_stores": [
+            {"source": each.source._asdict(), "processor": each.processor._asdict()}
+            for each in found.global_stores
+        ],
+    }
 
 
 def _topics_of(description: DescribedGroup) -> Iterable[str]:
-    subtopologies = () if description.topology is None else description.topology.subtopologies
+    subtopologies = () if description.topology is None else description.topology["subtopologies"]
     for found in subtopologies:
-        yield from found.source_topics
-        yield from found.repartition_sink_topics
-        yield from (topic.name for topic in found.repartition_source_topics)
-        yield from (topic.name for topic in found.state_changelog_topics)
+        yield from found["source_topics"]
+        yield from found["repartition_sink_topics"]
+        yield from (topic["name"] for topic in found["repartition_source_topics"])
+        yield from (topic["name"] for topic in found["state_changelog_topics"])
 
 
-def _topology(module: Any, group: StreamsGroup) -> Any:
+def _topology(group: StreamsGroup) -> dict[str, Any] | None:
     configured, topology = group.configured, group.topology
     if configured is not None and configured.is_ready and configured.subtopologies is not None:
-        found = tuple(_subtopology(module, name, each) for name, each in configured.subtopologies.items())
-        return build(module.Topology, epoch=configured.epoch, subtopologies=found)
+        found = [_subtopology(name, each) for name, each in configured.subtopologies.items()]
+        return {"epoch": configured.epoch, "subtopologies": found}
     if topology is None:
         return None
-    found = tuple(_subtopology(module, name, each) for name, each in topology.by_id.items())
-    return build(module.Topology, epoch=topology.epoch, subtopologies=found)
+    found = [_subtopology(name, each) for name, each in topology.by_id.items()]
+    return {"epoch": topology.epoch, "subtopologies": found}
 
 
-def _subtopology(module: Any, subtopology_id: str, subtopology: Any) -> Any:
+def _subtopology(subtopology_id: str, subtopology: Any) -> dict[str, Any]:
     """Describe a subtopology, configured or not; both kinds have these fields."""
-    return build(
-        module.Subtopology,
-        subtopology_id=subtopology_id,
-        source_topics=tuple(sorted(subtopology.source_topics)),
-        repartition_sink_topics=tuple(sorted(subtopology.repartition_sink_topics)),
-        state_changelog_topics=_topics(module, subtopology.state_changelog_topics),
-        repartition_source_topics=_topics(module, subtopology.repartition_source_topics),
-    )
+    return {
+        "subtopology_id": subtopology_id,
+        "source_topics": tuple(sorted(subtopology.source_topics)),
+        "repartition_sink_topics": tuple(sorted(subtopology.repartition_sink_topics)),
+        "state_changelog_topics": _topics(subtopology.state_changelog_topics),
+        "repartition_source_topics": _topics(subtopology.repartition_source_topics),
+    }
 
 
-def _topics(module: Any, topics: Iterable[TopicInfo]) -> tuple[Any, ...]:
-    return tuple(
-        build(
-            module.TopicInfo,
-            name=topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            topic_configs=_pairs(module, topic.configs),
-        )
+def _topics(topics: Iterable[TopicInfo]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": topic.partitions,
+            "replication_factor": topic.replication_factor,
+            "topic_configs": _pairs(topic.configs),
+        }
         for topic in sorted(topics)
-    )
+    ]
 
 
-def _pairs(module: Any, pairs: Iterable[tuple[str, str]]) -> tuple[Any, ...]:
-    return tuple(build(module.KeyValue, key=key, value=value) for key, value in pairs)
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in pairs]
 
 
-def _member(module: Any, group: StreamsGroup, member: StreamsMember) -> Any:
+def _member(group: StreamsGroup, member: StreamsMember) -> dict[str, Any]:
     value, current = member.value, member.current
     endpoint = value.user_endpoint
-    return build(
-        module.Member,
-        member_id=member.member_id,
-        member_epoch=current.member_epoch,
-        instance_id=value.instance_id,
-        rack_id=value.rack_id,
-        client_id=value.client_id,
-        client_host=value.client_host,
-        topology_epoch=value.topology_epoch,
-        process_id=value.process_id,
-        user_endpoint=None
-        if endpoint is None
-        else build(module.Endpoint, host=endpoint.host, port=endpoint.port),
-        client_tags=_pairs(module, value.client_tags),
-        task_offsets=_task_offsets(module, member.task_offsets),
-        task_end_offsets=_task_offsets(module, member.task_end_offsets),
-        assignment=_assignment(module, current.assigned.tasks),
-        target_assignment=_assignment(module, group.targets.get(member.member_id, NO_ASSIGNMENT)),
-        is_classic=False,
-    )
+    return {
+        "member_id": member.member_id,
+        "member_epoch": current.member_epoch,
+        "instance_id": value.instance_id,
+        "rack_id": value.rack_id,
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "topology_epoch": value.topology_epoch,
+        "process_id": value.process_id,
+        "user_endpoint": None if endpoint is None else endpoint._asdict(),
+        "client_tags": _pairs(value.client_tags),
+        "task_offsets": _task_offsets(member.task_offsets),
+        "task_end_offsets": _task_offsets(member.task_end_offsets),
+        "assignment": _assignment(current.assigned.tasks),
+        "target_assignment": _assignment(group.targets.get(member.member_id, NO_ASSIGNMENT)),
+        "is_classic": False,
+    }
 
 
-def _task_offsets(module: Any, offsets: Mapping[TaskId, int]) -> tuple[Any, ...]:
-    return tuple(
-        build(module.TaskOffset, subtopology_id=name, partition=partition, offset=offset)
+def _task_offsets(offsets: Mapping[TaskId, int]) -> list[dict[str, Any]]:
+    return [
+        {"subtopology_id": name, "partition": partition, "offset": offset}
         for (name, partition), offset in sorted(offsets.items())
-    )
+    ]
 
 
-def _assignment(module: Any, tasks: TaskAssignment) -> Any:
-    return build(
-        module.Assignment,
-        active_tasks=_task_ids(module, tasks.active),
-        standby_tasks=_task_ids(module, tasks.standby),
-        warmup_tasks=_task_ids(module, tasks.warmup),
-    )
+def _assignment(tasks: TaskAssignment) -> dict[str, Any]:
+    return {
+        "active_tasks": _task_ids(tasks.active),
+        "standby_tasks": _task_ids(tasks.standby),
+        "warmup_tasks": _task_ids(tasks.warmup),
+    }
 
 
-def _task_ids(module: Any, tasks: Tasks) -> tuple[Any, ...]:
-    return tuple(
-        build(module.TaskIds, subtopology_id=name, partitions=tuple(partitions))
+def _task_ids(tasks: Tasks) -> list[dict[str, Any]]:
+    return [
+        {"subtopology_id": name, "partitions": tuple(partitions)}
         for name, partitions in by_topic(tasks).items()
-    )
+    ]
 
 
 async def handle_heartbeat(context: RequestContext[Services], request: Any) -> Any:
@@ -377,7 +364,7 @@ def _answer(
     message: str | None = None,
 ) -> Any:
     """Return the answer; a member that was refused or has left gets no limits."""
-    module, tasks = context.response_module, reply.tasks
+    tasks = {} if reply.tasks is None else _assignment(reply.tasks)
     interval = offset_interval = NO_TIME
     lag = NO_LAG
     if limits is not None:
@@ -393,18 +380,13 @@ def _answer(
         # version 0 has another field of this name, which Kafka no longer sets
         acceptable_recovery_lag=lag if context.api_version else 0,
         task_offset_interval=offset_interval,
-        status=tuple(
-            build(module.Status, status_code=int(note.status), status_detail=note.detail)
-            for note in reply.notes
-        ),
-        active_tasks=None if tasks is None else _task_ids(module, tasks.active),
-        standby_tasks=None if tasks is None else _task_ids(module, tasks.standby),
-        warmup_tasks=None if tasks is None else _task_ids(module, tasks.warmup),
+        status=[{"status_code": int(note.status), "status_detail": note.detail} for note in reply.notes],
+        **dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks")) | tasks,
         topology_description_required=reply.wants_description,
         endpoint_information_epoch=reply.endpoint_epoch,
         partitions_by_user_endpoint=None
         if reply.endpoints is None
-        else tuple(_endpoint(module, each) for each in reply.endpoints),
+        else list(map(_endpoint, reply.endpoints)),
     )
 
 
@@ -412,16 +394,15 @@ def _refused(context: RequestContext[Services], error: ErrorCode, message: str |
     return _answer(context, _NO_REPLY, None, error, message)
 
 
-def _endpoint(module: Any, found: EndpointPartitions) -> Any:
-    def partitions(topics: Iterable[tuple[str, tuple[int, ...]]]) -> tuple[Any, ...]:
-        return tuple(build(module.TopicPartition, topic=name, partitions=each) for name, each in topics)
+def _endpoint(found: EndpointPartitions) -> dict[str, Any]:
+    def partitions(topics: Iterable[tuple[str, tuple[int, ...]]]) -> list[dict[str, Any]]:
+        return [{"topic": name, "partitions": each} for name, each in topics]
 
-    return build(
-        module.EndpointToPartitions,
-        user_endpoint=build(module.Endpoint, host=found.endpoint.host, port=found.endpoint.port),
-        active_partitions=partitions(found.active),
-        standby_partitions=partitions(found.standby),
-    )
+    return {
+        "user_endpoint": found.endpoint._asdict(),
+        "active_partitions": partitions(found.active),
+        "standby_partitions": partitions(found.standby),
+    }
 
 
 STREAMS_GROUP_HEARTBEAT_API = Api(88, 0, 1, api.everything, handle=handle_heartbeat, is_eager=True)

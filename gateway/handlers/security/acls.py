@@ -212,18 +212,17 @@ def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
     return build(
         module.DeleteAclsFilterResult,
         **told(error),
-        matching_acls=tuple(
-            build(
-                module.DeleteAclsMatchingAcl,
-                error_code=ErrorCode.none,
-                error_message=None,
-                resource_type=entry.resource_type,
-                resource_name=entry.name,
-                pattern_type=entry.pattern_type,
+        matching_acls=[
+            {
+                "error_code": ErrorCode.none,
+                "error_message": None,
+                "resource_type": entry.resource_type,
+                "resource_name": entry.name,
+                "pattern_type": entry.pattern_type,
                 **_verdict(entry),
-            )
+            }
             for entry in deleted
-        ),
+        ],
     )
 
 
@@ -277,7 +276,7 @@ def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterato
             resource_type=resource_type,
             resource_name=name,
             pattern_type=pattern_type,
-            acls=tuple(build(module.AclDescription, **_verdict(entry)) for entry in entries),
+            acls=list(map(_verdict, entries)),
         )
 
 

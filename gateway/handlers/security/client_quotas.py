@@ -34,7 +34,6 @@ from seqgate.gateway.metadata.client_quotas import (
 )
 from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.records import QuotaEntity
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -49,23 +48,22 @@ async def handle_alter_client_quotas(context: RequestContext[TopicServices], req
         for entry in request.entries
     ]
     outcomes = await _alter(context, alterations, validate_only=request.validate_only)
-    module = context.response_module
     if isinstance(outcomes, ApiError):
         rows = [
-            _row(module, [(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
+            _row([(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
             for entry in request.entries
         ]
     else:
-        rows = [_row(module, parts_as_answered(entity), error) for entity, error in outcomes.items()]
-    return context.answer(entries=tuple(rows))
+        rows = [_row(parts_as_answered(entity), error) for entity, error in outcomes.items()]
+    return context.answer(entries=rows)
 
 
-def _row(module: Any, parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> Any:
-    return build(module.EntryData, **told(error), entity=_entity(module, parts))
+def _row(parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> dict[str, Any]:
+    return {**told(error), "entity": _entity(parts)}
 
 
-def _entity(module: Any, parts: Iterable[tuple[str, str | None]]) -> tuple[Any, ...]:
-    return tuple(build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in parts)
+def _entity(parts: Iterable[tuple[str, str | None]]) -> list[dict[str, str | None]]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in parts]
 
 
 async def _alter(
@@ -100,7 +98,6 @@ def _described(alteration: QuotaAlteration) -> str:
 
 async def handle_describe_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the quotas of the entities that match the filter."""
-    module = context.response_module
     found: Any = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
     if context.may_cluster(Operation.DESCRIBE_CONFIGS):
         filters = [QuotaFilter(part.entity_type, part.match_type, part.match) for part in request.components]
@@ -111,14 +108,13 @@ async def handle_describe_client_quotas(context: RequestContext[TopicServices], 
     if isinstance(found, ApiError):
         error = found
     else:
-        entries = tuple(
-            build(
-                module.EntryData,
-                entity=_entity(module, entity),
-                values=tuple(build(module.ValueData, key=key, value=value) for key, value in values.items()),
-            )
+        entries = [
+            {
+                "entity": _entity(entity),
+                "values": [{"key": key, "value": value} for key, value in values.items()],
+            }
             for entity, values in found
-        )
+        ]
     return context.answer(**told(error), entries=entries)
 
 

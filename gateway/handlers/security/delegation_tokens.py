@@ -36,7 +36,7 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired
-from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.services import SecurityServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS
@@ -300,24 +300,22 @@ def is_of(token: DelegationTokenRecord, principal: str) -> bool:
 def _answer_describe_token(
     context: RequestContext[SecurityServices], error: ErrorCode, tokens: Iterable[DelegationTokenRecord]
 ) -> Any:
-    module = context.response_module
-    return context.answer(error_code=error, tokens=tuple(_token(context, module, token) for token in tokens))
+    return context.answer(error_code=error, tokens=[_token(context, token) for token in tokens])
 
 
-def _token(context: RequestContext[SecurityServices], module: Any, token: DelegationTokenRecord) -> Any:
-    return build(
-        module.DescribedDelegationToken,
+def _token(context: RequestContext[SecurityServices], token: DelegationTokenRecord) -> dict[str, Any]:
+    return {
         **_owner_and_requester(token),
-        issue_timestamp=token.issue_timestamp,
-        expiry_timestamp=token.expiration_timestamp,
-        max_timestamp=token.max_timestamp,
-        token_id=token.token_id,
-        hmac=context.services.tokens.password(token.token_id),
-        renewers=tuple(
-            build(module.DescribedDelegationTokenRenewer, principal_type=kind, principal_name=name)
+        "issue_timestamp": token.issue_timestamp,
+        "expiry_timestamp": token.expiration_timestamp,
+        "max_timestamp": token.max_timestamp,
+        "token_id": token.token_id,
+        "hmac": context.services.tokens.password(token.token_id),
+        "renewers": [
+            {"principal_type": kind, "principal_name": name}
             for kind, name in map(type_and_name, token.renewers)
-        ),
-    )
+        ],
+    }
 
 
 # The parts that all requests about delegation tokens share: who may send such a request, and how requests

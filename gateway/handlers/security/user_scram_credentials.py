@@ -27,7 +27,6 @@ from seqgate.gateway.handlers.answering.changes import change_metadata, log_chan
 from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
 from seqgate.gateway.metadata.users import Deletion, StoredUsers, Upsertion, alter_users
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.security.sasl.scram_credential import ScramCredential, ScramHash
@@ -40,13 +39,7 @@ async def handle_alter_user_scram_credentials(context: RequestContext[TopicServi
         for entry in request.upsertions
     ]
     outcomes = await _alter(context, deletions, upsertions)
-    module = context.response_module
-    return context.answer(
-        results=tuple(
-            build(module.AlterUserScramCredentialsResult, user=name, **told(error))
-            for name, error in outcomes.items()
-        )
-    )
+    return context.answer(results=[{"user": name, **told(error)} for name, error in outcomes.items()])
 
 
 async def _alter(
@@ -72,15 +65,14 @@ async def _alter(
 
 async def handle_describe_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
-    module = context.response_module
     names = [user.name for user in request.users or ()]
     error = ApiError(ErrorCode.none, "")
     if context.may_cluster(Operation.DESCRIBE):
         found = describe_users(context.services.metadata_log.image.users, names)
-        results = tuple(_result(module, name, outcome) for name, outcome in found)
+        results = [_result(name, outcome) for name, outcome in found]
     else:
         error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        results = tuple(_result(module, "", error) for _ in names)
+        results = [_result("", error) for _ in names]
     return context.answer(**told(error), results=results)
 
 
@@ -106,18 +98,17 @@ def describe_users(
             yield name, ApiError(ErrorCode.resource_not_found, text)
 
 
-def _result(module: Any, name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> Any:
+def _result(name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> dict[str, Any]:
     error = outcome if isinstance(outcome, ApiError) else ApiError(ErrorCode.none, "")
     credentials = {} if isinstance(outcome, ApiError) else outcome
-    return build(
-        module.DescribeUserScramCredentialsResult,
-        user=name,
+    return {
+        "user": name,
         **told(error),
-        credential_infos=tuple(
-            build(module.CredentialInfo, mechanism=hashing.value, iterations=credential.iterations)
+        "credential_infos": [
+            {"mechanism": hashing.value, "iterations": credential.iterations}
             for hashing, credential in sorted(credentials.items())
-        ),
-    )
+        ],
+    }
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(

@@ -33,10 +33,8 @@ import asyncio
 import uuid
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -56,7 +54,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
-from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -348,34 +346,24 @@ def _answer(
     rows: dict[Place, ShareFetchRow],
     outcomes: dict[Place, AcknowledgeResult],
 ) -> Any:
-    module = context.response_module
     partitions = (
-        (place, _partition(module, place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
+        (place, _partition(place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
         for place in dict.fromkeys((*rows, *outcomes))
     )
-    return answer(context, group_id, module.ShareFetchableTopicResponse, partitions)
+    return answer(context, group_id, partitions)
 
 
-def _partition(module: Any, index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> Any:
-    return build(
-        module.PartitionData,
-        partition_index=index,
-        error_code=row.error_code,
-        error_message=None,
-        acknowledge_error_code=int(outcome.error_code),
-        acknowledge_error_message=outcome.message,
-        current_leader=no_leader(module),
-        records=row.records,
-        acquired_records=tuple(
-            build(
-                module.AcquiredRecords,
-                first_offset=one.first_offset,
-                last_offset=one.last_offset,
-                delivery_count=one.delivery_count,
-            )
-            for one in row.acquired
-        ),
-    )
+def _partition(index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": row.error_code,
+        "error_message": None,
+        "acknowledge_error_code": int(outcome.error_code),
+        "acknowledge_error_message": outcome.message,
+        "current_leader": NO_LEADER,
+        "records": row.records,
+        "acquired_records": [one._asdict() for one in row.acquired],
+    }
 
 
 class BatchPlace(NamedTuple):
@@ -648,24 +636,20 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
 
 
 def answer(
-    context: RequestContext[Services], group_id: str, topic_type: Any, rows: Iterable[tuple[Place, Any]]
+    context: RequestContext[Services], group_id: str, rows: Iterable[tuple[Place, dict[str, Any]]]
 ) -> Any:
     """Return the answer with the partitions' rows, by topic in the order in which topics first appear."""
     leaders = _Leaders(context)
-    by_topic: dict[uuid.UUID, list[Any]] = {}
+    by_topic: dict[uuid.UUID, list[dict[str, Any]]] = {}
     for place, row in rows:
-        by_topic.setdefault(place[0], []).append(leaders.named_in(place, row))
-    responses = tuple(
-        build(topic_type, topic_id=topic_id, partitions=tuple(partitions))
-        for topic_id, partitions in by_topic.items()
-    )
+        by_topic.setdefault(place[0], []).append(row | leaders.named_in(place, row))
     limits = context.services.coordinators.shares.limits(group_id)
     return context.answer(
         error_code=ErrorCode.none,
         error_message=None,
         acquisition_lock_timeout=timedelta(milliseconds=limits.lock_duration_ms),
-        responses=responses,
-        node_endpoints=tuple(leaders.endpoints.values()),
+        responses=[{"topic_id": topic_id, "partitions": some} for topic_id, some in by_topic.items()],
+        node_endpoints=list(leaders.endpoints.values()),
     )
 
 
@@ -683,9 +667,8 @@ def refused(context: RequestContext[Services], error: ShareRequestRefused | Unav
 _LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)))
 
 
-def no_leader(module: ModuleType) -> Any:
-    """Return the leader of a row that names none. Kafka sends zeros here, too."""
-    return build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0)
+NO_LEADER: Final = {"leader_id": 0, "leader_epoch": 0}
+"""The leader of a row that names none. Kafka sends zeros here, too."""
 
 
 class _Leaders:
@@ -694,37 +677,32 @@ class _Leaders:
     def __init__(self, context: RequestContext[Any]) -> None:
         self._brokers = context.node.brokers
         self._listener_name = context.listener_name
-        self._module = context.response_module
-        self.endpoints: dict[int, Any] = {}
+        self.endpoints: dict[int, dict[str, Any]] = {}
         """The addresses of the leaders that were named, by node id."""
 
-    def named_in(self, place: Place, row: Any) -> Any:
-        """Return the row, with the partition's leader if the row has an error about leadership."""
-        codes = {int(row.error_code), int(getattr(row, "acknowledge_error_code", 0))}
+    def named_in(self, place: Place, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the field with the partition's leader if the row has an error about leadership."""
+        codes = {int(row["error_code"]), row.get("acknowledge_error_code", 0)}
         leader = None if codes.isdisjoint(_LED_ELSEWHERE) else self._leader_of(place)
         if leader is None:
-            return row
-        node_id, leader_epoch = leader
-        named = build(self._module.LeaderIdAndEpoch, leader_id=node_id, leader_epoch=leader_epoch)
-        return replace(row, current_leader=named)
+            return {}
+        return {"current_leader": {"leader_id": leader[0], "leader_epoch": leader[1]}}
 
     def _leader_of(self, place: Place) -> tuple[int, int] | None:
         leader = self._brokers.leader_in(place[0].bytes, place[1])
         broker = None if leader is None else self._brokers.find_live(leader[0], self._listener_name)
         if broker is not None:
-            self.endpoints[broker.node_id] = build(
-                self._module.NodeEndpoint,
-                node_id=broker.node_id,
-                host=broker.host,
-                port=broker.port,
-                rack=broker.rack,
-            )
+            self.endpoints[broker.node_id] = {
+                "node_id": broker.node_id,
+                "host": broker.host,
+                "port": broker.port,
+                "rack": broker.rack,
+            }
         return leader
 
 
 async def handle_acknowledge(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements; the answer leaves when they are durable."""
-    module = context.response_module
     try:
         check_request(context, request)
         continue_session(context, request)
@@ -734,18 +712,17 @@ async def handle_acknowledge(context: RequestContext[Services], request: Any) ->
     outcomes = await acknowledge(context, request, request.topics, hidden)
     if request.share_session_epoch == FINAL_EPOCH:
         context.services.coordinators.shares.release_member(request.group_id, request.member_id)
-    rows = ((place, _acknowledged(module, place[1], outcome)) for place, outcome in outcomes.items())
-    return answer(context, request.group_id, module.ShareAcknowledgeTopicResponse, rows)
+    rows = ((place, _acknowledged(place[1], outcome)) for place, outcome in outcomes.items())
+    return answer(context, request.group_id, rows)
 
 
-def _acknowledged(module: Any, index: int, outcome: AcknowledgeResult) -> Any:
-    return build(
-        module.PartitionData,
-        partition_index=index,
-        error_code=outcome.error_code,
-        error_message=outcome.message,
-        current_leader=no_leader(module),
-    )
+def _acknowledged(index: int, outcome: AcknowledgeResult) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": outcome.error_code,
+        "error_message": outcome.message,
+        "current_leader": NO_LEADER,
+    }
 
 
 SHARE_FETCH_API = Api(78, 1, 2, api.everything, handle=handle_fetch)

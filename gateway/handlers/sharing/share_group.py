@@ -34,7 +34,6 @@ from seqgate.gateway.handlers.answering.described_group import (
     refused,
 )
 from seqgate.gateway.handlers.answering.rights import describes_all
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
 
@@ -42,13 +41,13 @@ from seqgate.gateway.security.acls.access import Operation
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     topics = context.services.partitions.registry.by_id
 
-    def describe(module: Any, group: ShareGroup) -> DescribedGroup:
+    def describe(group: ShareGroup) -> DescribedGroup:
         return DescribedGroup(
             group.state_text,
             group.group_epoch,
             group.assignment_epoch,
             ASSIGNOR,
-            tuple(_member(module, member, topics) for member in group.members.values()),
+            [_member(member, topics) for member in group.members.values()],
         )
 
     return await describe_each(
@@ -57,20 +56,19 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
 
 
 def _topics_of(description: DescribedGroup) -> Iterable[str]:
-    return assigned_topics(*(member.assignment for member in description.members))
+    return assigned_topics(*(member["assignment"] for member in description.members))
 
 
-def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
-    return build(
-        module.Member,
-        member_id=member.member_id,
-        rack_id=member.value.rack_id,
-        member_epoch=member.member_epoch,
-        client_id=member.value.client_id,
-        client_host=member.value.client_host,
-        subscribed_topic_names=member.value.subscribed_names,
-        assignment=named_assignment(module, member.current.assigned, topics),
-    )
+def _member(member: ShareMember, topics: Topics) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "rack_id": member.value.rack_id,
+        "member_epoch": member.member_epoch,
+        "client_id": member.value.client_id,
+        "client_host": member.value.client_host,
+        "subscribed_topic_names": member.value.subscribed_names,
+        "assignment": named_assignment(member.current.assigned, topics),
+    }
 
 
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:

@@ -65,7 +65,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_persister import batches_of, state_batches
 from seqgate.gateway.runtime.services import Services
@@ -83,21 +82,18 @@ Decide = Callable[[ShareStates, SharePartitionKey, Any, int], Change[Any]]
 
 
 class _States(msgspec.Struct, frozen=True):
-    """One of the APIs: the parts in which they differ, and its handler. `topic_class` is the class of an
-    answer's topic. `checks_topics`: a partition that does not exist is refused before the decision. `fields`
-    returns the fields of an answer's row for the outcome of a decision; `refused_fields` are those of a
-    refused row.
+    """One of the APIs: the parts in which they differ, and its handler. `checks_topics`: a partition that
+    does not exist is refused before the decision. `fields` returns the fields of an answer's row for the
+    outcome of a decision; `refused_fields` are those of a refused row.
     """
 
-    topic_class: str
     decide: Decide
     checks_topics: bool
-    fields: Callable[[Any, Any], dict[str, Any]] = lambda _, __: {}
+    fields: Callable[[Any], dict[str, Any]] = lambda _: {}
     refused_fields: dict[str, Any] | None = None
 
     async def handle(self, context: RequestContext[Services], request: Any) -> Any:
         """Carry out the decision for each partition of the request; answer when all are durable."""
-        module = context.response_module
         denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
         refusal = None if denied is None else Refusal(denied.error_code, denied.message)
         is_empty = not request.group_id or not all(topic.partitions for topic in request.topics)
@@ -113,17 +109,13 @@ class _States(msgspec.Struct, frozen=True):
                 *(self._one(context, request.group_id, place, asked[place]) for place in some)
             )
             outcomes.update(zip(some, found, strict=True))
-        rows: dict[uuid.UUID, list[Any]] = {}
+        rows: dict[uuid.UUID, list[dict[str, Any]]] = {}
         for place, outcome in outcomes.items():
-            rows.setdefault(place[0], []).append(self._row(module, place[1], outcome))
-        results = tuple(
-            build(
-                getattr(module, self.topic_class),
-                topic_id=None if topic_id == NO_TOPIC else topic_id,
-                partitions=tuple(of_topic),
-            )
+            rows.setdefault(place[0], []).append(self._row(place[1], outcome))
+        results = [
+            {"topic_id": None if topic_id == NO_TOPIC else topic_id, "partitions": of_topic}
             for topic_id, of_topic in rows.items()
-        )
+        ]
         return context.answer(results=results)
 
     async def _one(
@@ -145,27 +137,25 @@ class _States(msgspec.Struct, frozen=True):
         except Unavailable as error:
             return Refusal(error.error_code)
 
-    def _row(self, module: Any, partition: int, outcome: Any) -> Any:
+    def _row(self, partition: int, outcome: Any) -> dict[str, Any]:
         if isinstance(outcome, Refusal):
             error, message = outcome.error_code, outcome.message
             fields = self.refused_fields or {}
         else:
             error, message = ErrorCode.none, None
-            fields = self.fields(module, outcome)
-        return build(
-            module.PartitionResult, partition=partition, error_code=error, error_message=message, **fields
-        )
+            fields = self.fields(outcome)
+        return {"partition": partition, "error_code": error, "error_message": message, **fields}
 
 
-def _state_fields(module: Any, state: ShareState) -> dict[str, Any]:
+def _state_fields(state: ShareState) -> dict[str, Any]:
     return {
         "state_epoch": state.state_epoch,
         "start_offset": state.start_offset,
-        "state_batches": state_batches(module, state.batches),
+        "state_batches": state_batches(state.batches),
     }
 
 
-def _summary_fields(_: Any, summary: Summary) -> dict[str, Any]:
+def _summary_fields(summary: Summary) -> dict[str, Any]:
     return {
         "state_epoch": summary.state_epoch,
         "leader_epoch": summary.leader_epoch,
@@ -185,7 +175,6 @@ INITIALIZE_SHARE_GROUP_STATE_API = Api(
     0,
     api.everything,
     handle=_States(
-        "InitializeStateResult",
         lambda states, key, entry, now_ms: states.initialize(
             key, entry.state_epoch, entry.start_offset, now_ms
         ),
@@ -199,7 +188,6 @@ READ_SHARE_GROUP_STATE_API = Api(
     0,
     api.everything,
     handle=_States(
-        "ReadStateResult",
         lambda states, key, entry, _: states.read(key, entry.leader_epoch),
         checks_topics=False,
         fields=_state_fields,
@@ -213,9 +201,7 @@ WRITE_SHARE_GROUP_STATE_API = Api(
     1,
     api.everything,
     handle=_States(
-        "WriteStateResult",
-        lambda states, key, entry, _: states.write(key, _written(entry)),
-        checks_topics=False,
+        lambda states, key, entry, _: states.write(key, _written(entry)), checks_topics=False
     ).handle,
 )
 
@@ -224,9 +210,7 @@ DELETE_SHARE_GROUP_STATE_API = Api(
     0,
     0,
     api.everything,
-    handle=_States(
-        "DeleteStateResult", lambda states, key, _, __: states.delete(key), checks_topics=True
-    ).handle,
+    handle=_States(lambda states, key, _, __: states.delete(key), checks_topics=True).handle,
 )
 
 READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
@@ -235,7 +219,6 @@ READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
     1,
     api.everything,
     handle=_States(
-        "ReadStateSummaryResult",
         lambda states, key, _, __: states.summarize(key),
         checks_topics=True,
         fields=_summary_fields,

@@ -32,7 +32,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -47,7 +46,6 @@ Errors = dict[TopicPartition, ErrorCode]
 async def handle_partitions(context: RequestContext[Services], request: Any) -> Any:
     """Add or verify the partitions durably, transaction by transaction."""
     version = context.api_version
-    module = context.response_module
     if version < FIRST_OF_BROKERS:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
@@ -59,7 +57,7 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
         else:
             places = ((topic.name, index) for topic in topics for index in topic.partitions)
             errors = dict.fromkeys(places, ErrorCode.transactional_id_authorization_failed)
-        return context.answer(results_by_topic_v3_and_below=_results(module, topics, errors))
+        return context.answer(results_by_topic_v3_and_below=_results(topics, errors))
     if not context.may_cluster(Operation.CLUSTER_ACTION):
         return context.answer(error_code=ErrorCode.cluster_authorization_failed, results_by_transaction=())
     results = []
@@ -67,14 +65,9 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
         producer = Producer(one.producer_id, one.producer_epoch)
         work = _verify if one.verify_only else _add
         errors = await work(context, one.transactional_id, producer, one.topics)
-        results.append(
-            build(
-                module.AddPartitionsToTxnResult,
-                transactional_id=one.transactional_id,
-                topic_results=_results(module, one.topics, errors),
-            )
-        )
-    return context.answer(error_code=ErrorCode.none, results_by_transaction=tuple(results))
+        rows = _results(one.topics, errors)
+        results.append({"transactional_id": one.transactional_id, "topic_results": rows})
+    return context.answer(error_code=ErrorCode.none, results_by_transaction=results)
 
 
 async def _add(
@@ -146,22 +139,17 @@ def _unknown(context: RequestContext[Services], topics: Sequence[Any], hidden: A
     return errors if is_refused else {}
 
 
-def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, ...]:
-    return tuple(
-        build(
-            module.AddPartitionsToTxnTopicResult,
-            name=topic.name,
-            results_by_partition=tuple(
-                build(
-                    module.AddPartitionsToTxnPartitionResult,
-                    partition_index=index,
-                    partition_error_code=errors[topic.name, index],
-                )
+def _results(topics: Sequence[Any], errors: Errors) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": errors[topic.name, index]}
                 for index in topic.partitions
-            ),
-        )
+            ],
+        }
         for topic in topics
-    )
+    ]
 
 
 async def handle_offsets(context: RequestContext[CoordinatorServices], request: Any) -> Any:

@@ -81,11 +81,11 @@ def _state(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         client=None if found is None else find_client(value.producer_id, value.producer_epoch),
-        topics=tuple(
-            build(module.TopicData, topic=topic, partitions=tuple(indexes))
+        topics=[
+            {"topic": topic, "partitions": tuple(indexes)}
             for topic, indexes in by_topic(value.partitions).items()
             if context.could(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-        ),
+        ],
     )
 
 

@@ -24,7 +24,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import refuse_late
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -183,25 +182,18 @@ async def _ask_elsewhere(
 
 
 def _response(context: RequestContext[Services], request: Any, errors: Errors) -> Any:
-    module = context.response_module
-    return context.answer(
-        topics=tuple(
-            build(
-                module.TxnOffsetCommitResponseTopic,
-                **{"topic_id" if hasattr(topic, "topic_id") else "name": _key(topic)},
-                partitions=tuple(
-                    build(
-                        module.TxnOffsetCommitResponsePartition,
-                        partition_index=entry.partition_index,
-                        error_code=errors[_key(topic), entry.partition_index],
-                    )
-                    for entry in topic.partitions
-                ),
-            )
-            for topic in request.topics
-            if topic.partitions
-        )
-    )
+    topics = [
+        {
+            "topic_id" if hasattr(topic, "topic_id") else "name": _key(topic),
+            "partitions": [
+                {"partition_index": index, "error_code": errors[_key(topic), index]}
+                for index in (entry.partition_index for entry in topic.partitions)
+            ],
+        }
+        for topic in request.topics
+        if topic.partitions
+    ]
+    return context.answer(topics=topics)
 
 
 def _error_code(error: TransactionRefused, api_version: int) -> ErrorCode:

@@ -17,7 +17,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
@@ -29,7 +28,6 @@ MarkerResult = ErrorCode | tuple[Partition, int]
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Append all markers at once, and answer when they are durable."""
-    module = context.response_module
     is_allowed = has_on_cluster(context, Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
     outcomes = [
         {
@@ -46,14 +44,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         if not outcome:
             continue
         errors = {place: await _when_durable(one) for place, one in outcome.items()}
-        rows.append(
-            build(
-                module.WritableTxnMarkerResult,
-                producer_id=marker.producer_id,
-                topics=tuple(_topic(module, topic, errors) for topic in marker.topics),
-            )
-        )
-    return context.answer(markers=tuple(rows))
+        topics = [_topic(topic, errors) for topic in marker.topics]
+        rows.append({"producer_id": marker.producer_id, "topics": topics})
+    return context.answer(markers=rows)
 
 
 def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> MarkerResult:
@@ -86,19 +79,12 @@ async def _when_durable(outcome: MarkerResult) -> ErrorCode:
     return ErrorCode.none if await partition.persisted(offset) else ErrorCode.kafka_storage_error
 
 
-def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:
-    return build(
-        module.WritableTxnMarkerTopicResult,
-        name=topic.name,
-        partitions=tuple(
-            build(
-                module.WritableTxnMarkerPartitionResult,
-                partition_index=index,
-                error_code=errors[topic.name, index],
-            )
-            for index in topic.partition_indexes
-        ),
-    )
+def _topic(topic: Any, errors: dict[TopicPartition, ErrorCode]) -> dict[str, Any]:
+    rows = [
+        {"partition_index": index, "error_code": errors[topic.name, index]}
+        for index in topic.partition_indexes
+    ]
+    return {"name": topic.name, "partitions": rows}
 
 
 API = Api(27, 1, 2, api.everything, handle=handle)

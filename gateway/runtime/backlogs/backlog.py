@@ -27,7 +27,7 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, INTERNAL_TOPICS, TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, RemoveTopicRecord
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build, build_request, request_module
 from seqgate.gateway.quota.backlog import (
     BacklogRules,
     GroupReader,
@@ -414,7 +414,7 @@ class RemoteReaders:
         """Return the readers that a gateway knows. Raises PeerUnavailable."""
         listed = await self._peers.ask(
             node_id,
-            build(request_type(_LIST_GROUPS, _LIST_VERSION), states_filter=(), types_filter=()),
+            build_request(_LIST_GROUPS, _LIST_VERSION, states_filter=(), types_filter=()),
             timeout_s=ASK_FOR_S,
         )
         if int(listed.error_code):
@@ -448,16 +448,13 @@ def _pieces(groups: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _offsets_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> Any:
-    module = request_module(_OFFSET_FETCH, _FETCH_VERSION)
+    topic_type = request_module(_OFFSET_FETCH, _FETCH_VERSION).OffsetFetchRequestTopics
+    # built once for all groups
     topics = tuple(
-        build(module.OffsetFetchRequestTopics, name=name, partition_indexes=tuple(indexes))
-        for name, indexes in places.items()
+        build(topic_type, name=name, partition_indexes=tuple(indexes)) for name, indexes in places.items()
     )
-    asked = tuple(
-        build(module.OffsetFetchRequestGroup, group_id=group, member_id=None, member_epoch=-1, topics=topics)
-        for group in groups
-    )
-    return build(request_type(_OFFSET_FETCH, _FETCH_VERSION), groups=asked, require_stable=False)
+    asked = [{"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics} for group in groups]
+    return build_request(_OFFSET_FETCH, _FETCH_VERSION, groups=asked, require_stable=False)
 
 
 def _add_offsets(found: FoundReaders, answer: Any) -> None:
@@ -470,15 +467,12 @@ def _add_offsets(found: FoundReaders, answer: Any) -> None:
 
 
 def _share_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> Any:
-    module = request_module(_SHARE_OFFSETS, _SHARE_VERSION)
+    topic_type = request_module(_SHARE_OFFSETS, _SHARE_VERSION).DescribeShareGroupOffsetsRequestTopic
     topics = tuple(
-        build(module.DescribeShareGroupOffsetsRequestTopic, topic_name=name, partitions=tuple(indexes))
-        for name, indexes in places.items()
+        build(topic_type, topic_name=name, partitions=tuple(indexes)) for name, indexes in places.items()
     )
-    asked = tuple(
-        build(module.DescribeShareGroupOffsetsRequestGroup, group_id=group, topics=topics) for group in groups
-    )
-    return build(request_type(_SHARE_OFFSETS, _SHARE_VERSION), groups=asked)
+    asked = [{"group_id": group, "topics": topics} for group in groups]
+    return build_request(_SHARE_OFFSETS, _SHARE_VERSION, groups=asked)
 
 
 def _add_share_offsets(found: FoundReaders, answer: Any) -> None:

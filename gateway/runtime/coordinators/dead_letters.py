@@ -41,7 +41,7 @@ from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult, create_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.frames import topic_id_text
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.shards import ASK_TIMEOUT_S, Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import LetterRound, ShareCoordinator
@@ -423,15 +423,14 @@ class DeadLetters:
         return ErrorCode.none, len(batch)
 
     async def _produce(self, leader: int, place: _Place, batch: bytes) -> ErrorCode:
-        module = request_module(_PRODUCE, _PRODUCE_VERSION)
-        part = build(module.PartitionProduceData, index=place.partition, records=batch)
-        topic = build(module.TopicProduceData, name=place.topic.name, partition_data=(part,))
-        request = build(
-            request_type(_PRODUCE, _PRODUCE_VERSION),
+        part = {"index": place.partition, "records": batch}
+        request = build_request(
+            _PRODUCE,
+            _PRODUCE_VERSION,
             transactional_id=None,
             acks=-1,
             timeout=timedelta(seconds=ASK_TIMEOUT_S),
-            topic_data=(topic,),
+            topic_data=[{"name": place.topic.name, "partition_data": [part]}],
         )
         answer = await self._peers.ask(leader, request, timeout_s=2 * ASK_TIMEOUT_S)
         return ErrorCode(int(answer.responses[0].partition_responses[0].error_code))

@@ -21,7 +21,7 @@ from seqgate.gateway.coordinator.group.offsets import TargetOffset
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.peer.peers import AsksPeers
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.quota.backlog import GroupReader, OffsetMove
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator, SkippedRecords
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator
@@ -131,27 +131,23 @@ async def move_there(
     peers: AsksPeers, leader: int, group_id: str, targets: Sequence[TargetOffset]
 ) -> set[TopicPartition]:
     """Move the group's offsets at its coordinator; return the places that moved. Raises Unavailable."""
-    module = request_module(_OFFSET_COMMIT, _VERSION)
     by_topic: dict[str, list[Any]] = {}
     for place, offset, leader_epoch in targets:
-        row = build(
-            module.OffsetCommitRequestPartition,
-            partition_index=place[1],
-            committed_offset=offset,
-            committed_leader_epoch=leader_epoch,
-            committed_metadata=None,
-        )
+        row = {
+            "partition_index": place[1],
+            "committed_offset": offset,
+            "committed_leader_epoch": leader_epoch,
+            "committed_metadata": None,
+        }
         by_topic.setdefault(place[0], []).append(row)
-    request = build(
-        request_type(_OFFSET_COMMIT, _VERSION),
+    request = build_request(
+        _OFFSET_COMMIT,
+        _VERSION,
         group_id=group_id,
         generation_id_or_member_epoch=_NO_GENERATION,
         member_id=MOVER,
         group_instance_id=None,
-        topics=tuple(
-            build(module.OffsetCommitRequestTopic, name=name, partitions=tuple(rows))
-            for name, rows in by_topic.items()
-        ),
+        topics=[{"name": name, "partitions": rows} for name, rows in by_topic.items()],
     )
     answer = await ask_coordinator(peers, leader, request)
     moved = set()

@@ -41,7 +41,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
 )
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from seqgate.gateway.peer.peers import AsksPeers
-from seqgate.gateway.protocol.messages import build, request_type
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import (
@@ -451,10 +451,10 @@ async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
     """Return whether there is a share group of this id at its coordinator, the gateway `leader`."""
     if leader == NO_LEADER:
         raise Unavailable
-    request = build(
-        request_type(_SHARE_GROUP_DESCRIBE, 1), group_ids=(group_id,), include_authorized_operations=False
+    asked = build_request(
+        _SHARE_GROUP_DESCRIBE, 1, group_ids=(group_id,), include_authorized_operations=False
     )
-    answer = await ask_coordinator(peers, leader, request)
+    answer = await ask_coordinator(peers, leader, asked)
     code = ErrorCode(int(answer.groups[0].error_code))
     if code in _EXISTS:
         return True

@@ -39,7 +39,7 @@ from seqgate.gateway.coordinator.share.records import (
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.peer.peers import AsksPeers
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator, settle
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -80,7 +80,6 @@ class _Remote(msgspec.Struct, frozen=True):
 
     api_key: int
     version: int
-    topic_class: str
     row: Callable[[SharePartitionKey], dict[str, Any]]
     value: Callable[[Any], Any] = lambda _: None
 
@@ -99,19 +98,15 @@ class SharePersister:
 
     async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
         """Begin a state at an offset, in place of an earlier one. Raises Unavailable."""
-        remote = _Remote(
-            _INITIALIZE,
-            0,
-            "InitializeStateData",
-            lambda _: {"state_epoch": state_epoch, "start_offset": start_offset},
-        )
+        fields = {"state_epoch": state_epoch, "start_offset": start_offset}
+        remote = _Remote(_INITIALIZE, 0, lambda _: fields)
         await self._one(
             key, lambda states, one, now_ms: states.initialize(one, state_epoch, start_offset, now_ms), remote
         )
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
         """Return the state for the leader in this epoch; None before it began. Raises Unavailable."""
-        remote = _Remote(_READ, 0, "ReadStateData", lambda _: {"leader_epoch": leader_epoch}, _state)
+        remote = _Remote(_READ, 0, lambda _: {"leader_epoch": leader_epoch}, _state)
         outcomes = await self._all([key], lambda states, one, _: states.read(one, leader_epoch), remote)
         outcome = outcomes[key]
         if isinstance(outcome, Refusal) and outcome == (ErrorCode.invalid_request, READ_TOO_EARLY):
@@ -124,24 +119,22 @@ class SharePersister:
         state has another leader, or began anew, or when it is to be stored here and `is_current` is false by
         then.
         """
-        module = request_module(_WRITE, 1)
-        batches = state_batches(module, wanted.batches)
         fields = {
             "state_epoch": wanted.state_epoch,
             "leader_epoch": wanted.leader_epoch,
             "start_offset": wanted.start_offset,
             "delivery_complete_count": -1,
-            "state_batches": batches,
+            "state_batches": state_batches(wanted.batches),
         }
         await self._one(
             key,
             lambda states, one, _: states.write(one, wanted) if is_current() else Change(_DROPPED),
-            _Remote(_WRITE, 1, "WriteStateData", lambda _: fields),
+            _Remote(_WRITE, 1, lambda _: fields),
         )
 
     async def delete(self, keys: Iterable[SharePartitionKey]) -> None:
         """Delete states. Raises Unavailable; then some may be deleted."""
-        remote = _Remote(_DELETE, 0, "DeleteStateData", lambda _: {})
+        remote = _Remote(_DELETE, 0, lambda _: {})
         outcomes = await self._all(list(keys), lambda states, one, _: states.delete(one), remote)
         for outcome in outcomes.values():
             if not _is_unknown(outcome):
@@ -149,7 +142,7 @@ class SharePersister:
 
     async def summaries(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
         """Return the start offsets of partitions. Raises Unavailable."""
-        remote = _Remote(_SUMMARY, 1, "ReadStateSummaryData", lambda _: {"leader_epoch": -1}, _summary)
+        remote = _Remote(_SUMMARY, 1, lambda _: {"leader_epoch": -1}, _summary)
         outcomes = await self._all(list(keys), lambda states, one, _: states.summarize(one), remote)
         return {
             key: Summary() if _is_unknown(outcome) else _checked(outcome) for key, outcome in outcomes.items()
@@ -254,21 +247,16 @@ def _by_group(keys: Iterable[SharePartitionKey]) -> Iterable[tuple[str, list[Sha
 
 
 def _request(group_id: str, keys: Iterable[SharePartitionKey], remote: _Remote) -> Any:
-    module = request_module(remote.api_key, remote.version)
     by_topic: dict[uuid.UUID, list[Any]] = {}
     for key in keys:
-        row = build(module.PartitionData, partition=key.partition, **remote.row(key))
-        by_topic.setdefault(key.topic_id, []).append(row)
-    topics = tuple(
-        build(getattr(module, remote.topic_class), topic_id=topic_id, partitions=tuple(rows))
-        for topic_id, rows in by_topic.items()
-    )
-    return build(request_type(remote.api_key, remote.version), group_id=group_id, topics=topics)
+        by_topic.setdefault(key.topic_id, []).append({"partition": key.partition, **remote.row(key)})
+    topics = [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in by_topic.items()]
+    return build_request(remote.api_key, remote.version, group_id=group_id, topics=topics)
 
 
-def state_batches(module: Any, batches: Iterable[StateBatch]) -> tuple[Any, ...]:
-    """Return the batches of a delivery state as rows of a request or response of the `module`. A batch whose
-    records wait has a second row, which Kafka does not know.
+def state_batches(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
+    """Return the batches of a delivery state as rows of a request or response. A batch whose records wait has
+    a second row, which Kafka does not know.
     """
     rows = []
     for batch in batches:
@@ -276,7 +264,7 @@ def state_batches(module: Any, batches: Iterable[StateBatch]) -> tuple[Any, ...]
         if batch.due_ms != NEVER:
             rows.append((0, batch.due_ms, _WAITS, 0))
     names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-    return tuple(build(module.StateBatch, **dict(zip(names, row, strict=True))) for row in rows)
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def batches_of(rows: Iterable[Any]) -> tuple[StateBatch, ...]:

@@ -13,11 +13,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import ProducerId, TopicName
-from kio.static.primitive import i8, i16, i32
 
 from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.transaction import rules
@@ -25,17 +23,16 @@ from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Tran
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from seqgate.log import InvalidProducerEpoch, LogError, TransactionCoordinatorFenced
 
-if TYPE_CHECKING:
-    from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
-
 logger = logging.getLogger(__name__)
 
+_WRITE_TXN_MARKERS: Final = 27
 FIRST_RETRY_S: Final = 0.05
 LAST_RETRY_S: Final = 5.0
 
@@ -247,26 +244,17 @@ def _must_retry(node_id: int, decided: Transaction, place: TopicPartition, code:
     return True
 
 
-def marker_request(
-    decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int
-) -> WriteTxnMarkersRequest:
+def marker_request(decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int) -> Any:
     """Return the request for the markers of a decided transaction in these partitions."""
-    from kio.schema.write_txn_markers.v2 import request as v2  # noqa: PLC0415 - for peers
-
-    topics = tuple(
-        v2.WritableTxnMarkerTopic(
-            name=TopicName(name), partition_indexes=tuple(i32(index) for index in sorted(indexes))
-        )
-        for name, indexes in by_topic(places).items()
-    )
-    marker = v2.WritableTxnMarker(
-        producer_id=ProducerId(decided.producer_id),
-        producer_epoch=i16(decided.producer_epoch),
-        transaction_result=decided.state is PREPARE_COMMIT,
-        topics=topics,
-        coordinator_epoch=i32(coordinator_epoch),
+    topics = by_topic(places).items()
+    marker = {
+        "producer_id": decided.producer_id,
+        "producer_epoch": decided.producer_epoch,
+        "transaction_result": decided.state is PREPARE_COMMIT,
+        "topics": [{"name": name, "partition_indexes": tuple(indexes)} for name, indexes in topics],
+        "coordinator_epoch": coordinator_epoch,
         # With a raised epoch, the leader refuses a marker that comes after the next transaction of the
         # producer has begun.
-        transaction_version=i8(rules.VERSION_2 if rules.raised_epoch(decided) else 0),
-    )
-    return v2.WriteTxnMarkersRequest(markers=(marker,))
+        "transaction_version": rules.VERSION_2 if rules.raised_epoch(decided) else 0,
+    }
+    return build_request(_WRITE_TXN_MARKERS, 2, markers=[marker])

@@ -12,27 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import ProducerId, TopicName, TransactionalId
-from kio.static.primitive import i16, i32
 
 from seqgate.gateway.coordinator.places import TopicPartition, by_topic
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 
-if TYPE_CHECKING:
-    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
-
 logger = logging.getLogger(__name__)
 
+_ADD_PARTITIONS_TO_TXN: Final = 24
+_VERSION: Final = 5
 ANSWER_TIMEOUT_S: Final = 10.0
 """Time for the coordinator's answer. Then the producer is told to send the batch again."""
 MOST_AT_ONCE: Final = 1000
@@ -196,26 +194,20 @@ def _of_one_request(waiting: list[_Question]) -> tuple[list[_Question], list[_Qu
     return list(now.values()), later
 
 
-def _request(questions: Sequence[_Question]) -> AddPartitionsToTxnRequest:
-    from kio.schema.add_partitions_to_txn.v5 import request as v5  # noqa: PLC0415 - for peers
-
-    return v5.AddPartitionsToTxnRequest(
-        transactions=tuple(
-            v5.AddPartitionsToTxnTransaction(
-                transactional_id=TransactionalId(question.transactional_id),
-                producer_id=ProducerId(question.producer.producer_id),
-                producer_epoch=i16(question.producer.producer_epoch),
-                verify_only=not question.adds,
-                topics=tuple(
-                    v5.AddPartitionsToTxnTopic(
-                        name=TopicName(name), partitions=tuple(i32(index) for index in sorted(indexes))
-                    )
-                    for name, indexes in by_topic(question.places).items()
-                ),
-            )
-            for question in questions
-        )
-    )
+def _request(questions: Sequence[_Question]) -> Any:
+    transactions = [
+        {
+            "transactional_id": question.transactional_id,
+            **question.producer._asdict(),
+            "verify_only": not question.adds,
+            "topics": [
+                {"name": name, "partitions": tuple(indexes)}
+                for name, indexes in by_topic(question.places).items()
+            ],
+        }
+        for question in questions
+    ]
+    return build_request(_ADD_PARTITIONS_TO_TXN, _VERSION, transactions=transactions)
 
 
 def _settle(questions: Sequence[_Question], answer: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, request_module, request_type
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER, Brokers
 
@@ -82,22 +82,14 @@ class LatestOffsets:
 
 def list_offsets_request(places: Iterable[tuple[TopicPartition, int]], timestamp: int) -> Any:
     """Return a ListOffsets for partitions, each with the leader epoch that its leader must have (-1: any)."""
-    module = request_module(_LIST_OFFSETS, _VERSION)
     by_topic: dict[str, list[Any]] = {}
     for (name, index), leader_epoch in places:
-        row = build(
-            module.ListOffsetsPartition,
-            partition_index=index,
-            current_leader_epoch=leader_epoch,
-            timestamp=timestamp,
-        )
+        row = {"partition_index": index, "current_leader_epoch": leader_epoch, "timestamp": timestamp}
         by_topic.setdefault(name, []).append(row)
-    topics = tuple(
-        build(module.ListOffsetsTopic, name=name, partitions=tuple(rows)) for name, rows in by_topic.items()
-    )
-    return build(
-        request_type(_LIST_OFFSETS, _VERSION),
+    return build_request(
+        _LIST_OFFSETS,
+        _VERSION,
         replica_id=_NO_REPLICA,
         isolation_level=_READ_UNCOMMITTED,
-        topics=topics,
+        topics=[{"name": name, "partitions": rows} for name, rows in by_topic.items()],
     )
