@@ -374,23 +374,12 @@ def asked_of(cluster: Cluster, group: str, asked: Any, response_type: type[Any])
 def live_members(group: StoredGroup, services: Services) -> list[GroupMember]:
     """Return the members of a group with their assignments."""
     from seqgate.gateway.coordinator.group.classic_group import ClassicGroup  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.coordinator.group.share_group import ShareGroup  # noqa: PLC0415
     from seqgate.gateway.coordinator.streams.group import StreamsGroup  # noqa: PLC0415
 
     if isinstance(group, ClassicGroup):
         return [_live_classic(group, member) for member in group.members.values()]
     partitions = services.partitions.registry
     timeout_ms = services.node.config.int(f"group.{group.type}.session.timeout.ms")
-    if isinstance(group, ShareGroup):
-        return [
-            _member(
-                member,
-                member.value,
-                _assignment(member.current.assigned, partitions),
-                session_timeout_ms=timeout_ms,
-            )
-            for member in group.members.values()
-        ]
     if isinstance(group, StreamsGroup):
         return [
             _member(
@@ -407,11 +396,11 @@ def live_members(group: StoredGroup, services: Services) -> list[GroupMember]:
     return [
         _member(
             member,
-            member,
-            _assignment(member.assigned, partitions),
-            instance_id=member.instance_id,
+            member.value,
+            _assignment(member.current.assigned, partitions),
+            instance_id=member.group_instance_id,
             session_timeout_ms=timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            rebalance_timeout_ms=getattr(member.value, "rebalance_timeout_ms", None),
         )
         for member in group.members.values()
     ]

@@ -32,6 +32,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
+    MemberValue,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
@@ -71,7 +72,7 @@ def join(
     is_new = len(group.members) > size
     changed = _update_member(group, member, request, subscription, records, is_new=is_new)
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
-    subscribed = ids_of(member.subscribed_names, topics) if changed or group.is_behind else None
+    subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
     member.session_deadline_ms = now_ms + request.session_timeout_ms
     member.join_deadline_ms = NEVER
@@ -91,8 +92,8 @@ def _supports(group: ConsumerGroup, request: Join) -> bool:
     """
     candidates = {name for name, _ in request.protocols}
     for member in group.members.values():
-        if member.classic is not None:
-            candidates &= {name for name, _ in member.classic.protocols}
+        if member.value.classic is not None:
+            candidates &= {name for name, _ in member.value.classic.protocols}
     return request.protocol_type == CONSUMER_PROTOCOL and bool(candidates)
 
 
@@ -107,9 +108,7 @@ def _member(group: ConsumerGroup, request: Join, member_id: str, records: list[R
     known = group.members.get(member_id)
     if known is not None:
         return known
-    member = group.members[member_id] = ConsumerMember(member_id, instance_id)
-    if instance_id is not None:
-        group.static_members[instance_id] = member_id
+    member = group.members[member_id] = ConsumerMember(member_id)
     return member
 
 
@@ -123,15 +122,20 @@ def _update_member(
     is_new: bool,
 ) -> bool:
     """Store what the request says about the member; return whether the group's subscriptions changed."""
-    before = member.value
-    member.client_id, member.client_host = request.client_id, request.client_host
-    member.rack_id = subscription.rack_id or member.rack_id
-    member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    member.subscribed_names = tuple(sorted(subscription.topics))
-    member.subscribed_regex = None
-    member.classic = ClassicMember(request.session_timeout_ms, request.protocols)
+    before, instance_id = member.value, request.group_instance_id
+    value = MemberValue(
+        before.instance_id if instance_id is None else instance_id,
+        subscription.rack_id or before.rack_id,
+        request.client_id,
+        request.client_host,
+        tuple(sorted(subscription.topics)),
+        None,
+        request.rebalance_timeout_ms,
+        before.server_assignor,
+        ClassicMember(request.session_timeout_ms, request.protocols),
+    )
     member.revocation_deadline_ms = NEVER
-    return describe(group, member, before, records, is_new=is_new) or is_new
+    return describe(group, member, value, records, is_new=is_new) or is_new
 
 
 # Requests of members of the group.
@@ -152,17 +156,17 @@ def _check_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerM
         found = group.members.get(committer.member_id)
     else:
         found = _check_static(group, committer.member_id, committer.group_instance_id)
-    if found is None or found.classic is None:
+    if found is None or found.value.classic is None:
         raise GroupError(ErrorCode.unknown_member_id)
     if committer.generation_id != found.member_epoch:
         raise GroupError(ErrorCode.illegal_generation)
-    return found, found.classic
+    return found, found.value.classic
 
 
 def _must_join_again(member: ConsumerMember, now_ms: int) -> None:
     """Give the member its rebalance timeout from now to join again, unless its deadline is set already."""
     if member.join_deadline_ms == NEVER:
-        member.join_deadline_ms = now_ms + member.rebalance_timeout_ms
+        member.join_deadline_ms = now_ms + member.value.rebalance_timeout_ms
 
 
 def sync(
@@ -179,19 +183,20 @@ def sync(
     if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
         raise GroupError(ErrorCode.inconsistent_group_protocol)
     # a member that must revoke partitions learns which from the assignment of this answer
-    if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
+    if group.assignment_epoch > member.member_epoch and not must_revoke:
         _must_join_again(member, now_ms)
         raise GroupError(ErrorCode.rebalance_in_progress)
     member.sync_deadline_ms = NEVER
     member.session_deadline_ms = now_ms + classic.session_timeout_ms
-    assignment = assignment_of(member, metadata, member.assigned, topics)
+    assignment = assignment_of(member, metadata, member.current.assigned, topics)
     return SyncReply(protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment)
 
 
 def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Place], topics: Topics) -> bytes:
     """Encode the places for the client, in the version of the subscription `metadata`."""
     names = {}
-    for name in member.subscribed_names:
+    for name in member.value.subscribed_names:
         topic = topics.describe(name)
         if topic is not None:
             names[topic[0]] = name
@@ -207,10 +212,11 @@ def heartbeat(group: ConsumerGroup, committer: Committer, now_ms: int) -> ErrorC
     """Handle a Heartbeat; REBALANCE_IN_PROGRESS makes the member join again. Raises GroupError."""
     member, classic = _check_member(group, committer)
     member.session_deadline_ms = now_ms + classic.session_timeout_ms
+    state = member.current.state
     if (
         member.member_epoch < group.assignment_epoch
-        or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+        or state is MemberState.UNREVOKED_PARTITIONS
+        or (state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
     ):
         _must_join_again(member, now_ms)
         return ErrorCode.rebalance_in_progress
@@ -218,7 +224,7 @@ def heartbeat(group: ConsumerGroup, committer: Committer, now_ms: int) -> ErrorC
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    missing = group.targets.get(member.member_id, NOWHERE) - member.assigned
+    missing = group.targets.get(member.member_id, NOWHERE) - member.current.assigned
     return bool(missing & group.held_by_others(member))
 
 

@@ -14,8 +14,8 @@ import enum
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Any, ClassVar, Final, NamedTuple
+from types import MappingProxyType
+from typing import ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_assignors import (
@@ -30,7 +30,6 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochMember,
     GroupRows,
     OffsetChecks,
-    name_instance,
 )
 from seqgate.gateway.coordinator.places import Place, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import (
@@ -62,15 +61,16 @@ class ClassicMember(NamedTuple):
 class MemberValue(NamedTuple):
     """A member's own description. `rebalance_timeout_ms` is -1 when the member never sent one."""
 
-    instance_id: str | None
-    rack_id: str | None
-    client_id: str
-    client_host: str
-    subscribed_names: tuple[str, ...]
-    subscribed_regex: str | None
-    rebalance_timeout_ms: int
-    server_assignor: str | None
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_names: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
     classic: ClassicMember | None = None
+    """The member's classic protocol data while it speaks that protocol (see `classic_members`); else None."""
 
 
 class MemberState(enum.IntEnum):
@@ -83,20 +83,23 @@ class MemberState(enum.IntEnum):
     """The member waits for partitions that other members have not revoked."""
 
 
+NOWHERE: Final[frozenset[Place]] = frozenset()
+
+
 class CurrentValue(NamedTuple):
     """The partitions that a member has, and those that it must revoke."""
 
-    member_epoch: int
-    previous_member_epoch: int
-    state: MemberState
-    assigned: frozenset[Place]
-    pending_revocation: frozenset[Place]
-    assignment_epochs: Mapping[Place, int]
-    """The group epoch at which the member was assigned each of these partitions (KIP-1251)."""
+    member_epoch: int = 0
+    previous_member_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: frozenset[Place] = NOWHERE
+    pending_revocation: frozenset[Place] = NOWHERE
+    assignment_epochs: Mapping[Place, int] = MappingProxyType({})
+    """The group epoch at which the member was assigned each of these partitions (KIP-1251; see `may_commit`).
+    """
 
-
-def _epochs(value: CurrentValue, places: frozenset[Place]) -> dict[Place, int]:
-    return {place: value.assignment_epochs[place] for place in places}
+    def epochs_of(self, places: frozenset[Place]) -> dict[Place, int]:
+        return {place: self.assignment_epochs[place] for place in places}
 
 
 def _current(
@@ -158,8 +161,8 @@ CURRENT: Final = Row(
         Field("member_epoch", INT32),
         Field("previous_member_epoch", INT32),
         Field("state", INT8),
-        Field(lambda value: _epochs(value, value.assigned), PLACES_WITH_EPOCHS),
-        Field(lambda value: _epochs(value, value.pending_revocation), PLACES_WITH_EPOCHS),
+        Field(lambda value: value.epochs_of(value.assigned), PLACES_WITH_EPOCHS),
+        Field(lambda value: value.epochs_of(value.pending_revocation), PLACES_WITH_EPOCHS),
     ),
     "current",
     names=2,
@@ -168,31 +171,13 @@ ROWS: Final = GroupRows((GROUP_EPOCH, ASSIGNMENT), MEMBER, TARGET, CURRENT)
 """The records of the group in `__consumer_offsets`, in Kafka's formats; all values have version 0."""
 
 
-NOWHERE: Final[frozenset[Place]] = frozenset()
-
-
 @dataclass(slots=True, eq=False)
 class ConsumerMember(EpochMember):
-    """A member, its subscription and its partitions. Timeouts and deadlines in ms."""
+    """A member, its own description, and its partitions. Deadlines in ms."""
 
     member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_names: tuple[str, ...] = ()
-    subscribed_regex: str | None = None
-    rebalance_timeout_ms: int = -1
-    server_assignor: str | None = None
-    member_epoch: int = 0
-    previous_member_epoch: int = -1
-    state: MemberState = MemberState.STABLE
-    assigned: frozenset[Place] = NOWHERE
-    pending_revocation: frozenset[Place] = NOWHERE
-    assignment_epochs: Mapping[Place, int] = field(default_factory=dict)
-    """The group epoch at which the member was assigned each partition that it holds (see `may_commit`)."""
-    classic: ClassicMember | None = None
-    """The member's classic protocol data while it speaks that protocol (see `classic_members`); else None."""
+    value: MemberValue = field(default_factory=MemberValue)
+    current: CurrentValue = field(default_factory=CurrentValue)
     session_deadline_ms: int = NEVER
     revocation_deadline_ms: int = NEVER
     join_deadline_ms: int = NEVER
@@ -203,7 +188,7 @@ class ConsumerMember(EpochMember):
     @property
     def holds(self) -> frozenset[Place]:
         """The partitions that no other member may have yet."""
-        return self.assigned | self.pending_revocation
+        return self.current.assigned | self.current.pending_revocation
 
     def may_commit(self, member_epoch: int, places: Iterable[Place | None]) -> bool:
         """Return whether an offset commit at a member epoch may be stored for all these partitions
@@ -215,18 +200,18 @@ class ConsumerMember(EpochMember):
         """
         if member_epoch >= self.member_epoch:
             return member_epoch == self.member_epoch
-        epochs = self.assignment_epochs
+        epochs = self.current.assignment_epochs
         return all(
             place is not None and place in epochs and epochs[place] <= member_epoch for place in places
         )
 
     @property
     def is_classic(self) -> bool:
-        return self.classic is not None
+        return self.value.classic is not None
 
     @property
     def group_instance_id(self) -> str | None:
-        return self.instance_id
+        return self.value.instance_id
 
     @property
     def deadline_ms(self) -> int:
@@ -247,35 +232,11 @@ class ConsumerMember(EpochMember):
     @property
     def must_revoke(self) -> bool:
         """Whether the member must revoke partitions in its rebalance timeout."""
-        return self.state is MemberState.UNREVOKED_PARTITIONS and not self.is_classic
+        return self.current.state is MemberState.UNREVOKED_PARTITIONS and not self.is_classic
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Return whether the member has all of its target of this epoch and nothing else."""
-        return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
-
-    @property
-    def value(self) -> MemberValue:
-        """The member's description as its record stores it."""
-        return MemberValue._make(_DESCRIPTION(self))
-
-    @value.setter
-    def value(self, value: MemberValue) -> None:
-        for name, part in zip(MemberValue._fields, value, strict=True):
-            setattr(self, name, part)
-
-    @property
-    def current(self) -> CurrentValue:
-        """The member's epoch and partitions as its record stores them."""
-        return CurrentValue._make(_CURRENT(self))
-
-    @current.setter
-    def current(self, value: CurrentValue) -> None:
-        for name, part in zip(CurrentValue._fields, value, strict=True):
-            setattr(self, name, part)
-
-
-_DESCRIPTION: Final = attrgetter(*MemberValue._fields)
-_CURRENT: Final = attrgetter(*CurrentValue._fields)
+        return self.current.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
 
 @dataclass(slots=True)
@@ -312,19 +273,19 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         """The assignor that most members ask for."""
         votes: dict[str, int] = {}
         for member in self.members.values():
-            if member.server_assignor is not None:
-                votes[member.server_assignor] = votes.get(member.server_assignor, 0) + 1
+            if (name := member.value.server_assignor) is not None:
+                votes[name] = votes.get(name, 0) + 1
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic. A regular expression counts only for topics that the
         last target was made for.
         """
-        members = self.members.values()
-        if any(topic in member.subscribed_names for member in members):
+        described = [member.value for member in self.members.values()]
+        if any(topic in value.subscribed_names for value in described):
             return True
         is_seen = self.topics_seen is not None and topic in self.topics_seen
-        return is_seen and any(member.subscribed_regex is not None for member in members)
+        return is_seen and any(value.subscribed_regex is not None for value in described)
 
     def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
         """Return whether the target was made for just these topics: name to (topic id, partitions)."""
@@ -332,24 +293,6 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
             return self.topics_seen == topics
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
         return NOWHERE.union(*self.targets.values()) == places
-
-    # --- records
-
-    def take_of_member(self, row: Row, member: ConsumerMember, value: Any) -> None:
-        if row is MEMBER:
-            self.name_instance(member, value.instance_id)
-        EpochGroup.take_of_member(self, row, member, value)
-
-    def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
-        """Set a member's instance id; from then on the group finds it by the new instance id only."""
-        name_instance(self.static_members, member, instance_id)
-        member.instance_id = instance_id
-
-    def forget(self, member_id: str) -> None:
-        member = self.members.get(member_id)
-        EpochGroup.forget(self, member_id)
-        if member is not None:
-            self.name_instance(member, None)
 
 
 def _may_commit(

@@ -35,6 +35,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     TARGET,
     ConsumerGroup,
     ConsumerMember,
+    CurrentValue,
     MemberState,
     MemberValue,
 )
@@ -59,15 +60,15 @@ def heartbeat(
     size = len(group.members)
     member = _member(group, request, limits, records)
     is_new = len(group.members) > size
-    before = member.assigned
+    before = member.current.assigned
     changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
-    subscribed = ids_of(member.subscribed_names, topics) if changed or group.is_behind else None
+    subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, request.owned, now_ms, records, subscribed)
-    wanted = request.is_full or member.assigned != before
-    reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
-    return reply, records
+    assigned = member.current.assigned
+    wanted = request.is_full or assigned != before
+    return HeartbeatReply(member.member_id, member.member_epoch, assigned if wanted else None), records
 
 
 def _check_regexes(group: ConsumerGroup, request: Heartbeat) -> None:
@@ -75,7 +76,8 @@ def _check_regexes(group: ConsumerGroup, request: Heartbeat) -> None:
     if not request.subscribed_regex:
         return
     members = group.members.values()
-    others = {member.subscribed_regex for member in members if member.member_id != request.member_id} - {None}
+    others = {member.value.subscribed_regex for member in members if member.member_id != request.member_id}
+    others.discard(None)
     if len(others) >= MAX_REGEXES and request.subscribed_regex not in others:
         text = f"The consumer group has {len(others)} regular expressions; at most {MAX_REGEXES} are allowed."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -95,7 +97,7 @@ def _member(
                 raise HeartbeatRefused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
             _check_instance(static, request)
         elif static is not None and static.member_id != request.member_id:
-            if static.member_epoch != LEAVING_FOR_A_WHILE and static.classic is None:
+            if static.member_epoch != LEAVING_FOR_A_WHILE and not static.is_classic:
                 text = f"Instance id {instance_id} is still in use by member {static.member_id}."
                 raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
             return replace_static(group, static, request.member_id, records)
@@ -110,9 +112,7 @@ def _member(
     if len(group.members) >= limits.max_size:
         text = f"The consumer group has reached its maximum capacity of {limits.max_size} members."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-    member = group.members[request.member_id] = ConsumerMember(request.member_id, instance_id)
-    if instance_id is not None:
-        group.static_members[instance_id] = request.member_id
+    member = group.members[request.member_id] = ConsumerMember(request.member_id)
     return member
 
 
@@ -139,9 +139,9 @@ def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
     if epoch < member.member_epoch:
         is_lost_answer = (
-            epoch == member.previous_member_epoch
+            epoch == member.current.previous_member_epoch
             and request.owned is not None
-            and request.owned <= member.assigned
+            and request.owned <= member.current.assigned
         )
         if not is_lost_answer:
             text = (
@@ -156,24 +156,11 @@ def replace_static(
     """Move a static member that returned to its new member id; the member keeps its partitions and target."""
     records += ROWS.removal_records(group.group_id, static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
-    assigned = static.assigned
-    epochs = {place: static.assignment_epochs[place] for place in assigned}
-    value = static.value
+    assigned = static.current.assigned
     group.forget(static.member_id)
-    member = group.members[member_id] = ConsumerMember(
-        member_id,
-        value.instance_id,
-        value.rack_id,
-        value.client_id,
-        value.client_host,
-        value.subscribed_names,
-        value.subscribed_regex,
-        value.rebalance_timeout_ms,
-        value.server_assignor,
-        assigned=assigned,
-        assignment_epochs=epochs,
-    )
-    group.static_members[value.instance_id or ""] = member_id
+    current = CurrentValue(assigned=assigned, assignment_epochs=static.current.epochs_of(assigned))
+    member = group.members[member_id] = ConsumerMember(member_id, current=current)
+    group.take_of_member(MEMBER, member, static.value._replace(classic=None))
     group.targets[member_id] = target
     records.append(MEMBER.of(group.group_id, member.member_id, member.value))
     records.append(TARGET.of(group.group_id, member.member_id, target))
@@ -191,41 +178,40 @@ def _update_member(
     """Store what the request says about the member; return whether the group's subscriptions changed, or the
     assignor that most members ask for.
     """
-    before = member.value
-    other_assignor = False
-    if request.instance_id is not None:
-        group.name_instance(member, request.instance_id)
-    member.classic, member.join_deadline_ms, member.sync_deadline_ms = None, NEVER, NEVER
-    member.client_id, member.client_host = request.client_id, request.client_host
-    if request.rack_id is not None:
-        member.rack_id = request.rack_id
-    if request.rebalance_timeout_ms != -1:
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-    if request.server_assignor not in {None, member.server_assignor}:
-        assignor = group.assignor
-        member.server_assignor = request.server_assignor
-        other_assignor = group.assignor != assignor
-    if request.subscribed_names is not None:
-        member.subscribed_names = tuple(sorted(set(request.subscribed_names)))
-    if request.subscribed_regex is not None:
-        member.subscribed_regex = request.subscribed_regex or None
-    return describe(group, member, before, records, is_new=is_new) or other_assignor
+    before, names, regex = member.value, request.subscribed_names, request.subscribed_regex
+    timeout_ms, wanted = request.rebalance_timeout_ms, request.server_assignor
+    asks_for_other = wanted not in {None, before.server_assignor}
+    assignor = group.assignor if asks_for_other else None
+    member.join_deadline_ms = member.sync_deadline_ms = NEVER
+    value = MemberValue(
+        before.instance_id if request.instance_id is None else request.instance_id,
+        before.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        before.subscribed_names if names is None else tuple(sorted(set(names))),
+        before.subscribed_regex if regex is None else regex or None,
+        before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        before.server_assignor if wanted is None else wanted,
+    )
+    has_changed = describe(group, member, value, records, is_new=is_new)
+    return has_changed or (asks_for_other and group.assignor != assignor)
 
 
 def describe(
     group: ConsumerGroup,
     member: ConsumerMember,
-    before: MemberValue,
+    value: MemberValue,
     records: list[RowRecord],
     *,
     is_new: bool,
 ) -> bool:
     """Write the member's description if it is new or has changed; return whether its subscription changed."""
-    after = member.value
-    if after != before or is_new:
-        records.append(MEMBER.of(group.group_id, member.member_id, after))
+    before = member.value
+    if value != before or is_new:
+        group.take_of_member(MEMBER, member, value)
+        records.append(MEMBER.of(group.group_id, member.member_id, value))
     former = before.subscribed_names, before.subscribed_regex
-    return (after.subscribed_names, after.subscribed_regex) != former
+    return (value.subscribed_names, value.subscribed_regex) != former
 
 
 # --- reconciliation
@@ -245,8 +231,8 @@ def reconcile(
     gets and keeps no partition of another topic.
     """
     before = member.current
-    if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if owned is not None and not owned & member.pending_revocation:
+    if before.state is MemberState.UNREVOKED_PARTITIONS:
+        if owned is not None and not owned & before.pending_revocation:
             _step(group, member, owned, subscribed)
         elif subscribed is not None:
             _revoke_unsubscribed(member, owned, subscribed)
@@ -266,7 +252,7 @@ def _unsubscribed(
     """Return the partitions of topics that a member no longer subscribes to. A member with a regular
     expression keeps its partitions, because the expression may match any topic.
     """
-    if subscribed is None or member.subscribed_regex is not None:
+    if subscribed is None or member.value.subscribed_regex is not None:
         return NOWHERE
     return frozenset(place for place in places if place[0] not in subscribed)
 
@@ -274,14 +260,19 @@ def _unsubscribed(
 def _revoke_unsubscribed(
     member: ConsumerMember, owned: frozenset[Place] | None, subscribed: frozenset[uuid.UUID]
 ) -> None:
-    dropped = _unsubscribed(member, member.assigned, subscribed)
+    current = member.current
+    dropped = _unsubscribed(member, current.assigned, subscribed)
     if not dropped:
         return
-    _set_epoch(member, member.member_epoch)
-    member.assigned = member.assigned - dropped
-    if owned is None or owned & dropped or member.state is MemberState.UNREVOKED_PARTITIONS:
-        member.state = MemberState.UNREVOKED_PARTITIONS
-        member.pending_revocation = member.pending_revocation | dropped
+    state, pending = current.state, current.pending_revocation
+    if owned is None or owned & dropped or state is MemberState.UNREVOKED_PARTITIONS:
+        state, pending = MemberState.UNREVOKED_PARTITIONS, pending | dropped
+    member.current = current._replace(
+        previous_member_epoch=current.member_epoch,
+        state=state,
+        assigned=current.assigned - dropped,
+        pending_revocation=pending,
+    )
 
 
 def _step(
@@ -291,28 +282,21 @@ def _step(
     subscribed: frozenset[uuid.UUID] | None,
 ) -> None:
     """Assign what the member can have now; a member that must revoke partitions first stays at its epoch."""
+    epoch, own = member.member_epoch, member.current.assigned
+    epochs = member.current.epochs_of(own)
     target = group.targets.get(member.member_id, NOWHERE)
     target -= _unsubscribed(member, target, subscribed)
-    epochs = {place: member.assignment_epochs[place] for place in member.assigned}
-    kept = member.assigned & target
-    to_revoke = member.assigned - target
+    kept, to_revoke = own & target, own - target
     missing = target - kept
     if to_revoke and (owned is None or owned & to_revoke):
-        member.state = MemberState.UNREVOKED_PARTITIONS
-        _set_epoch(member, member.member_epoch)
-        member.assigned, member.pending_revocation = kept, to_revoke
-        member.assignment_epochs = epochs
+        state = MemberState.UNREVOKED_PARTITIONS
+        member.current = CurrentValue(epoch, epoch, state, kept, to_revoke, epochs)
         return
     free = missing - group.held_by_others(member) if missing else NOWHERE
-    member.state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
-    _set_epoch(member, group.assignment_epoch)
-    member.assigned, member.pending_revocation = kept | free, NOWHERE
-    member.assignment_epochs = {place: epochs.get(place, group.assignment_epoch) for place in member.assigned}
-
-
-def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
-    member.previous_member_epoch = member.member_epoch
-    member.member_epoch = member_epoch
+    state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
+    assigned, newest = kept | free, group.assignment_epoch
+    epochs = {place: epochs.get(place, newest) for place in assigned}
+    member.current = CurrentValue(newest, epoch, state, assigned, NOWHERE, epochs)
 
 
 # --- leaving
@@ -334,11 +318,13 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
         raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
     reply = HeartbeatReply(member.member_id, request.member_epoch, None)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
-        member.pending_revocation = NOWHERE
-        member.assignment_epochs = dict.fromkeys(member.assigned, 0)
-        member.state = MemberState.STABLE
+        member.current = member.current._replace(
+            member_epoch=LEAVING_FOR_A_WHILE,
+            state=MemberState.STABLE,
+            pending_revocation=NOWHERE,
+            assignment_epochs=dict.fromkeys(member.current.assigned, 0),
+        )
         member.revocation_deadline_ms = NEVER
-        member.member_epoch = LEAVING_FOR_A_WHILE
         return reply, [CURRENT.of(group.group_id, member.member_id, member.current)]
     assert request.member_epoch == LEAVING
     return reply, remove(group, [member])
@@ -352,7 +338,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecor
     for member in members:
         records += ROWS.removal_records(group.group_id, member.member_id)
         group.forget(member.member_id)
-    group.regexes.keep({member.subscribed_regex for member in group.members.values()})
+    group.regexes.keep({member.value.subscribed_regex for member in group.members.values()})
     group.group_epoch += 1
     records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
     if not group.members:
@@ -392,7 +378,8 @@ def renew_target(
     is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
     if not changed and not is_outdated and not (group.is_behind and may_assign):
         return
-    regexes = {member.subscribed_regex for member in group.members.values() if member.subscribed_regex}
+    found = (member.value.subscribed_regex for member in group.members.values())
+    regexes = {regex for regex in found if regex}
     matching = group.regexes.resolve(
         regexes, lambda regex: _matches(regex, topics), sight, now_ms, afresh=is_outdated
     )
@@ -419,9 +406,9 @@ def _subscriptions(
     found: dict[str, tuple[uuid.UUID, int] | None] = {}
     of_members = {}
     for member_id, member in group.members.items():
-        names = set(member.subscribed_names)
-        if member.subscribed_regex:
-            names.update(matching[member.subscribed_regex])
+        names = set(member.value.subscribed_names)
+        if member.value.subscribed_regex:
+            names.update(matching[member.value.subscribed_regex])
         found |= {name: topics.describe(name) for name in names if name not in found}
         described = (found[name] for name in names)
         of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
@@ -440,7 +427,7 @@ def _make_target(
     partitions = dict(subscriptions.topics.values())
     subscribers = {
         member_id: Subscriber(
-            member.instance_id or member_id,
+            member.group_instance_id or member_id,
             subscriptions.of_members[member_id],
             group.targets.get(member_id, NOWHERE),
         )

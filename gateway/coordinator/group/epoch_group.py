@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -169,8 +168,8 @@ class EpochGroup(ABC, Generic[M, T]):
     assignment: AssignmentEpoch
     members: dict[str, M]
     targets: dict[str, T]
-    static_members: Mapping[str, str] = MappingProxyType({})
-    """The member ids by instance id."""
+    static_members: dict[str, str]
+    """The member ids by instance id; none in a share group."""
 
     @property
     @abstractmethod
@@ -256,11 +255,25 @@ class EpochGroup(ABC, Generic[M, T]):
         setattr(self, row.attribute, value)
 
     def take_of_member(self, row: Row, member: M, value: Any) -> None:
+        if row is self.rows.member:
+            self._name_instance(member, getattr(value, "instance_id", None))
         setattr(member, row.attribute, value)
 
     def forget(self, member_id: str) -> None:
-        self.members.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._name_instance(member, None)
         self.targets.pop(member_id, None)
+
+    def _name_instance(self, member: M, instance_id: str | None) -> None:
+        """Replace the instance id by which the group finds a member; None removes it. Call this before the
+        member gets the new one.
+        """
+        before = member.group_instance_id
+        if before is not None and self.static_members.get(before) == member.member_id:
+            del self.static_members[before]
+        if instance_id is not None:
+            self.static_members[instance_id] = member.member_id
 
     def stored(self, row: Row) -> Any:
         """Return the value of a record of the group as it would be written now."""
@@ -278,17 +291,6 @@ class EpochGroup(ABC, Generic[M, T]):
         is_target = row is rows.target
         value = self.targets.get(member_id, self.no_target) if is_target else getattr(member, row.attribute)
         return None if value is None else row.of(self.group_id, member_id, value)
-
-
-def name_instance(static_members: dict[str, str], member: EpochMember, instance_id: str | None) -> None:
-    """Replace the instance id by which a group finds a member; None removes it. Call this before the member
-    gets the new one.
-    """
-    before = member.group_instance_id
-    if before is not None and static_members.get(before) == member.member_id:
-        del static_members[before]
-    if instance_id is not None:
-        static_members[instance_id] = member.member_id
 
 
 class OffsetChecks(Generic[M]):

@@ -244,7 +244,7 @@ class Members:
         effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
-        replaces_consumer = static is not None and static.classic is None
+        replaces_consumer = static is not None and not static.is_classic
         if replaces_consumer and self._may_downgrade(group):
             self._downgrade(group, effects)
 

@@ -24,6 +24,8 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
+    CurrentValue,
+    MemberValue,
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
 from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
@@ -59,10 +61,10 @@ def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
         member = _consumer_member(group, old, protocol_name, topics)
         member.session_deadline_ms = now_ms + old.session_timeout_ms
         converted.members[member.member_id] = member
-        converted.targets[member.member_id] = member.assigned
-        if member.instance_id is not None:
-            converted.static_members[member.instance_id] = member.member_id
-    names = {name for member in converted.members.values() for name in member.subscribed_names}
+        converted.targets[member.member_id] = member.current.assigned
+        if member.group_instance_id is not None:
+            converted.static_members[member.group_instance_id] = member.member_id
+    names = {name for member in converted.members.values() for name in member.value.subscribed_names}
     described = {name: topics.describe(name) for name in names}
     # the classic leader's assignment stays until subscriptions or topics change
     converted.topics_seen = {name: topic for name, topic in described.items() if topic is not None}
@@ -81,20 +83,19 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
     partitions = ((name, partition) for name, indexes in assigned.items() for partition in indexes)
     places = places_of(partitions, topics)
-    return ConsumerMember(
-        old.member_id,
+    value = MemberValue(
         old.group_instance_id,
         subscription.rack_id,
         old.client_id,
         old.client_host,
         tuple(sorted(subscription.topics)),
         rebalance_timeout_ms=old.rebalance_timeout_ms,
-        member_epoch=group.generation_id,
-        previous_member_epoch=group.generation_id,
-        assigned=places,
-        assignment_epochs=dict.fromkeys(places, group.generation_id),
         classic=ClassicMember(old.session_timeout_ms, old.protocols),
     )
+    epoch = group.generation_id
+    epochs = dict.fromkeys(places, epoch)
+    current = CurrentValue(epoch, epoch, assigned=places, assignment_epochs=epochs)
+    return ConsumerMember(old.member_id, value, current)
 
 
 def creation_records(group: ConsumerGroup) -> list[RowRecord]:
@@ -120,7 +121,7 @@ def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size
     return (
         limits.migration_policy.allows_downgrade
         and 0 < len(group.members) <= max_classic_size
-        and all(member.classic is not None for member in group.members.values())
+        and all(member.is_classic for member in group.members.values())
     )
 
 
@@ -136,16 +137,17 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
     converted.generation_id = max(member.member_epoch for member in group.members.values())
     converted.protocol_type = CONSUMER_PROTOCOL
     for member in group.members.values():
-        assert member.classic is not None
+        value = member.value
+        assert value.classic is not None
         old = converted.members[member.member_id] = Member(
             member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            member.rebalance_timeout_ms,
-            member.classic.session_timeout_ms,
+            value.instance_id,
+            value.client_id,
+            value.client_host,
+            value.rebalance_timeout_ms,
+            value.classic.session_timeout_ms,
             CONSUMER_PROTOCOL,
-            member.classic.protocols,
+            value.classic.protocols,
         )
         old.restart_session(now_ms)
     converted.static_members = dict(group.static_members)

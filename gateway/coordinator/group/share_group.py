@@ -155,6 +155,7 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
     group_epoch: int = FIRST_EPOCH
     assignment: AssignmentEpoch = NEVER_ASSIGNED
     members: dict[str, ShareMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
     begun: frozenset[Place] = NOWHERE
     """The partitions that were ever assigned."""

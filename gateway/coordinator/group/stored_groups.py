@@ -192,7 +192,7 @@ class StoredGroups:
             for member in group.members.values()
         )
         consumers = sum(
-            MEMBER_BYTES + sum(map(len, member.subscribed_names))
+            MEMBER_BYTES + sum(map(len, member.value.subscribed_names))
             for group in self.consumers.groups.values()
             for member in group.members.values()
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.epoch_group import (
@@ -21,13 +21,10 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochGroup,
     EpochMember,
     OffsetChecks,
-    name_instance,
 )
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
-from seqgate.gateway.coordinator.rows import Row
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
 from seqgate.gateway.coordinator.streams.records import (
-    MEMBER,
     NEW_GROUP,
     ROWS,
     StreamsCurrentValue,
@@ -210,15 +207,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         for member in self.members.values():
             member.task_offsets, member.task_end_offsets = {}, {}
 
-    def take_of_member(self, row: Row, member: StreamsMember, value: Any) -> None:
-        if row is MEMBER:
-            name_instance(self.static_members, member, value.instance_id)
-        EpochGroup.take_of_member(self, row, member, value)
-
     def forget(self, member_id: str) -> None:
-        member = self.members.get(member_id)
-        if member is not None:
-            name_instance(self.static_members, member, None)
         EpochGroup.forget(self, member_id)
         if not self.members:
             self.shutdown_member_id = None

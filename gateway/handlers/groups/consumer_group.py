@@ -72,18 +72,19 @@ def _topics_of(description: DescribedGroup) -> Iterable[str]:
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> dict[str, Any]:
+    value = member.value
     return {
         "member_id": member.member_id,
-        "instance_id": member.instance_id,
-        "rack_id": member.rack_id,
+        "instance_id": value.instance_id,
+        "rack_id": value.rack_id,
         "member_epoch": member.member_epoch,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "subscribed_topic_names": member.subscribed_names,
-        "subscribed_topic_regex": member.subscribed_regex or "",
+        "client_id": value.client_id,
+        "client_host": value.client_host,
+        "subscribed_topic_names": value.subscribed_names,
+        "subscribed_topic_regex": value.subscribed_regex or "",
         "assignment": named_assignment(member.holds, topics),
         "target_assignment": named_assignment(group.targets.get(member.member_id, NOWHERE), topics),
-        "member_type": CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+        "member_type": CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     }
 
 

@@ -85,11 +85,11 @@ class TestConsumers:
         first.names = ("u",)
         reply = first.beat(subscribed_names=("u",), keeps_for_now=True)
         assert reply.assignment == scene.cluster.places("u")
-        assert scene.member("a").state is MemberState.UNREVOKED_PARTITIONS
+        assert scene.member("a").current.state is MemberState.UNREVOKED_PARTITIONS
         first.catch_up()
         first.beat()
-        assert scene.member("a").state is MemberState.STABLE
-        assert scene.member("a").assigned == scene.cluster.places("u")
+        assert scene.member("a").current.state is MemberState.STABLE
+        assert scene.member("a").current.assigned == scene.cluster.places("u")
         scene.cluster.create("v", 1)
         scene.topics_changed()
         first.beat(subscribed_names=("u", "v"))

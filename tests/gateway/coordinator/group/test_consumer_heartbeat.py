@@ -146,11 +146,11 @@ class TestJoining:
         second = Client(scene, "b")
         second.beat()
         first.beat()
-        assert scene.member("a").state is MemberState.UNREVOKED_PARTITIONS
+        assert scene.member("a").current.state is MemberState.UNREVOKED_PARTITIONS
         first.member_epoch = 0
         reply = first.beat()
         assert reply.member_epoch == scene.group.group_epoch
-        assert not scene.member("a").pending_revocation
+        assert not scene.member("a").current.pending_revocation
         settle([first, second])
         assert scene.state == STABLE
 
@@ -205,7 +205,7 @@ class TestEpochs:
         second = Client(scene, "b")
         second.beat()
         first.beat()
-        assert scene.member("b").state is MemberState.UNRELEASED_PARTITIONS
+        assert scene.member("b").current.state is MemberState.UNRELEASED_PARTITIONS
         third = Client(scene, "c")
         third.beat()
         second.beat(answer_is_lost=True)
@@ -241,7 +241,7 @@ class TestGivingBack:
         first.beat()
         before = snapshot(scene.groups)
         scene.send(request("a", 2))
-        taken = min(scene.member("a").pending_revocation)
+        taken = min(scene.member("a").current.pending_revocation)
         scene.send(request("a", 2, owned=first.owned | {taken}))
         assert snapshot(scene.groups) == before
 
@@ -251,7 +251,7 @@ class TestGivingBack:
         second.beat()
         target = scene.group.targets["a"]
         assert first.beat(owned=target).member_epoch == 3
-        assert scene.member("a").state is MemberState.STABLE
+        assert scene.member("a").current.state is MemberState.STABLE
         second.beat()
         assert scene.state == STABLE
 
@@ -582,7 +582,7 @@ class TestStaticMembers:
         other = Client(scene, "b")
         other.beat()
         client.beat()
-        pending = scene.member("a").pending_revocation
+        pending = scene.member("a").current.pending_revocation
         client.leave(-2)
         other.beat()
         assert other.owned == pending
@@ -645,11 +645,11 @@ class TestRevokingOneAfterTheOther:
         Client(scene, "b", ("t", "u")).beat()
         first.beat(keeps_for_now=True)
         member = scene.member("a")
-        assert len(member.pending_revocation) == 2
-        kept_of_t = member.assigned & scene.cluster.places("t")
+        assert len(member.current.pending_revocation) == 2
+        kept_of_t = member.current.assigned & scene.cluster.places("t")
         reply = scene.send(request("a", first.member_epoch, subscribed_names=("t",)))
         assert reply.assignment == kept_of_t
-        assert member.pending_revocation == scene.cluster.places() - kept_of_t
+        assert member.current.pending_revocation == scene.cluster.places() - kept_of_t
         assert snapshot(scene.replayed()) == snapshot(scene.groups)
 
 

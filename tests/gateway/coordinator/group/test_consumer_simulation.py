@@ -171,9 +171,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert member.member_epoch <= group.assignment_epoch
         assert set(group.targets) <= set(group.members)
         static = {
-            member.instance_id: member_id
+            member.value.instance_id: member_id
             for member_id, member in group.members.items()
-            if member.instance_id is not None
+            if member.value.instance_id is not None
         }
         assert group.static_members == static
 

@@ -47,16 +47,19 @@ class TestUpgrade:
         assert scene.consumers.group_epoch == generation_id + 1
         members = scene.consumers.members
         assert set(members) == {first, second, "new"}
-        assert members[first].assigned == places([0, 1])
-        assert members[second].assigned == places([2, 3])
+        assert members[first].current.assigned == places([0, 1])
+        assert members[second].current.assigned == places([2, 3])
         for old in (first, second):
-            assert (members[old].member_epoch, members[old].subscribed_names) == (generation_id, (TOPIC,))
-            assert members[old].rebalance_timeout_ms == REBALANCE_MS
-            told = members[old].classic
+            assert (members[old].member_epoch, members[old].value.subscribed_names) == (
+                generation_id,
+                (TOPIC,),
+            )
+            assert members[old].value.rebalance_timeout_ms == REBALANCE_MS
+            told = members[old].value.classic
             assert told is not None
             assert told.session_timeout_ms == SESSION_MS
         assert scene.consumers.static_members == {"static": second}
-        assert members["new"].classic is None
+        assert members["new"].value.classic is None
 
     def test_no_member_gets_a_partition_that_a_classic_member_still_has(self) -> None:
         scene = MixedScene()
@@ -69,7 +72,7 @@ class TestUpgrade:
         scene.rejoin(classic(member_id=second))
         reply = scene.beat("new", reply.member_epoch)
         assert reply.assignment
-        held = [member.assigned for member in scene.consumers.members.values()]
+        held = [member.current.assigned for member in scene.consumers.members.values()]
         assert frozenset().union(*held) == places(ALL)
         assert sum(map(len, held)) == len(ALL)
         for old in (first, second):
@@ -123,7 +126,7 @@ class TestUpgrade:
         waiting = scene.sync(second)
         scene.beat("new")
         assert scene.error(waiting) is REBALANCE
-        assert scene.consumers.members[first].assigned == frozenset()
+        assert scene.consumers.members[first].current.assigned == frozenset()
         assert scene.error(scene.sync(first, generation_id=generation_id)) is REBALANCE
 
     def test_a_pending_id_is_valid_in_the_consumer_group(self) -> None:
@@ -236,7 +239,7 @@ class TestUpgrade:
         reply = scene.beat("new", instance_id="static")
         assert set(scene.consumers.members) == {"new"}
         assert reply.assignment == places(ALL)
-        assert scene.consumers.members["new"].classic is None
+        assert scene.consumers.members["new"].value.classic is None
         fenced = scene.sync(old, generation_id=1, group_instance_id="static")
         assert scene.error(fenced) is ErrorCode.fenced_instance_id
 
@@ -279,9 +282,9 @@ class TestClassicMembers:
         generation_id, partitions = scene.rejoin(Who(protocols=(("range", owning(version=version)),)))
         (joined,) = scene.consumers.members.keys() - {old, "new"}
         member = scene.consumers.members[joined]
-        assert member.subscribed_names == (TOPIC,)
+        assert member.value.subscribed_names == (TOPIC,)
         assert member.member_epoch == generation_id == scene.consumers.group_epoch
-        assert member.assigned == places(partitions)
+        assert member.current.assigned == places(partitions)
 
     def test_a_full_group(self) -> None:
         scene = MixedScene(consumer_limits=ConsumerLimits(max_size=1))

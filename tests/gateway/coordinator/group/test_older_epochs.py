@@ -98,7 +98,7 @@ class TestWhichPartition:
 
     def test_a_partition_that_must_be_revoked(self) -> None:
         scene, first, second = revoking()
-        assert scene.member("a").pending_revocation
+        assert scene.member("a").current.pending_revocation
         assert commit_error(scene, "a", 2, 0, 1, 2, 3) is NONE
         settle([first, second])
         assert commit_error(scene, "a", 2, 0, 1, 2, 3) is STALE
@@ -137,4 +137,7 @@ class TestTheStoredEpochs:
 
 def epochs(scene: ConsumerScene, member_id: str) -> dict[int, int]:
     """Return the epoch since which a member holds each of its partitions."""
-    return {index: epoch for (_, index), epoch in sorted(scene.member(member_id).assignment_epochs.items())}
+    return {
+        index: epoch
+        for (_, index), epoch in sorted(scene.member(member_id).current.assignment_epochs.items())
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember, MemberValue
 from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from seqgate.gateway.coordinator.group.stored_groups import STATES, Group
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
@@ -25,7 +25,9 @@ def classic() -> ClassicGroup:
         (classic(), ("classic", "PreparingRebalance", False, 7, ("connect", "sessioned"))),
         (ConsumerGroup("g"), ("consumer", "Empty", True, 0, ("consumer", None))),
         (
-            ConsumerGroup("g", group_epoch=3, members={"m": ConsumerMember("m", server_assignor="range")}),
+            ConsumerGroup(
+                "g", group_epoch=3, members={"m": ConsumerMember("m", MemberValue(server_assignor="range"))}
+            ),
             ("consumer", "Assigning", False, 3, ("consumer", "range")),
         ),
         (ShareGroup("g"), ("share", "Empty", True, 1, ("share", None))),
