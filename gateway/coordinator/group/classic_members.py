@@ -38,7 +38,6 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     describe,
     reconcile,
-    remove,
     renew_target,
     replace_static,
 )
@@ -235,7 +234,7 @@ def leave(
     id empty. Members of the consumer protocol are removed too: an administrator removes them with this
     request.
     """
-    gone: dict[str, ConsumerMember] = {}
+    gone: dict[str, None] = {}
     errors = []
     for member_id, instance_id in leaving:
         try:
@@ -243,9 +242,9 @@ def leave(
         except GroupError as error:
             errors.append(error.error_code)
         else:
-            gone[member.member_id] = member
+            gone[member.member_id] = None
             errors.append(ErrorCode.none)
-    return errors, remove(group, list(gone.values())) if gone else []
+    return errors, group.remove(gone) if gone else []
 
 
 def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:

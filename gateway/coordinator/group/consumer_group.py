@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
@@ -42,6 +42,7 @@ from seqgate.gateway.coordinator.rows import (
     STRING,
     Field,
     Row,
+    RowRecord,
     Tag,
     array,
     itself,
@@ -286,6 +287,11 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
             return True
         is_seen = self.topics_seen is not None and topic in self.topics_seen
         return is_seen and any(value.subscribed_regex is not None for value in described)
+
+    def remove(self, member_ids: Collection[str]) -> list[RowRecord]:
+        records = EpochGroup.remove(self, member_ids)
+        self.regexes.keep({member.value.subscribed_regex for member in self.members.values()})
+        return records
 
     def has_assigned(self, topics: Mapping[str, tuple[uuid.UUID, int]]) -> bool:
         """Return whether the target was made for just these topics: name to (topic id, partitions)."""

@@ -44,6 +44,8 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     LEAVING,
     LEAVING_FOR_A_WHILE,
     AssignmentEpoch,
+    EpochGroup,
+    M,
 )
 from seqgate.gateway.coordinator.places import Place, Topics, ids_of
 from seqgate.gateway.coordinator.rows import RowRecord
@@ -89,26 +91,22 @@ def _member(
     """Return the member that sent the heartbeat, and create it when it joins. Raises HeartbeatRefused."""
     instance_id = request.instance_id
     known = group.members.get(request.member_id)
-    if instance_id is not None:
-        static_id = group.static_members.get(instance_id)
-        static = None if static_id is None else group.members[static_id]
-        if request.member_epoch != JOINING:
-            if static is None:
-                raise HeartbeatRefused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
-            _check_instance(static, request)
-        elif static is not None and static.member_id != request.member_id:
+    if instance_id is not None and request.member_epoch != JOINING:
+        known = static_member(group, request)
+    elif instance_id is not None:
+        static = group.members.get(group.static_members.get(instance_id, ""))
+        if static is not None and static.member_id != request.member_id:
             if static.member_epoch != LEAVING_FOR_A_WHILE and not static.is_classic:
                 text = f"Instance id {instance_id} is still in use by member {static.member_id}."
                 raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
             return replace_static(group, static, request.member_id, records)
-        elif static is not None:
+        if static is not None:
             return static
     if known is not None:
         _check_epoch(known, request)
         return known
     if request.member_epoch != JOINING:
-        text = f"Member {request.member_id} is not a member of group {group.group_id}."
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+        raise unknown_member(group.group_id, request.member_id)
     if len(group.members) >= limits.max_size:
         text = f"The consumer group has reached its maximum capacity of {limits.max_size} members."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -116,13 +114,19 @@ def _member(
     return member
 
 
-def _check_instance(static: ConsumerMember, request: Heartbeat) -> None:
-    if static.member_id != request.member_id:
-        raise HeartbeatRefused(
-            ErrorCode.fenced_instance_id,
+def static_member(group: EpochGroup[M, Any], request: Any) -> M:
+    """Return the static member of a request that does not join. Raises HeartbeatRefused."""
+    static_id = group.static_members.get(request.instance_id)
+    if static_id is None:
+        text = f"Instance id {request.instance_id} is unknown."
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+    if static_id != request.member_id:
+        text = (
             f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
-            f"{static.member_id}.",
+            f"{static_id}."
         )
+        raise HeartbeatRefused(ErrorCode.fenced_instance_id, text)
+    return group.members[static_id]
 
 
 def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
@@ -306,16 +310,9 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
     """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
-        static_id = group.static_members.get(request.instance_id)
-        if static_id is None:
-            raise HeartbeatRefused(
-                ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown."
-            )
-        member = group.members[static_id]
-        _check_instance(member, request)
+        member = static_member(group, request)
     if member is None:
-        text = f"Member {request.member_id} is not a member of group {group.group_id}."
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+        raise unknown_member(group.group_id, request.member_id)
     reply = HeartbeatReply(member.member_id, request.member_epoch, None)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
         member.current = member.current._replace(
@@ -327,24 +324,7 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
         member.revocation_deadline_ms = NEVER
         return reply, [CURRENT.of(group.group_id, member.member_id, member.current)]
     assert request.member_epoch == LEAVING
-    return reply, remove(group, [member])
-
-
-def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[RowRecord]:
-    """Remove members; the others get the freed partitions with their next heartbeats. Without others there is
-    nothing to assign, so the assignment is that of the new epoch.
-    """
-    records: list[RowRecord] = []
-    for member in members:
-        records += ROWS.removal_records(group.group_id, member.member_id)
-        group.forget(member.member_id)
-    group.regexes.keep({member.value.subscribed_regex for member in group.members.values()})
-    group.group_epoch += 1
-    records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
-    if not group.members:
-        group.assignment = AssignmentEpoch(group.group_epoch)
-        records.append(ASSIGNMENT.of(group.group_id, group.assignment))
-    return records
+    return reply, group.remove([member.member_id])
 
 
 # --- timeouts
@@ -354,8 +334,8 @@ def expire(group: ConsumerGroup, now_ms: int) -> list[RowRecord]:
     """Remove at most MAX_EXPIRED_AT_ONCE members whose session, revocation, join or sync timed out. The next
     call removes the rest.
     """
-    due = [member for member in group.members.values() if member.deadline_ms <= now_ms]
-    return remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else []
+    due = group.overdue(now_ms)
+    return group.remove(due[:MAX_EXPIRED_AT_ONCE]) if due else []
 
 
 def renew_target(
@@ -533,6 +513,12 @@ class HeartbeatRefused(Exception):
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error_code = error_code
+
+
+def unknown_member(group_id: str, member_id: str) -> HeartbeatRefused:
+    """Return the error for a member id that is not in the group."""
+    text = f"Member {member_id} is not a member of group {group_id}."
+    return HeartbeatRefused(ErrorCode.unknown_member_id, text)
 
 
 def check(request: Heartbeat) -> None:

@@ -17,7 +17,7 @@ The records of the group's rows change the group when they are replayed. Source:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -57,6 +57,7 @@ class GroupRows:
     def __init__(self, of_group: Sequence[Row], member: Row, target: Row, current: Row) -> None:
         self.of_group = of_group
         self.group, self.member, self.target = of_group[0], member, target
+        self.assignment = next(row for row in of_group if row.attribute == "assignment")
         self._of_members = member, target, current
         self.by_kind = {row.kind: row for row in self}
 
@@ -264,6 +265,27 @@ class EpochGroup(ABC, Generic[M, T]):
         if member is not None:
             self._name_instance(member, None)
         self.targets.pop(member_id, None)
+
+    def raised(self, group_epoch: int) -> Any:
+        """Return the value of the group's record with a higher group epoch."""
+        return group_epoch
+
+    def remove(self, member_ids: Collection[str]) -> list[RowRecord]:
+        """Remove members; the others get what is freed with their next heartbeats. Without others there is
+        nothing to assign, so the assignment is that of the new epoch.
+        """
+        rows, group_id, epoch = self.rows, self.group_id, self.group_epoch + 1
+        records = [record for member_id in member_ids for record in rows.removal_records(group_id, member_id)]
+        records.append(rows.group.of(group_id, self.raised(epoch)))
+        if len(self.members) == len(member_ids):
+            records.append(rows.assignment.of(group_id, AssignmentEpoch(epoch)))
+        for record in records:
+            self.replay(record, 0, 0)
+        return records
+
+    def overdue(self, now_ms: int) -> list[str]:
+        """Return the member ids whose session, or a phase of the rebalance, has timed out."""
+        return [name for name, member in self.members.items() if member.deadline_ms <= now_ms]
 
     def _name_instance(self, member: M, instance_id: str | None) -> None:
         """Replace the instance id by which the group finds a member; None removes it. Call this before the

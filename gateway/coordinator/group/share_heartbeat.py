@@ -10,7 +10,6 @@ Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -22,6 +21,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatRefused,
     HeartbeatReply,
     interval_is_over,
+    unknown_member,
 )
 from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, AssignmentEpoch
 from seqgate.gateway.coordinator.group.share_group import (
@@ -30,7 +30,6 @@ from seqgate.gateway.coordinator.group.share_group import (
     GROUP_EPOCH,
     MEMBER,
     NOWHERE,
-    ROWS,
     TARGET,
     ShareCurrentValue,
     ShareGroup,
@@ -152,7 +151,7 @@ def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroup
     member = group.members.get(request.member_id)
     if member is None:
         if request.member_epoch != JOINING:
-            raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+            raise unknown_member(group.group_id, request.member_id)
         if len(group.members) >= limits.max_size:
             text = f"The share group has reached its maximum capacity of {limits.max_size} members."
             raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -160,10 +159,6 @@ def _check_member(group: ShareGroup, request: ShareHeartbeat, limits: ShareGroup
     elif request.member_epoch not in {JOINING, member.current.previous_member_epoch, member.member_epoch}:
         text = f"The member's epoch is {member.member_epoch}, not {request.member_epoch}."
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
-
-
-def _no_member(group: ShareGroup, member_id: str) -> str:
-    return f"Member {member_id} is not a member of group {group.group_id}."
 
 
 def _update_member(change: _Change, request: ShareHeartbeat) -> bool:
@@ -234,23 +229,10 @@ def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, l
     """Remove a member that leaves. Raises HeartbeatRefused."""
     member_id = request.member_id
     if member_id not in group.members:
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, member_id))
-    return HeartbeatReply(member_id, LEAVING, None), _remove(group, [member_id])
+        raise unknown_member(group.group_id, member_id)
+    return HeartbeatReply(member_id, LEAVING, None), group.remove([member_id])
 
 
 def expire(group: ShareGroup, now_ms: int) -> list[RowRecord]:
-    due = [name for name, member in group.members.items() if member.session_deadline_ms <= now_ms]
-    return _remove(group, due) if due else []
-
-
-def _remove(group: ShareGroup, member_ids: Sequence[str]) -> list[RowRecord]:
-    """Remove members; the others get the freed partitions with the next heartbeat of any of them. Without
-    others there is nothing to assign, so the assignment is that of the new epoch.
-    """
-    change = _Change(group, ShareGroupLimits(), 0)
-    for member_id in member_ids:
-        change.write(*ROWS.removal_records(group.group_id, member_id))
-    change.raise_epoch(group.group_epoch + 1)
-    if not group.members:
-        change.write(ASSIGNMENT.of(group.group_id, AssignmentEpoch(group.group_epoch)))
-    return change.records
+    due = group.overdue(now_ms)
+    return group.remove(due) if due else []

@@ -207,6 +207,9 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         for member in self.members.values():
             member.task_offsets, member.task_end_offsets = {}, {}
 
+    def raised(self, group_epoch: int) -> StreamsGroupValue:
+        return self.value._replace(group_epoch=group_epoch)
+
     def forget(self, member_id: str) -> None:
         EpochGroup.forget(self, member_id)
         if not self.members:

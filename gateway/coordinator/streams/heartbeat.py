@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -46,6 +46,8 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_ID_BYTES,
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
+    static_member,
+    unknown_member,
 )
 from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A_WHILE, AssignmentEpoch
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
@@ -484,31 +486,16 @@ def _member(plan: _Plan, request: StreamsHeartbeat) -> StreamsMember:
     if is_joining and static is not None and static is not member:
         return _returned(plan, static, request)
     if instance_id is not None and not is_joining:
-        member = _static_member(group, request)
+        member = static_member(group, request)
     if member is None:
         if not is_joining:
-            raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+            raise unknown_member(group.group_id, request.member_id)
         return StreamsMember(request.member_id)
     if not is_joining:
         _check_epoch(member, request)
     elif member.is_away:
         return _returned(plan, member, request)
     return member
-
-
-def _static_member(group: StreamsGroup, request: StreamsHeartbeat) -> StreamsMember:
-    """Return the static member of a request that does not join. Raises HeartbeatRefused."""
-    static_id = group.static_members.get(request.instance_id or "")
-    if static_id is None:
-        text = f"Instance id {request.instance_id} is unknown."
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
-    if static_id != request.member_id:
-        text = (
-            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
-            f"{static_id}."
-        )
-        raise HeartbeatRefused(ErrorCode.fenced_instance_id, text)
-    return group.members[static_id]
 
 
 def _returned(plan: _Plan, static: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
@@ -554,10 +541,6 @@ def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
             f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin."
         )
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
-
-
-def _no_member(group: StreamsGroup, member_id: str) -> str:
-    return f"Member {member_id} is not a member of group {group.group_id}."
 
 
 def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
@@ -724,15 +707,15 @@ def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply,
     """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
     member = group.members.get(request.member_id)
     if request.instance_id is not None:
-        member = _static_member(group, request)
+        member = static_member(group, request)
     if member is None:
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+        raise unknown_member(group.group_id, request.member_id)
     if request.is_shutdown_asked:
         _ask_for_shutdown(group, request.member_id)
     reply = StreamsReply(request.member_id, request.member_epoch)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
         return reply, _leave_for_a_while(group, member)
-    return reply, _remove(group, [request.member_id])
+    return reply, group.remove([request.member_id])
 
 
 def _leave_for_a_while(group: StreamsGroup, member: StreamsMember) -> list[RowRecord]:
@@ -749,19 +732,6 @@ def _leave_for_a_while(group: StreamsGroup, member: StreamsMember) -> list[RowRe
     return plan.records
 
 
-def _remove(group: StreamsGroup, member_ids: Collection[str]) -> list[RowRecord]:
-    """Remove members; the others get the freed tasks with the next heartbeat of any of them."""
-    plan = _Plan(group, StreamsLimits(), 0)
-    for member_id in member_ids:
-        plan.records += ROWS.removal_records(group.group_id, member_id)
-    value = group.value._replace(group_epoch=group.group_epoch + 1)
-    plan.records.append(GROUP.of(group.group_id, value))
-    if len(group.members) == len(member_ids):
-        plan.records.append(ASSIGNMENT.of(group.group_id, AssignmentEpoch(value.group_epoch)))
-    plan.carry_out()
-    return plan.records
-
-
 def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:
     """End the initial delay, and remove at most MAX_EXPIRED_AT_ONCE members whose session timed out or that
     did not revoke tasks in time. The next call removes the rest.
@@ -770,8 +740,8 @@ def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowR
     if group.initial_delay_deadline_ms <= now_ms:
         group.initial_delay_deadline_ms = NEVER
         records += _assign_after_delay(group, limits, now_ms)
-    due = [name for name, member in group.members.items() if member.deadline_ms <= now_ms]
-    return records + (_remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else [])
+    due = group.overdue(now_ms)
+    return records + (group.remove(due[:MAX_EXPIRED_AT_ONCE]) if due else [])
 
 
 def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:

@@ -19,7 +19,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import moved
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, unknown_member
 from seqgate.gateway.coordinator.rows import (
     BYTES,
     INT8,
@@ -179,8 +179,7 @@ def described_epoch(group: StreamsGroup) -> int:
 def data_of(group: StreamsGroup, update: DescriptionUpdate) -> bytes:
     """Return the description of a valid request in bytes. Raises HeartbeatRefused."""
     if update.member_id not in group.members:
-        text = f"Member {update.member_id} is not a member of group {group.group_id}."
-        raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
+        raise unknown_member(group.group_id, update.member_id)
     current = NO_EPOCH if group.topology is None else group.topology.epoch
     if update.topology_epoch != current:
         text = (
