@@ -24,7 +24,6 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import JOINING
@@ -140,9 +139,11 @@ class ShareCoordinator:
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
         """Return the delivery state of a partition, if it is here. Raises Unavailable."""
-        if self.persister.is_elsewhere(key):
-            return self.remote.find(key)
-        return self.stored.find(key)
+        return self._keeper(key).find(key)
+
+    def _keeper(self, key: SharePartitionKey) -> StoredShares | RemoteShares:
+        """Return the states among which is that of a partition."""
+        return self.remote if self.persister.is_elsewhere(key) else self.stored
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
         """Return the delivery state of a partition that this gateway leads; a new partition begins at the
@@ -153,19 +154,14 @@ class ShareCoordinator:
         def first_offset() -> int:
             return reading.first_offset(partition.log, self._clock.now_ms())
 
-        is_elsewhere = self.persister.is_elsewhere(key)
-        if is_elsewhere:
-            found = await self.remote.open(key, partition, first_offset)
-        else:
+        keeper = self._keeper(key)
+        if keeper is self.stored:
             self.remote.drop(key)
-            found = await self.stored.open(key, partition, first_offset)
+        found = await keeper.open(key, partition, first_offset)
         self._follow(key, found)
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
-            if is_elsewhere:
-                self.remote.change_in_background(key, lambda state: state.move_to(log_start_offset))
-            else:
-                self.stored.change(key, lambda state, _: state.move_to(log_start_offset))
+            keeper.change_in_background(key, lambda state: state.move_to(log_start_offset))
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
@@ -205,20 +201,9 @@ class ShareCoordinator:
         The delay of a retry begins now, although the change may have to wait for the flush of others.
         """
         limits, asked_ms = self.limits(key.group_id), self._clock.now_ms()
-
-        def act(found: SharePartition) -> Sequence[StateBatch]:
-            return found.acknowledge(member_id, said, limits, asked_ms)
-
-        if self.persister.is_elsewhere(key):
-            await self.remote.change(key, act)
-            return
-
-        def operation(states: ShareStates, _: int) -> Change[None]:
-            if key not in states.partitions:
-                raise Unavailable(ErrorCode.invalid_record_state)
-            return states.change(key, act, self._changed)
-
-        await self.stored.run(key, operation)
+        await self._keeper(key).change(
+            key, lambda found: found.acknowledge(member_id, said, limits, asked_ms)
+        )
 
     async def skip_to(self, key: SharePartitionKey, partition: Partition, offset: int) -> int:
         """Move a group forward to `offset` in a partition that it reads, durably; return how many records it
@@ -227,19 +212,18 @@ class ShareCoordinator:
         Skipped records count as done, also those that a member has acquired. Raises Unavailable, LogError.
         """
         if self.persister.is_elsewhere(key):
-            skipped = (await self.open(key, partition)).undone_before(offset)
-            await self.remote.change(key, lambda state: state.move_to(offset))
-            return skipped
+            await self.open(key, partition)
+        elif self.stored.find(key) is None:
+            return 0
+        skipped = 0
 
-        def operation(states: ShareStates, _: int) -> Change[int]:
-            found = states.partitions.get(key)
-            if found is None:
-                return Change(0)
+        def act(found: SharePartition) -> Sequence[StateBatch]:
+            nonlocal skipped
             skipped = found.undone_before(offset)
-            moved = states.change(key, lambda state: state.move_to(offset), self._changed)
-            return Change(skipped, moved.records, is_folded_in=True)
+            return found.move_to(offset)
 
-        return await self.stored.run(key, operation)
+        await self._keeper(key).change(key, act)
+        return skipped
 
     def acquired(self, key: SharePartitionKey, found: SharePartition) -> None:
         """Set the timer for the locks of records that were just acquired."""
@@ -252,7 +236,9 @@ class ShareCoordinator:
             session.peer.forget_gone(session)
         limits = self.limits(group_id)
         for key in self.known(group_id):
-            self._change_in_background(key, lambda found, now_ms: found.release(member_id, limits, now_ms))
+            self._keeper(key).change_in_background(
+                key, lambda found: found.release(member_id, limits, self._clock.now_ms())
+            )
         self.remote.drop_unread(group_id)
 
     def begin_session(self, group_id: str, member_id: str, peer: MemberConnection) -> ShareSession:
@@ -281,43 +267,20 @@ class ShareCoordinator:
             if group is None or member_id not in group.members:
                 self.release_member(group_id, member_id)
 
-    def _change_in_background(
-        self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
-    ) -> None:
-        if self.persister.is_elsewhere(key):
-            self.remote.change_in_background(key, lambda found: act(found, self._clock.now_ms()))
-        else:
-            self.stored.change_in_background(key, act)
-
     # --- dead letters
 
     async def letter_round(self, key: SharePartitionKey) -> LetterRound | None:
         """Return the dead letters that are to be written now, once the state with them is durable; None when
         there are none, or another gateway has the state. Raises Unavailable.
         """
-        if self.persister.is_elsewhere(key):
-            return await self.remote.stored_as_of_now(key, _round_of)
-
-        def look(states: ShareStates, _: int) -> Change[LetterRound | None]:
-            found = states.partitions.get(key)
-            return Change(None if found is None else _round_of(found))
-
-        return await self.stored.run(key, look)
+        return await self._keeper(key).look(key, _round_of)
 
     async def change_letters(
         self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
     ) -> None:
-        """Change what a state says about dead letters, durably. Raises Unavailable."""
-        if self.persister.is_elsewhere(key):
-            await self.remote.change(key, lambda found: act(found, self._clock.now_ms()))
-            return
-
-        def operation(states: ShareStates, now_ms: int) -> Change[None]:
-            if key not in states.partitions:
-                return Change(None)
-            return states.change(key, lambda found: act(found, now_ms), self._changed)
-
-        await self.stored.run(key, operation)
+        """Change what a state says about dead letters, durably, if it is here. Raises Unavailable."""
+        if self.find(key) is not None:
+            await self._keeper(key).change(key, lambda found: act(found, self._clock.now_ms()))
 
     # --- groups
 
@@ -421,7 +384,9 @@ class ShareCoordinator:
             return NEVER
         if found.next_deadline_ms() <= now_ms:
             limits = self.limits(key.group_id)
-            self._change_in_background(key, lambda state, now_ms: state.expire(limits, now_ms))
+            self._keeper(key).change_in_background(
+                key, lambda state: state.expire(limits, self._clock.now_ms())
+            )
             self.waiters.wake(key)
         next_ms = found.next_deadline_ms()
         return next_ms if next_ms > now_ms else now_ms + _VISIT_AGAIN_MS

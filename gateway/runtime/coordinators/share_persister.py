@@ -41,7 +41,7 @@ from seqgate.gateway.coordinator.share.share_partition import SharePartition, St
 from seqgate.gateway.peer.peers import AsksPeers
 from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.shards import Unavailable, ask_coordinator, settle
-from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
+from seqgate.gateway.runtime.coordinators.stored_shares import Act, StoredShares
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
@@ -389,9 +389,7 @@ class RemoteShares:
         self._led[key] = led
         return led
 
-    async def change(
-        self, key: SharePartitionKey, act: Callable[[SharePartition], Sequence[StateBatch]]
-    ) -> None:
+    async def change(self, key: SharePartitionKey, act: Act) -> None:
         """Change a state that is here, and wait until the change is stored. Raises Unavailable, and the
         errors of `act`.
         """
@@ -403,7 +401,7 @@ class RemoteShares:
             led.waiters.append(stored)
             await stored
 
-    async def stored_as_of_now(self, key: SharePartitionKey, look: Callable[[SharePartition], T]) -> T | None:
+    async def look(self, key: SharePartitionKey, look: Callable[[SharePartition], T]) -> T | None:
         """Return what `look` finds in a state, once all of that is stored; None without the state. Raises
         Unavailable.
         """
@@ -418,15 +416,13 @@ class RemoteShares:
             await stored
         return seen
 
-    def change_in_background(
-        self, key: SharePartitionKey, act: Callable[[SharePartition], Sequence[StateBatch]]
-    ) -> None:
+    def change_in_background(self, key: SharePartitionKey, act: Act) -> None:
         """Change a state, if it is here, without waiting. A change that is lost was never acknowledged."""
         led = self._led.get(key)
         if led is not None and led.is_current:
             self._change(led, act)
 
-    def _change(self, led: _Led, act: Callable[[SharePartition], Sequence[StateBatch]]) -> bool:
+    def _change(self, led: _Led, act: Act) -> bool:
         """Change a state and begin to store the change; return whether there is anything to store."""
         before = led.found.start_offset
         batches = act(led.found)

@@ -33,8 +33,8 @@ from seqgate.gateway.runtime.coordinators.shards import (
 from seqgate.gateway.runtime.partitions.partition import Partition
 
 A = TypeVar("A")
-Act = Callable[[SharePartition, int], Sequence[StateBatch]]
-"""Changes a delivery state at a time (ms); returns the changes that must be stored."""
+Act = Callable[[SharePartition], Sequence[StateBatch]]
+"""Changes a delivery state; returns the changes that must be stored."""
 
 _KEYS_PER_STEP: Final = 100
 
@@ -123,20 +123,37 @@ class StoredShares:
         """
         return await self.shards.run(self._loaded(key), operation)
 
-    def change(self, key: SharePartitionKey, act: Act) -> None:
-        """Change the state of a partition, if it exists, at once. Raises Unavailable."""
+    async def change(self, key: SharePartitionKey, act: Act) -> None:
+        """Change a state that is here, and wait until the change is stored. Raises Unavailable, and the
+        errors of `act`.
+        """
 
-        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+        def operation(states: ShareStates, _: int) -> Change[None]:
             if key not in states.partitions:
-                return Change(None)
-            return states.change(key, lambda found: act(found, now_ms), self._wake)
+                raise Unavailable(ErrorCode.invalid_record_state)
+            return states.change(key, act, self._wake)
 
-        self.shards.apply(self._loaded(key), operation)
+        await self.run(key, operation)
+
+    async def look(self, key: SharePartitionKey, look: Callable[[SharePartition], A]) -> A | None:
+        """Return what `look` finds in a state, once all of that is stored; None without the state. Raises
+        Unavailable.
+        """
+
+        def operation(states: ShareStates, _: int) -> Change[A | None]:
+            found = states.partitions.get(key)
+            return Change(None if found is None else look(found))
+
+        return await self.run(key, operation)
 
     def change_in_background(self, key: SharePartitionKey, act: Act) -> None:
-        """Change a state as `change` does, without waiting; a lost change was never acknowledged."""
+        """Change a state, if it is here, without waiting. A change that is lost was never acknowledged."""
+
+        def operation(states: ShareStates, _: int) -> Change[None]:
+            return states.change(key, act, self._wake) if key in states.partitions else Change(None)
+
         with contextlib.suppress(Unavailable):
-            self.change(key, act)
+            self.shards.apply(self._loaded(key), operation)
 
     async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
         """Delete states durably. Raises Unavailable."""
