@@ -138,6 +138,10 @@ async def _commit(
     took_part = await _ask_elsewhere(context, request, producer, client_version)
 
     def take_part(place: TopicPartition) -> tuple[Partition, int] | None:
+        """Add the group's partition to the transaction where the client speaks version 2; else check that
+        AddOffsetsToTxn has added it. Return the partition and offset of the transaction's newest record while
+        it is not durable. Raises TransactionRefused, Unavailable.
+        """
         if not request.transactional_id:
             raise TransactionRefused(ErrorCode.invalid_request)
         if took_part is not None:
