@@ -118,7 +118,8 @@ class Client:
         """Add an offset of the group to the transaction."""
         transactions = self.node.services.coordinators.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
-            await transactions.add_offsets(self.transactional_id, self.producer, GROUP, 0)
+            places = frozenset({self.node.services.coordinators.groups.shards.place_of(GROUP)})
+            await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
         value = CommittedOffset(offset, -1, "", self.node.clock.now_ms())
         error = await self.node.services.coordinators.groups.commit_in_transaction(
             Committer(GROUP),

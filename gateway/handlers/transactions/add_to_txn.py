@@ -170,7 +170,8 @@ async def handle_offsets(context: RequestContext[CoordinatorServices], request: 
         refuse_late(services.transactions.connections, context.peer, producer)
         try:
             await services.groups.ensure_topic()
-            await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)
+            places = frozenset({services.groups.shards.place_of(request.group_id)})
+            await services.transactions.add_partitions(request.transactional_id, producer, places, 0)
         except (TransactionRefused, Unavailable) as refused:
             error = error_code_for(refused, version, FIRST_WITH_FENCED)
     return context.answer(error_code=error)

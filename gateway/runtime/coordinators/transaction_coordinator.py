@@ -327,18 +327,6 @@ class TransactionCoordinator:
             await self.shards.persisted(loaded, found[1])
         self.shards.check_current(loaded)
 
-    async def add_offsets(
-        self, transactional_id: str, producer: Producer, group_id: str, client_version: int
-    ) -> None:
-        """Carry out AddOffsetsToTxn: the partition with the group's offsets becomes part of the transaction.
-        Raises TransactionRefused, Unavailable.
-        """
-        index = self._internal_topics.index_for(OFFSETS_TOPIC, group_id)
-        if index is None:
-            raise Unavailable
-        places = frozenset({(OFFSETS_TOPIC, index)})
-        await self.add_partitions(transactional_id, producer, places, client_version)
-
     def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
         """Check that a partition takes part in the transaction. Raises TransactionRefused, Unavailable."""
         rules.check_partition(self.find(transactional_id), producer, place)

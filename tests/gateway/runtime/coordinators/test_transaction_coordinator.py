@@ -190,7 +190,8 @@ class TestTransactions:
                 lambda place, producer, commit: told.append((place.topic, place.index, producer, commit))
             )
             await services.coordinators.groups.ensure_topic()
-            await services.coordinators.transactions.add_offsets(NAME, client.producer, "group", 2)
+            places = frozenset({services.coordinators.groups.shards.place_of("group")})
+            await services.coordinators.transactions.add_partitions(NAME, client.producer, places, 2)
             assert current(node).partitions == {(OFFSETS_TOPIC, 0)}
             await client.end(commit=True)
             assert told == [(OFFSETS_TOPIC, 0, client.producer, True)]
