@@ -173,7 +173,7 @@ app = Commands("Order, list and end faults of a gateway that runs with --test-co
 @asks(at_control, first=True)
 def order(
     control: Control,
-    fault: str = argument("FAULT", "Such as drop_answer (`seqgate help testing`)."),
+    fault: str = argument("FAULT", "Its name, such as drop_answer (`seqgate help testing`)."),
     api: str | None = option("--api", "NAME", "The API of the requests, such as Produce."),
     topic: str | None = option("--topic", "TOPIC", "The topic of the requests, or of the partition."),
     partition: int | None = option("--partition", "N", "The partition of partition_offline."),
@@ -194,7 +194,23 @@ def order(
         "--kind", "NAME", "A kind of fault that script chooses; may be repeated."
     ),
 ) -> Output:
-    """Order a fault; print its number."""
+    """Order a fault; print its number.
+
+    \b
+    Faults, and the options that each takes; ANY are --api, --topic, --client, --times and --after:
+      drop_answer         ANY, --closes: a request is carried out and not answered
+      close               ANY: a connection is closed in place of carrying a request out
+      error               ANY, --code (needed), --carries-out, --milliseconds: a request is refused
+      delay               ANY, --milliseconds: a request is answered later
+      throttle            ANY, --milliseconds: an answer tells the client to wait
+      corrupt             --topic, --client, --times, --after: a bit of fetched records is flipped
+      not_leader          --topic, --times, --after: Produce gets NOT_LEADER_OR_FOLLOWER
+      coordinator_moves   --api, --times, --after: a request gets NOT_COORDINATOR
+      watch               --api, --topic, --client: requests are counted, and nothing else happens
+      script              --seed (needed), --api, --topic, --client, --times, --rate, --kind: its choice
+      partition_offline   --topic (needed), --partition: the partition is out of service
+      disk_full           none: the disk seems to be full
+    """  # noqa: D301 - \b keeps the lines of the list apart
     said = {
         "fault": fault,
         "api": api,
