@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from seqgate import __version__
-from seqgate.gateway.admin.backup.command import BucketCut, CreatedBackup, Restored
-from seqgate.gateway.admin.backup.work import IDS_PER_MS, LEAST_GAP, backup_row
+from seqgate.gateway.admin.backup.command import (
+    IDS_PER_MS,
+    LEAST_GAP,
+    BucketCut,
+    CreatedBackup,
+    Restored,
+    backup_row,
+)
 from seqgate.gateway.admin.cluster.bucket import in_bucket
 from seqgate.gateway.admin.cluster.command import Bucket
 from seqgate.gateway.admin.cluster.state import check_is_cluster

@@ -13,8 +13,7 @@ import pytest
 
 from seqgate.gateway.admin.backup import bucket as backups
 from seqgate.gateway.admin.backup.bucket import MOST_HOLDS, TRIES, BucketBackup, BucketRestore, TakeCut
-from seqgate.gateway.admin.backup.command import BucketCut, CutRequest, HeldLog
-from seqgate.gateway.admin.backup.work import LEAST_GAP
+from seqgate.gateway.admin.backup.command import LEAST_GAP, BucketCut, CutRequest, HeldLog
 from seqgate.gateway.admin.cluster.verification import verify
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
