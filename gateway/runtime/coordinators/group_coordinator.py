@@ -62,6 +62,7 @@ from seqgate.gateway.runtime.coordinators.shards import (
     Unavailable,
     settle,
 )
+from seqgate.gateway.runtime.loop.clock import Deadlines
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import RegisteredTopics
@@ -84,7 +85,7 @@ class GroupCoordinator:
         self._group_configs = group_configs
         self.when_sharer_gone: list[Callable[[str, str], None]] = []
         """Called with the group and member id of each share group member that was removed."""
-        self._timers = GroupTimers(self._expire)
+        self._deadlines = Deadlines(parts.clock, self._expire)
         self._cleaning: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._limits = GroupLimits(
@@ -144,6 +145,7 @@ class GroupCoordinator:
         """Refuse all waiting requests, so that their clients look the coordinator up again."""
         if self._cleaning is not None:
             self._cleaning.cancel()
+        self._deadlines.stop()
         self.shards.stop()
 
     async def ensure_topic(self) -> None:
@@ -151,18 +153,16 @@ class GroupCoordinator:
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
-        effects = Effects(now_ms := self._clock.now_ms())  # No request waits yet, so none must be answered.
+        effects = Effects(self._clock.now_ms())  # No request waits yet, so none must be answered.
         loaded.shard.members.loaded(effects)
         log_events(effects.events)
         for group_id in loaded.shard.stored.group_ids():
-            self._timers.set(loaded, group_id, now_ms)
+            self._set_deadline(loaded, group_id)
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
         for waiter in loaded.shard.stored.waiters():
             settle(waiter, None, Unavailable(ErrorCode.not_coordinator))
-        for group_id in loaded.shard.stored.group_ids():
-            self._timers.drop(group_id)
 
     # --- groups
 
@@ -215,7 +215,7 @@ class GroupCoordinator:
         loaded = self._loaded(member.group_id)
         error = loaded.shard.members.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
-            self._timers.set(loaded, member.group_id, self._clock.now_ms())
+            self._set_deadline(loaded, member.group_id)
         return error
 
     async def leave(
@@ -365,7 +365,7 @@ class GroupCoordinator:
                 for release in self.when_sharer_gone:
                     release(*sharer)
             if group_id is not None:
-                self._timers.set(loaded, group_id, now_ms)
+                self._set_deadline(loaded, group_id)
             return change_of(answer, effects)
 
         return judge
@@ -383,16 +383,27 @@ class GroupCoordinator:
 
     def clock_was_set(self, by_ms: int) -> None:
         """Move all deadlines with the clock, so that no timeout becomes shorter or longer."""
-        now_ms = self._clock.now_ms()
         for loaded in self.shards:
             loaded.shard.stored.clock_was_set(by_ms)
-            for group_id in loaded.shard.stored.group_ids():
-                self._timers.drop(group_id)
-                self._timers.set(loaded, group_id, now_ms)
+        self._deadlines.clock_was_set(by_ms)
 
-    def _expire(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        with contextlib.suppress(Unavailable):  # the next request loads the shard again
-            self._apply(loaded, group_id, lambda shard, effects: shard.members.expire(group_id, effects))
+    def _set_deadline(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
+        """Have what is due in the group done at its next deadline."""
+        deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
+        key = loaded.partition.index, group_id
+        if deadline_ms is None or deadline_ms == NEVER:
+            self._deadlines.drop(key)
+        else:
+            self._deadlines.set(key, deadline_ms)
+
+    def _expire(self, key: tuple[int, str], _: int) -> int:
+        """Do what is due in a group; each change of a group sets its next deadline."""
+        index, group_id = key
+        loaded = self.shards.loaded(index)
+        if loaded is not None and not loaded.failed:
+            with contextlib.suppress(Unavailable):  # the next request loads the shard again
+                self._apply(loaded, group_id, lambda shard, effects: shard.members.expire(group_id, effects))
+        return NEVER
 
     def _clean_later(self) -> None:
         interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000
@@ -406,42 +417,6 @@ class GroupCoordinator:
             except Unavailable:
                 continue
         self._clean_later()
-
-
-# One timer for each group: it wakes the coordinator at the group's next deadline.
-
-
-class GroupTimers:
-    """Calls `due` with a shard and one of its groups when a deadline of the group is reached."""
-
-    def __init__(self, due: Callable[[LoadedShard[GroupShard], str], None]) -> None:
-        self._due = due
-        self._timers: dict[str, tuple[int, asyncio.TimerHandle]] = {}
-        """The deadline (ms) and the timer of each group."""
-
-    def set(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
-        """Set the timer to the group's next deadline. An earlier timer stays as it is."""
-        deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
-        if deadline_ms is None or deadline_ms == NEVER:
-            self.drop(group_id)
-            return
-        known = self._timers.get(group_id)
-        if known is not None and known[0] <= deadline_ms:
-            return
-        self.drop(group_id)
-        delay_s = max(0, deadline_ms - now_ms) / 1000
-        timer = asyncio.get_running_loop().call_later(delay_s, self._ring, loaded, group_id)
-        self._timers[group_id] = deadline_ms, timer
-
-    def drop(self, group_id: str) -> None:
-        known = self._timers.pop(group_id, None)
-        if known is not None:
-            known[1].cancel()
-
-    def _ring(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        self._timers.pop(group_id, None)
-        if not loaded.failed:
-            self._due(loaded, group_id)
 
 
 _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id})

@@ -227,6 +227,10 @@ class CoordinatorShards(Generic[S]):
         if lease is not None and lease.is_over():
             raise Unavailable(ErrorCode.not_coordinator)
 
+    def loaded(self, index: int) -> LoadedShard[S] | None:
+        """Return the shard of one partition if it is loaded; it may have failed since."""
+        return self._loaded.get(index)
+
     def at(self, index: int) -> LoadedShard[S]:
         """Return the shard of one partition. Raises Unavailable."""
         loaded = self._loaded.get(index)

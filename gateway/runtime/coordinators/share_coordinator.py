@@ -13,9 +13,7 @@ Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import heapq
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -24,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.deadlines import NEVER, moved
+from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import JOINING
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
@@ -51,14 +49,12 @@ from seqgate.gateway.runtime.coordinators.shards import (
 )
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
-from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.clock import Deadlines
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 _VISIT_AGAIN_MS: Final = 1_000
 """Time after which the timer visits a partition again whose state could not be changed."""
-_REPLACED_KEPT: Final = 100
-"""Replaced deadlines that the timer keeps beside as many as there are partitions."""
 
 
 class ShareCoordinator:
@@ -80,7 +76,7 @@ class ShareCoordinator:
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
         """Called with the key of each state that has dead letters to be written."""
-        self._deadlines = ShareDeadlines(parts.clock, self._expire)
+        self._deadlines = Deadlines(parts.clock, self._expire)
         self.stored = StoredShares(parts, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
         self.remote = RemoteShares(self.persister, self._changed, self._has_session, self._end_sessions)
@@ -426,84 +422,6 @@ async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
     if code is ErrorCode.group_id_not_found:
         return False
     raise Unavailable(code)
-
-
-# The deadlines of share partitions: locks that time out, and retries whose delay is over.
-
-
-class ShareDeadlines:
-    """One timer for the deadlines of all share partitions. It visits only the partitions that are due.
-
-    Each partition has one deadline here, at or before its next one. A deadline that has become later stays as
-    it is: at its time the partition says which one is next. The heap keeps replaced deadlines until their
-    time, or until they are the greater part of it.
-    """
-
-    def __init__(self, clock: Clock, release: Callable[[SharePartitionKey, int], int]) -> None:
-        """`release` releases what is due in a partition at a time (ms), and returns the partition's next
-        deadline, or NEVER.
-        """
-        self._clock = clock
-        self._release = release
-        self._deadlines_ms: dict[SharePartitionKey, int] = {}
-        self._heap: list[tuple[int, SharePartitionKey]] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._at_ms = NEVER
-        """The time at which the timer fires."""
-
-    def __len__(self) -> int:
-        """Return the number of deadlines kept, with those that were replaced."""
-        return len(self._heap)
-
-    def set(self, key: SharePartitionKey, deadline_ms: int) -> None:
-        """Visit a partition at this time, unless it is visited earlier."""
-        if deadline_ms >= self._deadlines_ms.get(key, NEVER):
-            return
-        self._deadlines_ms[key] = deadline_ms
-        heapq.heappush(self._heap, (deadline_ms, key))
-        if len(self._heap) > 2 * len(self._deadlines_ms) + _REPLACED_KEPT:
-            self._rebuild()
-        self._fire_at(deadline_ms)
-
-    def _rebuild(self) -> None:
-        self._heap = [(deadline_ms, key) for key, deadline_ms in self._deadlines_ms.items()]
-        heapq.heapify(self._heap)
-
-    def _fire_at(self, deadline_ms: int) -> None:
-        if deadline_ms >= self._at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
-        self._at_ms = deadline_ms
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
-
-    def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadlines with the clock. The present timer still fires early enough, so it stays."""
-        self._deadlines_ms = {key: moved(at_ms, by_ms) for key, at_ms in self._deadlines_ms.items()}
-        self._rebuild()
-        self._at_ms = moved(self._at_ms, by_ms)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _fire(self) -> None:
-        self._at_ms = NEVER
-        self.release_due(self._clock.now_ms())
-
-    def release_due(self, now_ms: int) -> None:
-        """Visit the partitions that are due at a time (ms), the earliest first; set the timer again."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            deadline_ms, key = heapq.heappop(self._heap)
-            if self._deadlines_ms.get(key) == deadline_ms:
-                del self._deadlines_ms[key]
-                due.append(key)
-        for key in due:
-            self.set(key, self._release(key, now_ms))
-        if self._heap:
-            self._fire_at(self._heap[0][0])
 
 
 class MemberConnection(Protocol):

@@ -9,12 +9,14 @@ measures that time with a clock that is never set. Here deadlines are wall-clock
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from seqgate.gateway.config import Config
+from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
@@ -183,3 +185,93 @@ class TaskList:
     async def stop(self) -> None:
         """Cancel all running work, and wait until it has ended."""
         await end_tasks(*self._work)
+
+
+K = TypeVar("K")
+_REPLACED_KEPT: Final = 100
+"""Replaced deadlines that the timer keeps beside as many as there are keys."""
+
+
+class Deadlines(Generic[K]):
+    """One timer for the deadlines of many things, each with a key that can be ordered. It visits only those
+    that are due.
+
+    Each key has one deadline here, at or before its next one. A deadline that has become later stays as it
+    is: at its time `release` says which one is next. The heap keeps replaced deadlines until their time, or
+    until they are the greater part of it.
+    """
+
+    def __init__(self, clock: Clock, release: Callable[[K, int], int]) -> None:
+        """`release` does what is due for a key at a time (ms), and returns its next deadline, or NEVER."""
+        self._clock = clock
+        self._release = release
+        self._deadlines_ms: dict[K, int] = {}
+        self._heap: list[tuple[int, K]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._at_ms = NEVER
+        """The time at which the timer fires."""
+
+    def __len__(self) -> int:
+        """Return the number of deadlines kept, with those that were replaced."""
+        return len(self._heap)
+
+    def set(self, key: K, deadline_ms: int) -> None:
+        """Visit a key at this time, unless it is visited earlier."""
+        if deadline_ms >= self._deadlines_ms.get(key, NEVER):
+            return
+        self._deadlines_ms[key] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, key))
+        if len(self._heap) > 2 * len(self._deadlines_ms) + _REPLACED_KEPT:
+            self._rebuild()
+        self._set_timer()
+
+    def drop(self, key: K) -> None:
+        """Forget the deadline of a key that is gone, or has none."""
+        self._deadlines_ms.pop(key, None)
+
+    def _rebuild(self) -> None:
+        self._heap = [(deadline_ms, key) for key, deadline_ms in self._deadlines_ms.items()]
+        heapq.heapify(self._heap)
+
+    def _set_timer(self) -> None:
+        """Let the timer fire at the earliest deadline."""
+        now_ms = self._clock.now_ms()  # a clock that was set moves the deadlines here
+        if not self._heap or self._heap[0][0] >= self._at_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._at_ms = self._heap[0][0]
+        delay_s = max(0, self._at_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move the deadlines with the clock. The present timer still fires early enough, so it stays."""
+        self._deadlines_ms = {key: moved(at_ms, by_ms) for key, at_ms in self._deadlines_ms.items()}
+        self._rebuild()
+        self._at_ms = moved(self._at_ms, by_ms)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        self._at_ms = NEVER
+        self.release_due(self._clock.now_ms())
+
+    def release_due(self, now_ms: int) -> None:
+        """Visit the keys that are due at a time (ms), the earliest first; set the timer again."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, key = heapq.heappop(self._heap)
+            if self._deadlines_ms.get(key) == deadline_ms:
+                del self._deadlines_ms[key]
+                due.append(key)
+        due.reverse()
+        try:
+            while due:
+                key = due.pop()
+                self.set(key, self._release(key, now_ms))
+        finally:  # an error at one key leaves the others due
+            for key in due:
+                self.set(key, now_ms)
+            self._set_timer()

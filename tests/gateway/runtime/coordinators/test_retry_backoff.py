@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
-from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines
+from seqgate.gateway.runtime.loop.clock import Deadlines
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.runtime.share_requests import (
@@ -54,7 +54,7 @@ async def looked_for_due(node: Node) -> None:
 
     def noted(now_ms: int) -> None:
         times_ms.append(now_ms)
-        ShareDeadlines.release_due(deadlines, now_ms)
+        Deadlines.release_due(deadlines, now_ms)
 
     deadlines.release_due = noted  # type: ignore[method-assign]
     try:

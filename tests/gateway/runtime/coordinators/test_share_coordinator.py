@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
-from seqgate.gateway.runtime.coordinators.share_coordinator import ShareDeadlines, ShareWaiters
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareWaiters
 from tests.gateway.handlers.requests import delete
-from tests.gateway.handlers.support import NOW_MS, FakePeer, FixedClock, Node, open_node
+from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.runtime.share_requests import (
     GROUP,
     SETTINGS,
@@ -152,77 +151,6 @@ class GonePeer(FakePeer):
 
 
 class TestDeadlines:
-    """One timer visits the partitions that are due, and no others."""
-
-    def deadlines(self, clock: FixedClock, next_ms: dict[SharePartitionKey, int]) -> ShareDeadlines:
-        """Return deadlines of partitions that say their next one as in `next_ms`, and note the visits."""
-        self.visited: list[int] = []
-
-        def release(key: SharePartitionKey, now_ms: int) -> int:
-            self.visited.append(key.partition)
-            return next_ms.get(key, NEVER)
-
-        return ShareDeadlines(clock, release)
-
-    def keys(self, count: int) -> list[SharePartitionKey]:
-        return [SharePartitionKey(GROUP, uuid.UUID(int=1), index) for index in range(count)]
-
-    async def test_a_time_costs_the_partitions_that_are_due(self) -> None:
-        clock, keys = FixedClock(), self.keys(1_000)
-        next_ms = {key: NOW_MS + 60_000 + key.partition for key in keys}
-        deadlines = self.deadlines(clock, next_ms)
-        for key in keys:
-            deadlines.set(key, next_ms[key])
-        for index in (700, 3, 40):
-            deadlines.set(keys[index], NOW_MS + 10 + index)
-        deadlines.release_due(NOW_MS + 9)
-        assert self.visited == []
-        deadlines.release_due(NOW_MS + 50)
-        assert self.visited == [3, 40], "the earliest first"
-        deadlines.release_due(NOW_MS + 60_001)
-        assert self.visited == [3, 40, 700, 0, 1]
-        deadlines.stop()
-
-    async def test_a_deadline_that_became_later_is_asked_for_once(self) -> None:
-        clock, (key,) = FixedClock(), self.keys(1)
-        next_ms = {key: NOW_MS + 90}
-        deadlines = self.deadlines(clock, next_ms)
-        for later_ms in (10, 50, 90):
-            deadlines.set(key, NOW_MS + later_ms)
-        deadlines.release_due(NOW_MS + 89)
-        assert self.visited == [0]
-        next_ms.clear()
-        deadlines.release_due(NOW_MS + 90)
-        assert self.visited == [0, 0]
-        deadlines.release_due(NOW_MS + 900)
-        assert self.visited == [0, 0]
-        deadlines.stop()
-
-    async def test_replaced_deadlines_do_not_pile_up(self) -> None:
-        """Each retry is due long before the lock of another record, which becomes the next one again."""
-        clock, (key,) = FixedClock(), self.keys(1)
-        lock_ms = NOW_MS + 1_000_000
-        deadlines = self.deadlines(clock, {key: lock_ms})
-        deadlines.set(key, lock_ms)
-        for number in range(10_000):
-            deadlines.set(key, NOW_MS + number)
-            deadlines.release_due(NOW_MS + number)
-        assert self.visited == [0] * 10_000
-        assert len(deadlines) < 200
-        deadlines.stop()
-
-    async def test_they_move_with_the_clock(self) -> None:
-        clock, keys = FixedClock(), self.keys(2)
-        deadlines = self.deadlines(clock, {})
-        for key in keys:
-            deadlines.set(key, NOW_MS + 10 + key.partition)
-        deadlines.clock_was_set(-5_000)
-        deadlines.release_due(NOW_MS - 5_000 + 9)
-        assert self.visited == []
-        deadlines.release_due(NOW_MS - 5_000 + 10)
-        assert self.visited == [0]
-        deadlines.stop()
-
     async def test_a_lock_ends_although_its_state_was_out_of_reach(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -358,7 +286,7 @@ class TestMembers:
             await beat(node, "b", 0, TOPIC)
             node.clock.time_ms += 2_000
             groups = node.services.coordinators.groups
-            groups._expire(groups.shards.at(0), GROUP)
+            groups._deadlines.release_due(node.clock.time_ms)
             group = node.services.coordinators.shares.group(GROUP)
             assert group is not None
             assert set(group.members) == {"b"}

@@ -77,7 +77,7 @@ async def test_a_session_of_a_member_lasts_as_long_as_before(node: Node, by_ms: 
     node.clock.time_ms += by_ms
     groups.clock_was_set(by_ms)
     assert loaded.shard.members.next_deadline_ms("g") - node.clock.time_ms == left_ms
-    assert groups._timers._timers["g"][0] == node.clock.time_ms + left_ms
+    assert groups._deadlines._deadlines_ms[0, "g"] == node.clock.time_ms + left_ms
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
