@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -327,15 +327,7 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
     return reply, group.remove([member.member_id])
 
 
-# --- timeouts
-
-
-def expire(group: ConsumerGroup, now_ms: int) -> list[RowRecord]:
-    """Remove at most MAX_EXPIRED_AT_ONCE members whose session, revocation, join or sync timed out. The next
-    call removes the rest.
-    """
-    due = group.overdue(now_ms)
-    return group.remove(due[:MAX_EXPIRED_AT_ONCE]) if due else []
+# --- the target
 
 
 def renew_target(
@@ -432,8 +424,6 @@ MAX_ID_BYTES: Final = 1024
 """Longest id accepted, far longer than any client needs; every record of a member repeats its ids."""
 MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
 """Longest subscription accepted: a member's record must fit into a batch of the log."""
-MAX_EXPIRED_AT_ONCE: Final = 100
-"""Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
 
 
 class MigrationPolicy(enum.Enum):
@@ -525,16 +515,15 @@ def check(request: Heartbeat) -> None:
     """Validate the request. Raises HeartbeatRefused."""
     epoch = request.member_epoch
     invalid = ErrorCode.invalid_request
-    for what, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise HeartbeatRefused(invalid, f"{what} can't be empty.")
-    if not request.member_id.strip():
-        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
-    _check_sizes(request)
+    texts = {
+        "GroupId": request.group_id,
+        "InstanceId": request.instance_id,
+        "RackId": request.rack_id,
+        "MemberId": request.member_id,
+    }
+    refuse_blank(texts)
+    refuse_long(texts)
+    refuse_long_subscription(request.subscribed_names)
     if epoch < LEAVING_FOR_A_WHILE:
         raise HeartbeatRefused(invalid, f"MemberEpoch is invalid: {epoch}.")
     if epoch == LEAVING_FOR_A_WHILE and request.instance_id is None:
@@ -557,17 +546,26 @@ def check(request: Heartbeat) -> None:
         compiled(request.subscribed_regex)
 
 
-def _check_sizes(request: Heartbeat) -> None:
-    for what, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-        ("MemberId", request.member_id),
-    ):
+def refuse_blank(texts: Mapping[str, str | None]) -> None:
+    """Refuse the first text, by the name of its field, that is empty or blank. Raises HeartbeatRefused."""
+    for what, text in texts.items():
+        if text is not None and not text.strip():
+            raise HeartbeatRefused(ErrorCode.invalid_request, f"{what} can't be empty.")
+
+
+def refuse_long(texts: Mapping[str, str | None]) -> None:
+    """Refuse the first text, by the name of its field, that is far longer than any client needs: each record
+    of a member must fit into a batch. Raises HeartbeatRefused.
+    """
+    for what, text in texts.items():
         if text is not None and len(text.encode()) > MAX_ID_BYTES:
             problem = f"{what} can't be longer than {MAX_ID_BYTES} bytes."
             raise HeartbeatRefused(ErrorCode.invalid_request, problem)
-    if sum(len(name.encode()) for name in request.subscribed_names or ()) > MAX_SUBSCRIPTION_BYTES:
+
+
+def refuse_long_subscription(names: Iterable[str] | None) -> None:
+    """Refuse a subscription with more names than fit into a record. Raises HeartbeatRefused."""
+    if sum(len(name.encode()) for name in names or ()) > MAX_SUBSCRIPTION_BYTES:
         problem = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
         raise HeartbeatRefused(ErrorCode.invalid_request, problem)
 

@@ -34,6 +34,8 @@ JOINING: Final = 0
 LEAVING: Final = -1
 LEAVING_FOR_A_WHILE: Final = -2
 """The member epoch of a static member that is away and may return."""
+MAX_EXPIRED_AT_ONCE: Final = 100
+"""Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
 
 
 class AssignmentEpoch(NamedTuple):
@@ -283,9 +285,12 @@ class EpochGroup(ABC, Generic[M, T]):
             self.replay(record, 0, 0)
         return records
 
-    def overdue(self, now_ms: int) -> list[str]:
-        """Return the member ids whose session, or a phase of the rebalance, has timed out."""
-        return [name for name, member in self.members.items() if member.deadline_ms <= now_ms]
+    def remove_overdue(self, now_ms: int) -> list[RowRecord]:
+        """Remove at most MAX_EXPIRED_AT_ONCE members whose session, or a phase of the rebalance, has timed
+        out. The next call removes the rest.
+        """
+        due = [member_id for member_id, member in self.members.items() if member.deadline_ms <= now_ms]
+        return self.remove(due[:MAX_EXPIRED_AT_ONCE]) if due else []
 
     def _name_instance(self, member: M, instance_id: str | None) -> None:
         """Replace the instance id by which the group finds a member; None removes it. Call this before the

@@ -16,11 +16,12 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    MAX_ID_BYTES,
-    MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
     HeartbeatReply,
     interval_is_over,
+    refuse_blank,
+    refuse_long,
+    refuse_long_subscription,
     unknown_member,
 )
 from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, AssignmentEpoch
@@ -70,30 +71,24 @@ def check(request: ShareHeartbeat) -> None:
     """Validate the request. Raises HeartbeatRefused."""
     invalid = ErrorCode.invalid_request
     names = request.subscribed_names
-    if not request.group_id.strip():
-        raise HeartbeatRefused(invalid, "GroupId can't be empty.")
+    refuse_blank({"GroupId": request.group_id})
     if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
         raise HeartbeatRefused(
             ErrorCode.invalid_group_id, f"GroupId can't be longer than {MAX_GROUP_ID_BYTES} bytes."
         )
-    if request.rack_id is not None and not request.rack_id.strip():
-        raise HeartbeatRefused(invalid, "RackId can't be empty.")
+    refuse_blank({"RackId": request.rack_id})
     check_member_id(request)
     if request.member_epoch < LEAVING:
         raise HeartbeatRefused(invalid, "MemberEpoch is invalid.")
     if request.member_epoch == JOINING and not names:
         raise HeartbeatRefused(invalid, "SubscribedTopicNames must be set in first request.")
-    if request.rack_id is not None and len(request.rack_id.encode()) > MAX_ID_BYTES:
-        raise HeartbeatRefused(invalid, f"RackId can't be longer than {MAX_ID_BYTES} bytes.")
-    if sum(len(name.encode()) for name in names or ()) > MAX_SUBSCRIPTION_BYTES:
-        text = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
-        raise HeartbeatRefused(invalid, text)
+    refuse_long({"RackId": request.rack_id})
+    refuse_long_subscription(names)
 
 
 def check_member_id(request: ShareHeartbeat) -> None:
     """Validate the member id, which Kafka does before it validates anything else. Raises HeartbeatRefused."""
-    if not request.member_id.strip():
-        raise HeartbeatRefused(ErrorCode.invalid_request, "MemberId can't be empty.")
+    refuse_blank({"MemberId": request.member_id})
     if len(request.member_id) > MAX_MEMBER_ID_LENGTH:
         text = f"MemberId can't be longer than {MAX_MEMBER_ID_LENGTH} characters."
         raise HeartbeatRefused(ErrorCode.invalid_request, text)
@@ -231,8 +226,3 @@ def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, l
     if member_id not in group.members:
         raise unknown_member(group.group_id, member_id)
     return HeartbeatReply(member_id, LEAVING, None), group.remove([member_id])
-
-
-def expire(group: ShareGroup, now_ms: int) -> list[RowRecord]:
-    due = group.overdue(now_ms)
-    return group.remove(due) if due else []

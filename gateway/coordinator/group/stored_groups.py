@@ -272,7 +272,7 @@ class GroupKind(msgspec.Struct, Generic[G, H, L, A], frozen=True):
     """Returns a group for its first member."""
     heartbeat: Callable[[G, H, Topics, L, int], tuple[A, list[Any]]]
     leave: Callable[[G, H], tuple[A, list[Any]]]
-    expire: Callable[[G, L, int], list[Any]]
+    expire: Callable[[G, L, int], list[Any]] = lambda group, _, now_ms: group.remove_overdue(now_ms)
     when_created: Callable[[G, A], A] = lambda _, reply: reply
     """Takes the answer to the first member of a group, and returns the answer that it gets."""
     title: str = "Group"
@@ -365,15 +365,8 @@ CONSUMER: Final = GroupKind(
     lambda group_id: ConsumerGroup(group_id, group_epoch=FIRST_EPOCH),
     consumer_heartbeat.heartbeat,
     consumer_heartbeat.leave,
-    lambda group, _, now_ms: consumer_heartbeat.expire(group, now_ms),
 )
-SHARE: Final = GroupKind(
-    ShareGroup,
-    ShareGroup,
-    share_heartbeat.heartbeat,
-    share_heartbeat.leave,
-    lambda group, _, now_ms: share_heartbeat.expire(group, now_ms),
-)
+SHARE: Final = GroupKind(ShareGroup, ShareGroup, share_heartbeat.heartbeat, share_heartbeat.leave)
 STREAMS: Final = GroupKind(
     StreamsGroup,
     StreamsGroup,

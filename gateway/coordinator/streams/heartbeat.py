@@ -42,10 +42,10 @@ from msgspec.structs import replace
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    MAX_EXPIRED_AT_ONCE,
-    MAX_ID_BYTES,
     MAX_SUBSCRIPTION_BYTES,
     HeartbeatRefused,
+    refuse_blank,
+    refuse_long,
     static_member,
     unknown_member,
 )
@@ -214,15 +214,14 @@ def check(request: StreamsHeartbeat) -> None:
     if request.topology is not None:
         check_extent(request.topology)
     _check_support(request)
-    for what, text in (
-        ("MemberId", request.member_id),
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-    ):
-        if text is not None and not text.strip():
-            raise HeartbeatRefused(_INVALID, f"{what} can't be empty.")
-    _check_sizes(request)
+    texts = {
+        "MemberId": request.member_id,
+        "GroupId": request.group_id,
+        "InstanceId": request.instance_id,
+        "RackId": request.rack_id,
+    }
+    refuse_blank(texts)
+    _check_sizes(request, texts)
     if request.member_epoch == JOINING:
         _check_joining(request)
     elif request.member_epoch == LEAVING_FOR_A_WHILE:
@@ -288,19 +287,11 @@ def _check_references(subtopology: Subtopology) -> None:
                 )
 
 
-def _check_sizes(request: StreamsHeartbeat) -> None:
-    """Refuse texts far longer than any client needs: each record of a member must fit into a batch."""
+def _check_sizes(request: StreamsHeartbeat, texts: dict[str, str | None]) -> None:
+    """Refuse what is far larger than any client needs: each record of a member must fit into a batch."""
     endpoint = request.user_endpoint
-    for what, text in (
-        ("GroupId", request.group_id),
-        ("InstanceId", request.instance_id),
-        ("RackId", request.rack_id),
-        ("MemberId", request.member_id),
-        ("ProcessId", request.process_id),
-        ("UserEndpoint", None if endpoint is None else endpoint.host),
-    ):
-        if text is not None and len(text.encode()) > MAX_ID_BYTES:
-            raise HeartbeatRefused(_INVALID, f"{what} can't be longer than {MAX_ID_BYTES} bytes.")
+    host = None if endpoint is None else endpoint.host
+    refuse_long(texts | {"ProcessId": request.process_id, "UserEndpoint": host})
     for what, offsets in (
         ("TaskOffsets", request.task_offsets),
         ("TaskEndOffsets", request.task_end_offsets),
@@ -740,8 +731,7 @@ def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowR
     if group.initial_delay_deadline_ms <= now_ms:
         group.initial_delay_deadline_ms = NEVER
         records += _assign_after_delay(group, limits, now_ms)
-    due = group.overdue(now_ms)
-    return records + (group.remove(due[:MAX_EXPIRED_AT_ONCE]) if due else [])
+    return records + group.remove_overdue(now_ms)
 
 
 def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[RowRecord]:

@@ -14,14 +14,19 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import consumer_group
 from seqgate.gateway.coordinator.group.consumer_group import ROWS, MemberState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
     MAX_REGEX_CHARACTERS,
     MAX_REGEXES,
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
-from seqgate.gateway.coordinator.group.epoch_group import ASSIGNING, EMPTY, STABLE, AssignmentEpoch
+from seqgate.gateway.coordinator.group.epoch_group import (
+    ASSIGNING,
+    EMPTY,
+    MAX_EXPIRED_AT_ONCE,
+    STABLE,
+    AssignmentEpoch,
+)
 from seqgate.gateway.coordinator.group.events import Effects
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,

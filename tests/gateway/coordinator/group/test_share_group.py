@@ -68,7 +68,7 @@ class Scene:
 
     def expire(self, now_ms: int) -> list[str]:
         before = list(self.group.members)
-        self.records += protocol.expire(self.group, now_ms)
+        self.records += self.group.remove_overdue(now_ms)
         self.check_log(now_ms)
         return [member_id for member_id in before if member_id not in self.group.members]
 

@@ -214,7 +214,7 @@ class Simulation:
 
     def expire(self) -> None:
         members = list(self.group.members)
-        self.group_records += share_heartbeat.expire(self.group, self.now_ms)
+        self.group_records += self.group.remove_overdue(self.now_ms)
         for name in members:
             if name not in self.group.members:
                 self.release(name)
