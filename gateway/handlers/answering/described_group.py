@@ -8,11 +8,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import EpochGroup
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
@@ -23,41 +24,46 @@ from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.security.acls.access import Operation
 
-G = TypeVar("G")
+G = TypeVar("G", bound=EpochGroup[Any, Any])
 
 HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
+_NOTHING: Final[dict[str, Any]] = {
+    "group_state": "",
+    "group_epoch": 0,
+    "assignment_epoch": 0,
+    "members": [],
+    "topology": None,
+    "topology_description": None,
+    "topology_description_status": 0,
+}
+"""The description of a group beside an error, but for its assignor."""
 
 
-class DescribedGroup(NamedTuple):
-    """The fields of a group that the kinds of groups fill in differently."""
-
-    group_state: str
-    group_epoch: int
-    assignment_epoch: int
-    assignor_name: str | None
-    members: list[dict[str, Any]]
-    topology: Any = None
-    topology_description: Any = None
-    topology_description_status: int = 0
-
-
-_NOTHING: Final = DescribedGroup("", 0, 0, "", [])
+def assigned_topics(description: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the names of the topics in the assignments of a description."""
+    for member in description["members"]:
+        for field in ("assignment", "target_assignment"):
+            for topic in member[field]["topic_partitions"] if field in member else ():
+                yield topic["topic_name"]
 
 
 async def describe_each(
     context: RequestContext[Any],
     request: Any,
     find: Callable[[str], G | None],
-    describe: Callable[[G], DescribedGroup],
-    topics_of: Callable[[DescribedGroup], Iterable[str]],
+    describe_member: Callable[[G, Any], dict[str, Any]],
+    more_of: Callable[[G], dict[str, Any]] = lambda _: {},
+    topics_of: Callable[[Mapping[str, Any]], Iterable[str]] = assigned_topics,
     hidden_message: str = HIDDEN_TOPICS,
-    nothing: DescribedGroup = _NOTHING,
+    no_assignor: str | None = "",
 ) -> Any:
-    """Answer a Describe request: look each group up with `find`, and describe it with `describe`. `find` may
-    raise Unavailable. A client needs DESCRIBE on the group, and on every topic of its description, which
-    `topics_of` returns; the error for a topic has `hidden_message`. An error comes with `nothing`.
+    """Answer a Describe request: look each group up with `find`, and describe it, its members with
+    `describe_member`, and what only this kind of group has with `more_of`. `find` may raise Unavailable. A
+    client needs DESCRIBE on the group, and on every topic of its description, which `topics_of` returns; the
+    error for a topic has `hidden_message`. An error comes with `no_assignor`.
     """
     described = partial(_described, context.response_module)
+    nothing = _NOTHING | {"assignor_name": no_assignor}
 
     def absent(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
         return described(group_id, nothing, error=error, message=message)
@@ -74,7 +80,14 @@ async def describe_each(
         if group is None:
             message = f"Group {group_id} not found."
             return absent(group_id, ErrorCode.group_id_not_found, message)
-        description = describe(group)
+        description = _NOTHING | {
+            "group_state": group.state_text,
+            "group_epoch": group.group_epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": group.assignor,
+            "members": [describe_member(group, member) for member in group.members.values()],
+            **more_of(group),
+        }
         if context.node.access.is_on and not all(
             context.may_topic(Operation.DESCRIBE, name) for name in set(topics_of(description))
         ):
@@ -88,24 +101,17 @@ async def describe_each(
     return context.answer(groups=groups)
 
 
-def assigned_topics(*assignments: dict[str, Any]) -> Iterable[str]:
-    """Yield the names of the topics in the assignments of a description."""
-    for assignment in assignments:
-        for topic in assignment["topic_partitions"]:
-            yield topic["topic_name"]
-
-
 def _described(
     module: Any,
     group_id: str,
-    description: DescribedGroup,
+    description: dict[str, Any],
     operations: int = NOT_ASKED,
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> Any:
     return build(
         module.DescribedGroup,
-        **description._asdict(),
+        **description,
         error_code=error,
         error_message=message,
         group_id=group_id,

@@ -15,7 +15,6 @@ GroupCoordinatorService.consumerGroupHeartbeat.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -26,11 +25,9 @@ from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
-    DescribedGroup,
     Topics,
     accepted,
     answer_heartbeat,
-    assigned_topics,
     describe_each,
     named_assignment,
     refused,
@@ -48,27 +45,12 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
     topics = context.services.partitions.registry.by_id
     groups = context.services.coordinators.groups
 
-    def describe(group: ConsumerGroup) -> DescribedGroup:
-        return DescribedGroup(
-            group.state_text,
-            group.group_epoch,
-            group.assignment_epoch,
-            group.assignor,
-            [_member(group, member, topics) for member in group.members.values()],
-        )
-
     return await describe_each(
         context,
         request,
         lambda group_id: groups.shard_of(group_id).consumers.groups.get(group_id),
-        describe,
-        _topics_of,
+        lambda group, member: _member(group, member, topics),
     )
-
-
-def _topics_of(description: DescribedGroup) -> Iterable[str]:
-    for member in description.members:
-        yield from assigned_topics(member["assignment"], member["target_assignment"])
 
 
 def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> dict[str, Any]:

@@ -67,12 +67,7 @@ from seqgate.gateway.coordinator.streams.topology_description import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_id, log_change, partitions_text
-from seqgate.gateway.handlers.answering.described_group import (
-    NO_TIME,
-    DescribedGroup,
-    answer_heartbeat,
-    describe_each,
-)
+from seqgate.gateway.handlers.answering.described_group import NO_TIME, answer_heartbeat, describe_each
 from seqgate.gateway.handlers.answering.rights import describes_all, has_on_cluster
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
@@ -99,27 +94,25 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
     groups = context.services.groups
     with_nodes = getattr(request, "include_topology_description", False)
 
-    def describe(group: StreamsGroup) -> DescribedGroup:
+    def topologies(group: StreamsGroup) -> dict[str, Any]:
         nodes = _nodes(group) if with_nodes else None
-        return DescribedGroup(
-            group.state_text,
-            group.group_epoch,
-            group.assignment_epoch,
-            group.assignor,
-            [_member(group, member) for member in group.members.values()],
-            _topology(group),
-            nodes,
-            (AVAILABLE if nodes else NOT_STORED) if with_nodes else NOT_REQUESTED,
-        )
+        return {
+            "topology": _topology(group),
+            "topology_description": nodes,
+            "topology_description_status": (AVAILABLE if nodes else NOT_STORED)
+            if with_nodes
+            else NOT_REQUESTED,
+        }
 
     return await describe_each(
         context,
         request,
         lambda group_id: groups.shard_of(group_id).streams.groups.get(group_id),
-        describe,
+        _member,
+        topologies,
         _topics_of,
         HIDDEN_TOPICS,
-        DescribedGroup("", 0, 0, None, []),
+        no_assignor=None,
     )
 
 
@@ -140,9 +133,9 @@ def _nodes(group: StreamsGroup) -> dict[str, Any] | None:
     }
 
 
-def _topics_of(description: DescribedGroup) -> Iterable[str]:
-    subtopologies = () if description.topology is None else description.topology["subtopologies"]
-    for found in subtopologies:
+def _topics_of(description: Mapping[str, Any]) -> Iterable[str]:
+    topology = description["topology"]
+    for found in () if topology is None else topology["subtopologies"]:
         yield from found["source_topics"]
         yield from found["repartition_sink_topics"]
         yield from (topic["name"] for topic in found["repartition_source_topics"])

@@ -14,21 +14,18 @@ GroupMetadataManager.shareGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
+from seqgate.gateway.coordinator.group.share_group import ShareMember
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
-    DescribedGroup,
     Topics,
     accepted,
     answer_heartbeat,
-    assigned_topics,
     describe_each,
     named_assignment,
     refused,
@@ -41,22 +38,12 @@ from seqgate.gateway.security.acls.access import Operation
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     topics = context.services.partitions.registry.by_id
 
-    def describe(group: ShareGroup) -> DescribedGroup:
-        return DescribedGroup(
-            group.state_text,
-            group.group_epoch,
-            group.assignment_epoch,
-            ASSIGNOR,
-            [_member(member, topics) for member in group.members.values()],
-        )
-
     return await describe_each(
-        context, request, context.services.coordinators.shares.group, describe, _topics_of
+        context,
+        request,
+        context.services.coordinators.shares.group,
+        lambda _, member: _member(member, topics),
     )
-
-
-def _topics_of(description: DescribedGroup) -> Iterable[str]:
-    return assigned_topics(*(member["assignment"] for member in description.members))
 
 
 def _member(member: ShareMember, topics: Topics) -> dict[str, Any]:

@@ -233,12 +233,12 @@ async def test_other_apis_list_and_describe_the_streams_group(node: Node) -> Non
 
 async def test_an_unknown_group_is_not_described(node: Node) -> None:
     await beat(node, 3)
-    group = await described(node, "nobody")
+    group = await described(node, "nobody", version=1)
     assert (group.error_code, group.error_message) == (
         ErrorCode.group_id_not_found,
         "Group nobody not found.",
     )
-    assert group.topology is None
+    assert (group.topology, group.assignor_name) == (None, None)
 
 
 class TestDescriptions:
