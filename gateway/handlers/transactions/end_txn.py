@@ -29,6 +29,9 @@ FIRST_WITH_EPOCH: Final = 5
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
+    """End the transaction. `end` returns when the decision is durable and each partition has its marker; the
+    markers of a partition that takes longer than END_WAIT_S follow after the answer.
+    """
     transactions = context.services.coordinators.transactions
     version = context.api_version
     error, producer = ErrorCode.none, Producer()
