@@ -23,7 +23,6 @@ from seqgate.gateway.coordinator.group.events import Before, Effects, JoinReply,
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams import topology_description
 from seqgate.gateway.coordinator.streams.topology_description import DescriptionUpdate
@@ -195,14 +194,6 @@ class Members:
         migration.have_all_join_again(group, effects)
         del stored.groups[request.group_id]
         return reply
-
-    def share_heartbeat(self, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
-        """Handle a valid ShareGroupHeartbeat. Raises HeartbeatRefused."""
-        stored = self._stored
-        if stored.is_read_alone(request.group_id):
-            text = f"Group {request.group_id} is not a share group."
-            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-        return stored.shares.heartbeat(request, stored.topics, effects)
 
     def describe_topology(self, update: DescriptionUpdate, effects: Effects) -> str | None:
         """Store the description of a streams group's topology; return why it can't be stored, None if it is.

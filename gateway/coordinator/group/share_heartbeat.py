@@ -10,7 +10,7 @@ Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -41,6 +41,10 @@ from seqgate.gateway.coordinator.group.share_group import (
 from seqgate.gateway.coordinator.places import Place, Topics, ids_of
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
+
+if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.events import Effects
+    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 
 MAX_MEMBER_ID_LENGTH: Final = 36
 
@@ -119,6 +123,14 @@ class _Change:
     def raise_epoch(self, group_epoch: int) -> None:
         if group_epoch != self.group.group_epoch:
             self.write(GROUP_EPOCH.of(self.group.group_id, group_epoch))
+
+
+def share_heartbeat(stored: StoredGroups, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
+    """Handle a valid heartbeat; a group of another kind refuses it. Raises HeartbeatRefused."""
+    if stored.is_read_alone(request.group_id):
+        text = f"Group {request.group_id} is not a share group."
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+    return stored.shares.heartbeat(request, stored.topics, effects)
 
 
 def heartbeat(

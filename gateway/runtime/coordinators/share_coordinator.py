@@ -26,7 +26,7 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import JOINING
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat
+from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, share_heartbeat
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates
 from seqgate.gateway.coordinator.share.share_partition import (
@@ -292,7 +292,7 @@ class ShareCoordinator:
                 text = "This gateway holds no more share groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         return await self._groups.run(
-            request.group_id, lambda shard, effects: shard.members.share_heartbeat(request, effects)
+            request.group_id, lambda shard, effects: share_heartbeat(shard.stored, request, effects)
         )
 
     def group(self, group_id: str) -> ShareGroup | None:

@@ -13,7 +13,11 @@ from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
+from seqgate.gateway.coordinator.group.share_heartbeat import (
+    ShareGroupLimits,
+    ShareHeartbeat,
+    share_heartbeat,
+)
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
@@ -38,7 +42,7 @@ class Scene(scene.Scene):
 
     def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
         effects = self.effects()
-        reply = self.shard.members.share_heartbeat(request, effects)
+        reply = share_heartbeat(self.shard.stored, request, effects)
         self.take(effects)
         return reply
 

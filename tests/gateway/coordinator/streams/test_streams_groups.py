@@ -11,6 +11,7 @@ from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, 
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.share_heartbeat import share_heartbeat
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.streams import records as streams_records
@@ -91,8 +92,8 @@ class TestKinds:
                 lambda: made.shard.members.consumer_heartbeat(
                     consumer_scene.joining("c", "lines", group_id=GROUP), made.effects()
                 ),
-                lambda: made.shard.members.share_heartbeat(
-                    replace(sharing("c"), group_id=GROUP), made.effects()
+                lambda: share_heartbeat(
+                    made.shard.stored, replace(sharing("c"), group_id=GROUP), made.effects()
                 ),
             ):
                 with pytest.raises(HeartbeatRefused) as refused:
