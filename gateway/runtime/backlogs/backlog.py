@@ -420,14 +420,11 @@ class RemoteReaders:
         if int(listed.error_code):
             raise PeerUnavailable(f"its groups can't be listed: error {int(listed.error_code)}")
         found: FoundReaders = {}
-        shares = [row.group_id for row in listed.groups if row.group_type.lower() == _SHARE]
-        others = [row.group_id for row in listed.groups if row.group_type.lower() != _SHARE]
-        for some in _pieces(others):
-            answer = await self._peers.ask(node_id, _offsets_request(some, places), timeout_s=ASK_FOR_S)
-            _add_offsets(found, answer)
-        for some in _pieces(shares):
-            answer = await self._peers.ask(node_id, _share_request(some, places), timeout_s=ASK_FOR_S)
-            _add_share_offsets(found, answer)
+        for is_share, request in ((False, _offsets_request), (True, _share_request)):
+            groups = [row.group_id for row in listed.groups if (row.group_type.lower() == _SHARE) is is_share]
+            for some in _pieces(groups):
+                answer = await self._peers.ask(node_id, request(some, places), timeout_s=ASK_FOR_S)
+                _add_offsets(found, answer, is_share=is_share)
         return found
 
 
@@ -457,15 +454,6 @@ def _offsets_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> 
     return build_request(_OFFSET_FETCH, _FETCH_VERSION, groups=asked, require_stable=False)
 
 
-def _add_offsets(found: FoundReaders, answer: Any) -> None:
-    for group in answer.groups:
-        for topic in () if int(group.error_code) else group.topics:
-            for row in topic.partitions:
-                if not int(row.error_code) and row.committed_offset >= 0:
-                    reader = GroupReader(group.group_id, False, row.committed_offset)
-                    found.setdefault((topic.name, row.partition_index), []).append(reader)
-
-
 def _share_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> Any:
     topic_type = request_module(_SHARE_OFFSETS, _SHARE_VERSION).DescribeShareGroupOffsetsRequestTopic
     topics = tuple(
@@ -475,13 +463,16 @@ def _share_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> An
     return build_request(_SHARE_OFFSETS, _SHARE_VERSION, groups=asked)
 
 
-def _add_share_offsets(found: FoundReaders, answer: Any) -> None:
+def _add_offsets(found: FoundReaders, answer: Any, *, is_share: bool) -> None:
+    """Add the readers of an answer to OffsetFetch, or of share groups, to DescribeShareGroupOffsets."""
     for group in answer.groups:
         for topic in () if int(group.error_code) else group.topics:
+            name = topic.topic_name if is_share else topic.name
             for row in topic.partitions:
-                if not int(row.error_code) and row.start_offset >= 0:
-                    reader = GroupReader(group.group_id, True, row.start_offset)
-                    found.setdefault((topic.topic_name, row.partition_index), []).append(reader)
+                offset = row.start_offset if is_share else row.committed_offset
+                if not int(row.error_code) and offset >= 0:
+                    reader = GroupReader(group.group_id, is_share, offset)
+                    found.setdefault((name, row.partition_index), []).append(reader)
 
 
 SHARE_OF_TIMEOUT: Final = 0.9
