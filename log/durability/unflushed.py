@@ -432,6 +432,13 @@ class Capture(Protocol):
         """Record that `write` has succeeded; called in the thread of the log."""
 
 
+class WriteOnly(NamedTuple):
+    """A capture that is just the call that writes it, and one that notes that it is saved."""
+
+    write: Callable[[DurableFiles], None]
+    saved: Callable[[], None] = lambda: None
+
+
 class SideFile:
     """Guards the writes of one kind of side file in a directory, while the log is open.
 

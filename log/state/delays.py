@@ -31,12 +31,13 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from seqgate.log.config import LogConfig, LogPlace
-from seqgate.log.durability.unflushed import SideFile
+from seqgate.log.durability.unflushed import Capture, SideFile, WriteOnly
 from seqgate.log.environment import DelayedLimit
 from seqgate.log.errors import (
     DelayedLimitReached,
@@ -330,7 +331,7 @@ class Delays:
         """Return False: a removed record no longer waits, so nothing of it must be saved."""
         return False
 
-    def capture(self, covered_offset: int, log_end_offset: int) -> DelaysCapture | None:
+    def capture(self, covered_offset: int, log_end_offset: int) -> Capture | None:
         """Capture the records that wait below `covered_offset`, all decided; None when nothing changed."""
         entries = self.records.entries()
         if covered_offset < log_end_offset:
@@ -342,29 +343,14 @@ class Delays:
             return None
         self._captured = state
         snapshot = DelayedSnapshot(covered_offset, header, holds, entries)
-        return DelaysCapture(self._file, self._path, snapshot)
+        return WriteOnly(partial(self._write, self._file.next_number(), snapshot))
 
-    def close(self) -> None:
-        """Release the waiting records' part of the limit, and write no more."""
-        self.records.clear()
-        self._file.close()
-
-
-class DelaysCapture:
-    """The records that waited at one moment. `write` may be called in any thread."""
-
-    __slots__ = ("_file", "_number", "_path", "_snapshot")
-
-    def __init__(self, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
-        self._file = file
-        self._path = path
-        self._snapshot = snapshot
-        self._number = file.next_number()
-
-    def write(self, files: DurableFiles) -> None:
-        """Persist the side file. An error is only logged: the next start replays more of the log."""
+    def _write(self, number: int, snapshot: DelayedSnapshot, files: DurableFiles) -> None:
+        """Persist the side file; any thread may call. An error is only logged: the next start replays more of
+        the log.
+        """
         try:
-            self._file.write(self._number, lambda: files.replace(self._path, encode(self._snapshot)))
+            self._file.write(number, lambda: files.replace(self._path, encode(snapshot)))
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -372,8 +358,10 @@ class DelaysCapture:
                 "%s can't be written, the next start reads more of the log: %s", self._path, error
             )
 
-    def saved(self) -> None:
-        """Do nothing: no record waits for the side file."""
+    def close(self) -> None:
+        """Release the waiting records' part of the limit, and write no more."""
+        self.records.clear()
+        self._file.close()
 
 
 NEVER_DUE: Final = 2**63 - 1

@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from seqgate.log.config import LogConfig, LogPlace
-from seqgate.log.durability.unflushed import Capture, SideFile
+from seqgate.log.durability.unflushed import Capture, SideFile, WriteOnly
 from seqgate.log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
 from seqgate.log.files.checkpoints import (
     CorruptCheckpoint,
@@ -383,11 +383,16 @@ class Names:
         if capture is self.pending:
             self.pending = None
 
-    def capture_start(self) -> StartCapture | None:
+    def capture_start(self) -> Capture | None:
         """Capture the offset from which names are tracked for a flush; None if a side file holds it."""
         if self.unsaved_start is None:
             return None
-        return StartCapture(self._file, self._place, self.unsaved_start, self._start_saved)
+        place, file = self._place, self._file
+        path = f"{place.directory}/{DEDUPLICATION_START}"
+        content = encode_offsets({(place.topic, place.partition): self.unsaved_start})
+        return WriteOnly(
+            lambda files: file.write_unnumbered(lambda: files.replace(path, content)), self._start_saved
+        )
 
     def _start_saved(self) -> None:
         self.unsaved_start = None
@@ -514,22 +519,6 @@ def began_with_names(storage: Storage, directory: str) -> bool:
     """Return whether `partition.metadata` says that names are tracked from offset 0 on. Raises OSError."""
     path = f"{directory}/{PARTITION_METADATA}"
     return storage.exists(path) and tracks_names_from_start(storage.read_file(path))
-
-
-class StartCapture:
-    """A capture of the offset from which names are tracked. `write` may be called in any thread."""
-
-    __slots__ = ("_content", "_file", "_path", "saved")
-
-    def __init__(self, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]) -> None:
-        """Take the offset to write. `saved` is called when the offset is durable."""
-        self._file = file
-        self._path = f"{place.directory}/{DEDUPLICATION_START}"
-        self._content = encode_offsets({(place.topic, place.partition): offset})
-        self.saved = saved
-
-    def write(self, files: DurableFiles) -> None:
-        self._file.write_unnumbered(lambda: files.replace(self._path, self._content))
 
 
 NOT_KEPT = 2**63 - 1
