@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -20,7 +21,7 @@ from typing import Final, Self
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_peer import server_properties
 from tests.support.kafka_tools import run_tool
-from tests.support.setup_peers import POMS, go_program, kafka_libs
+from tests.support.setup_peers import CACHE, POMS, go_program, kafka_libs
 from tests.support.wire import Closed, Wire
 
 START_TIMEOUT_S = 180.0
@@ -31,6 +32,9 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 FLOOR_SOURCE = Path(__file__).with_name("floor.c")
 KFAKE_SOURCE = Path(__file__).parent / "rivals" / "kfake"
 GO_TIMEOUT_S = 600.0
+NISSHI_VERSION = "0.6.0"
+"""The last release that Rust 1.95 builds."""
+CARGO_TIMEOUT_S = 3600.0
 # The options that kafka-run-class.sh and kafka-server-start.sh give a JVM without further configuration.
 JVM_OPTIONS = [
     "-server",
@@ -354,10 +358,40 @@ class KfakeDiskBroker(KfakeBroker):
         return [*super().command(), str(self.directory / "data")]
 
 
+class NisshiBroker(ProcessBroker):
+    """Nisshi, formerly Tansu, with its records in memory. It has no rows of Kafka's client, because it does not
+    decode the ApiVersions request, version 5, of the client's second connection.
+    """
+
+    name = "Nisshi"
+    title = f"Nisshi {NISSHI_VERSION} with its records in memory"
+    rows = ("one-1", "one-64", "one-500", "fetch")
+    can_flush = False
+
+    def command(self) -> list[str]:
+        address = f"127.0.0.1:{free_port()}"
+        self.bootstrap = address
+        urls = ["--listener-url", f"tcp://{address}", "--advertised-listener-url", f"tcp://{address}"]
+        return [str(_nisshi()), "broker", *urls, "--storage-engine", "memory://nisshi/", "--silent"]
+
+
+def _nisshi() -> Path:
+    """Return the program; build it unless that was done before."""
+    place = CACHE / f"nisshi-{NISSHI_VERSION}"
+    program = place / "bin" / "nisshi"
+    if not program.is_file():
+        print(f"Building Nisshi {NISSHI_VERSION} …", file=sys.stderr, flush=True)
+        what = ["nisshi", "--version", NISSHI_VERSION, "--locked", "--no-default-features"]
+        command = ["cargo", "install", *what, "--features", "dynostore", "--root", str(place)]
+        subprocess.run(command, check=True, timeout=CARGO_TIMEOUT_S)
+    return program
+
+
 BESIDE: Final[Mapping[str, type[ProcessBroker | HeaderOnlyBroker]]] = {
     "floor": FloorBroker,
     "header-only": HeaderOnlyBroker,
     "kfake": KfakeBroker,
     "kfake-disk": KfakeDiskBroker,
+    "nisshi": NisshiBroker,
 }
 """The brokers that can take the place of Kafka, by the word that chooses them."""
