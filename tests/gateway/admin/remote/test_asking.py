@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
 from seqgate.gateway.admin import configs, producers
-from seqgate.gateway.admin.groups import describing, sources
+from seqgate.gateway.admin.groups import describing, members
 from seqgate.gateway.admin.groups.describing import Committed
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import broker as broker_module
@@ -78,9 +78,9 @@ def asked(cluster: Cluster) -> list[Any]:
         configs.described(cluster, "broker", ["1"]),
         configs.described(cluster, "group", ["g"]),
         configs.described(cluster, "topic", ["missing"]),
-        sources.listed(cluster).keys(),
-        sources.committed_offsets(cluster, ["readers", "nobody"]),
-        describing.members_of(cluster, "readers", "classic"),
+        describing.listed(cluster).keys(),
+        describing.committed_offsets(cluster, ["readers", "nobody"]),
+        members.members_of(cluster, "readers", "classic"),
         producers.list_producers_remote(cluster, ListProducersRequest()),
         [
             told(row)
