@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Commands, OptionsOf, Output, asks, flag, option, stop
+from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, carried_out, parsed
+from seqgate.gateway.admin.options import Consented, OpenedCluster, parsed
 from seqgate.gateway.admin.options import cluster as any_cluster
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 from seqgate.gateway.security.acls.access import (
@@ -331,9 +331,7 @@ def remove(
     pattern: FoundPattern = "literal",
     allowed_hosts: AllowedHosts = None,
     denied_hosts: DeniedHosts = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Remove the entries that `add` makes of the same options, or else all of resources or of a principal.
     Shows the entries first, and asks. With --json the command never asks: without --yes it only reports.
@@ -354,19 +352,16 @@ def remove(
     else:
         raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
     with opened as reached:
-        is_planned = dry_run or (as_json and not yes)
-        removed = carried_out(
+        removed = consent.carry_out(
             lambda execute: (delete_entries if execute else find_entries)(reached, wanted),
             lambda found: [_found([row_of(entry) for entry in found])],
             "Remove them?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
             is_needed=bool,
         )
     rows = [row_of(entry) for entry in removed]
-    outcome = f"{counted(len(rows), 'entry', 'entries')} {'would be removed' if is_planned else 'removed'}."
-    return Output({"acls": rows}, [*([_found(rows)] if is_planned or not rows else []), outcome])
+    done = "would be removed" if consent.is_planned else "removed"
+    outcome = f"{counted(len(rows), 'entry', 'entries')} {done}."
+    return Output({"acls": rows}, [*([_found(rows)] if consent.is_planned or not rows else []), outcome])
 
 
 def _entries(

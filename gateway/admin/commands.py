@@ -244,7 +244,7 @@ def asks(
 
         def run(**given: Any) -> None:
             opened = _take(reach, parts.of_reach, given)
-            as_json: bool = given[AS_JSON] if parts.prints_itself else given.pop(AS_JSON)
+            as_json: bool = given[AS_JSON] if parts.takes_json else given.pop(AS_JSON)
             given |= {
                 name: _take(maker, parameters, given) for name, (maker, parameters) in parts.made.items()
             }
@@ -286,19 +286,23 @@ class _Parts:
             if isinstance(each.mark, OptionsOf)
         }
 
+    @cached_property
+    def _own(self) -> Sequence[Parameter]:
+        """The options of the function, and of the functions that make values for it."""
+        return [
+            part
+            for each in self._declared
+            for part in (self.made[each.name][1] if each.name in self.made else [each])
+        ]
+
     @property
-    def prints_itself(self) -> bool:
-        return any(each.name == AS_JSON for each in self._declared)
+    def takes_json(self) -> bool:
+        return any(each.name == AS_JSON for each in self._own)
 
     def all(self) -> Sequence[Parameter]:
         """Return all parameters in the order of the help."""
-        own = [
-            part
-            for each in self._declared
-            if each.name != AS_JSON
-            for part in (self.made[each.name][1] if each.name in self.made else [each])
-        ]
-        last = [each for each in self._declared if each.name == AS_JSON] or [_JSON]
+        own = [each for each in self._own if each.name != AS_JSON]
+        last = [each for each in self._own if each.name == AS_JSON] or [_JSON]
         return [*self.of_reach, *own, *last] if self._is_first else [*own, *self.of_reach, *last]
 
 

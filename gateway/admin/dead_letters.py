@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from seqgate.gateway.admin.commands import (
-    AsJson,
-    Commands,
-    OptionsOf,
-    Output,
-    argument,
-    asks,
-    flag,
-    option,
-    stop,
-)
+from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, cluster, must_agree, parsed
-from seqgate.gateway.admin.printing import print_blocks
+from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, parsed
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import (
     Block,
@@ -369,13 +358,7 @@ def list_letters(
 @app.command("replay")
 @asks(cluster)
 def replay(
-    opened: OpenedCluster,
-    topic: DeadLetterTopic,
-    chosen: Chosen,
-    limit: Limit = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    opened: OpenedCluster, topic: DeadLetterTopic, *, chosen: Chosen, limit: Limit = None, consent: Consented
 ) -> Output:
     """Send the records of letters back to the partitions that they came from, each exactly once.
 
@@ -394,14 +377,13 @@ def replay(
       seqgate dead-letters replay dlq.orders --group billing --since 2h --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
-        if dry_run or not yes:
-            plan = plan_replay(reached, topic, chosen, limit)
-            report = plan.report(is_dry_run=True)
-            if dry_run or as_json or not plan.letters:
-                return Output(report, _replay_text(report))
-            print_blocks(_replay_text(report))
-            must_agree("Replay them?", "Nothing is replayed. --yes replays without asking.")
-        report = replay_letters(reached, topic, chosen, limit)
+        report = consent.carry_out(
+            lambda execute: (replay_letters if execute else replay_planned)(reached, topic, chosen, limit),
+            _replay_text,
+            "Replay them?",
+            is_needed=lambda planned: planned.replayed,
+            otherwise="Nothing is replayed. --yes replays without asking.",
+        )
     return Output(report, _replay_text(report))
 
 
@@ -410,6 +392,7 @@ def replay(
 def drop(
     opened: OpenedCluster,
     topic: DeadLetterTopic,
+    *,
     everything: bool = flag("--all", "Drop all letters."),
     replayed: bool = flag("--replayed", "Drop the letters before the first that was not replayed."),
     until: str | None = option(
@@ -423,9 +406,7 @@ def drop(
     ),
     partition: int | None = option("--partition", "N", "Only this partition. [default: all]", min=0),
     key: str | None = option("--key", "KEY", "Not possible: a log can only be cut at its beginning."),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Drop the oldest letters of a dead-letter topic (DeleteRecords).
 
@@ -452,15 +433,19 @@ def drop(
     until_ms = parsed(_time, until, "--until")
     with opened as reached:
         cuts = plan_cuts(reached, topic, partition, before_offset, until_ms, replayed=replayed)
-        report = DropReport(topic, cuts, is_dry_run=not yes or dry_run)
-        offsets = report.offsets
-        if report.is_dry_run or not offsets:
-            if dry_run or as_json or not offsets:
-                return Output(report, _drop_text(report))
-            print_blocks(_drop_text(report))
-            must_agree("Drop them?", "Nothing is dropped. --yes drops without asking.")
-            report = DropReport(topic, cuts, is_dry_run=False)
-        drop_letters(reached, topic, cuts)
+
+        def drop_them(execute: bool) -> DropReport:
+            if execute:
+                drop_letters(reached, topic, cuts)
+            return DropReport(topic, cuts, is_dry_run=not execute)
+
+        report = consent.carry_out(
+            drop_them,
+            _drop_text,
+            "Drop them?",
+            is_needed=lambda planned: planned.offsets,
+            otherwise="Nothing is dropped. --yes drops without asking.",
+        )
     return Output(report, _drop_text(report))
 
 
@@ -577,6 +562,11 @@ def _records(cluster: Cluster, topic: str, chosen: LetterFilter) -> Iterator[Any
     return read_records(
         cluster, topic, partitions=(), start=start, follow=False, committed=True, on_pause=lambda: None
     )
+
+
+def replay_planned(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayReport:
+    """Return what a replay would send back now."""
+    return plan_replay(cluster, topic, chosen, limit).report(is_dry_run=True)
 
 
 def plan_replay(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayPlan:

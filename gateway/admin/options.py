@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from seqgate.gateway.admin.client import (
     ANSWER_TIMEOUT_S,
@@ -23,7 +23,7 @@ from seqgate.gateway.admin.client import (
     data_directory,
     read_settings,
 )
-from seqgate.gateway.admin.commands import MOST_S, flag, option, stop
+from seqgate.gateway.admin.commands import MOST_S, AsJson, OptionsOf, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request
@@ -89,8 +89,7 @@ def timeout_of(defaults: str) -> Any:
 
 
 Timeout = Annotated[int | None, timeout_of("30, over the control socket 40, for a record of `produce` 60")]
-Yes = Annotated[bool, flag("--yes", "Do not ask.")]
-DryRun = Annotated[bool, flag("--dry-run", "Only show what would be done.")]
+UNCHANGED: Final = "Nothing is changed. --yes does it without asking."
 A = TypeVar("A")
 C = TypeVar("C")
 Opened: TypeAlias = AbstractContextManager[C]
@@ -263,33 +262,59 @@ def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
     return settings
 
 
-def carried_out(
-    do: Callable[[bool], A],
-    text: Callable[[A], Iterable[Block]],
-    question: str,
-    *,
-    yes: bool,
-    dry_run: bool,
-    as_json: bool,
-    is_needed: Callable[[A], object] = lambda _: True,
-) -> A:
-    """Return the outcome of a command that can't be undone: `do(True)`, once a person has agreed on the
-    terminal to the `text` of what `do(False)` plans, or with `yes`. Return the plan itself with `dry_run`,
-    with `as_json` and without `yes`, and where nothing `is_needed`. Without an agreement the command
-    ends with 1.
-    """
-    if dry_run or not yes:
-        planned = do(False)
-        if dry_run or as_json or not is_needed(planned):
-            return planned
-        from seqgate.gateway.admin.printing import print_blocks  # noqa: PLC0415 - to ask only
+class Consent(NamedTuple):
+    """The options of a command that can't be undone: only show what it would do, do not ask, print JSON."""
 
-        print_blocks(text(planned))
-        must_agree(question)
-    return do(True)
+    dry_run: bool = False
+    yes: bool = False
+    as_json: bool = False
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the command changes nothing, and asks nobody."""
+        return self.dry_run or (self.as_json and not self.yes)
+
+    def carry_out(
+        self,
+        do: Callable[[bool], A],
+        text: Callable[[A], Iterable[Block]],
+        question: str,
+        *,
+        is_needed: Callable[[A], object] = lambda _: True,
+        otherwise: str = UNCHANGED,
+    ) -> A:
+        """Return the outcome of the command: `do(True)`, once a person has agreed on the terminal to the
+        `text` of what `do(False)` plans, or with `yes`. Return the plan itself where the command only plans,
+        and where nothing `is_needed`. Without an agreement the command ends with 1.
+        """
+        if self.dry_run or not self.yes:
+            planned = do(False)
+            if self.is_planned or not is_needed(planned):
+                return planned
+            from seqgate.gateway.admin.printing import print_blocks  # noqa: PLC0415 - to ask only
+
+            print_blocks(text(planned))
+            must_agree(question, otherwise)
+        return do(True)
 
 
-def must_agree(question: str, otherwise: str = "Nothing is changed. --yes does it without asking.") -> None:
+def consent_by(yes: Any) -> OptionsOf:
+    """Return the options of a command that can't be undone; `yes` is the one by which it does not ask."""
+
+    def consent(
+        dry_run: bool = flag("--dry-run", "Only show what would be done."),
+        yes: bool = yes,
+        as_json: AsJson = False,
+    ) -> Consent:
+        return Consent(dry_run, yes, as_json)
+
+    return OptionsOf(consent)
+
+
+Consented = Annotated[Consent, consent_by(flag("--yes", "Do not ask."))]
+
+
+def must_agree(question: str, otherwise: str = UNCHANGED) -> None:
     """Ask on the terminal; without a yes print `otherwise`, and end the command with 1."""
     if not is_confirmed(question):
         from seqgate.gateway.admin.printing import print_lines  # noqa: PLC0415 - to ask only

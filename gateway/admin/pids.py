@@ -16,17 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option
-from seqgate.gateway.admin.options import (
-    ConfigFile,
-    DataDir,
-    DryRun,
-    Opened,
-    Timeout,
-    Yes,
-    asking,
-    carried_out,
-)
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
+from seqgate.gateway.admin.options import ConfigFile, Consented, DataDir, Opened, Timeout, asking
 from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, PagedRequest, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
 
@@ -305,13 +296,12 @@ def list_blocks(listing: BlockListing) -> Output:
 @asks(store)
 def claim(
     opened: Opened[Client],
+    *,
     size: int = argument("SIZE", "Number of ids.", show_default=True, min=1, default=1000),
     owner: str = option(
         "--owner", "OWNER", "Owner of the block, as the list shows it.", show_default=True, default="operator"
     ),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Claim a block for use outside the gateways. Says what it would claim, and asks.
 
@@ -326,7 +316,7 @@ def claim(
             first = client.ask_or_read(ListBlocksRequest(sys.maxsize))[1].next_producer_id
             return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
 
-        block = carried_out(claim_it, _claim_text, "Claim them?", yes=yes, dry_run=dry_run, as_json=as_json)
+        block = consent.carry_out(claim_it, _claim_text, "Claim them?")
     return Output(block, _claim_text(block))
 
 
@@ -348,10 +338,9 @@ def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
 @asks(store)
 def move_next(
     opened: Opened[Client],
+    *,
     next_producer_id: int = argument("NEXT_ID", "The lowest id that may be handed out from now on.", min=0),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Move the next id forward. Says which ids of the blocks in use are given up, and asks.
 
@@ -374,7 +363,7 @@ def move_next(
             if lost:
                 yield f"Given up, and never handed out: {counted(lost, 'id')} of the blocks in use."
 
-        moved = carried_out(move, text, "Move the next id?", yes=yes, dry_run=dry_run, as_json=as_json)
+        moved = consent.carry_out(move, text, "Move the next id?")
     return Output(moved, text(moved))
 
 

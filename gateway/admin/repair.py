@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Final, Self
 
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import AsJson, Output, asks, flag
-from seqgate.gateway.admin.options import DryRun, Opened, carried_out, gateway_directory
+from seqgate.gateway.admin.commands import Output, asks, flag
+from seqgate.gateway.admin.options import Consent, Opened, consent_by, gateway_directory
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.tables import Block, Column, count, counted, shown, table
 
@@ -105,17 +105,14 @@ class Repair(msgspec.Struct, frozen=True):
 
 # The command.
 
+_GIVE_UP: Final = flag(
+    "--yes --apply",
+    "Give the damaged batches up without asking: their records are lost. --apply is the old spelling.",
+)
+
 
 @asks(gateway_directory)
-def repair(
-    opened: Opened[Client],
-    dry_run: DryRun = False,
-    yes: bool = flag(
-        "--yes --apply",
-        "Give the damaged batches up without asking: their records are lost. --apply is the old spelling.",
-    ),
-    as_json: AsJson = False,
-) -> Output:
+def repair(opened: Opened[Client], consent: Annotated[Consent, consent_by(_GIVE_UP)]) -> Output:
     """Check every stored batch of a stopped gateway, and give up those that are damaged.
 
     A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers,
@@ -127,15 +124,12 @@ def repair(
     Exits with 1 when something is damaged and was not given up.
     """
     with opened as client:
-        found = carried_out(
+        found = consent.carry_out(
             lambda execute: repair_directory(
                 client.data_dir, client.read_config(), apply=execute, now_ms=time.time_ns() // 1_000_000
             ),
             _text,
             "Give them up?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
             is_needed=lambda planned: planned.damaged,
         )
     return Output(found, _text(found), code=1 if found.damaged and not found.given_up else 0)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.client import Client
-from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option
-from seqgate.gateway.admin.options import DryRun, Opened, carried_out, gateway, parsed
+from seqgate.gateway.admin.commands import Output, asks, flag, option
+from seqgate.gateway.admin.options import Consent, Opened, consent_by, gateway, parsed
 from seqgate.gateway.admin.request import (
     CONSOLE_HISTORY,
     POSITION,
@@ -110,9 +110,13 @@ POLL_S: Final = 0.2
 """Time between two requests for the result of a sweep."""
 
 
+_REMOVE: Final = flag("--yes --remove", "Remove without asking; --remove is the old spelling.")
+
+
 @asks(gateway)
 def sweep(
     opened: Opened[Client],
+    *,
     unknown: bool = flag("--unknown", "Remove files of no known name as well."),
     min_age: str = option(
         "--min-age",
@@ -121,9 +125,7 @@ def sweep(
         show_default=True,
         default=DEFAULT_AGE,
     ),
-    dry_run: DryRun = False,
-    yes: bool = flag("--yes --remove", "Remove without asking; --remove is the old spelling."),
-    as_json: AsJson = False,
+    consent: Annotated[Consent, consent_by(_REMOVE)],
 ) -> Output:
     """Find orphaned files and state, and remove them.
 
@@ -150,15 +152,12 @@ def sweep(
     """  # noqa: D301 - \b keeps the lines of the list apart
     min_age_ms = parsed(duration_ms, min_age, "--min-age")
     with opened as client:
-        page = carried_out(
+        page = consent.carry_out(
             lambda execute: _sweep(
                 client, SweepRequest(remove=execute, unknown=unknown and execute, min_age_ms=min_age_ms)
             ),
             _text,
             "Remove them?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
             is_needed=lambda planned: planned.leaks,
         )
     return Output(page, _text(page), code=1 if any(not leak.removed for leak in page.leaks) else 0)

@@ -11,7 +11,6 @@ import msgspec
 from seqgate.gateway.admin.commands import (
     MOST_INT16,
     MOST_INT32,
-    AsJson,
     Commands,
     Output,
     argument,
@@ -21,7 +20,7 @@ from seqgate.gateway.admin.commands import (
     stop,
 )
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import DryRun, OpenedCluster, Yes, carried_out, cluster, name_values
+from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, name_values
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
@@ -190,6 +189,7 @@ def create(
 @asks(cluster)
 def alter(
     opened: OpenedCluster,
+    *,
     topic: str = argument("TOPIC", "The topic to alter.", autocompletion=topic_names),
     partitions: int | None = option(
         "--partitions", "N", "The new number of partitions, which can only grow.", min=1, max=MOST_INT32
@@ -198,9 +198,7 @@ def alter(
     unset: list[str] | None = option(
         "--unset", "NAME", "A configuration that goes back to its default; may be repeated."
     ),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Give a topic more partitions or other configurations. Asks before it adds partitions.
 
@@ -224,25 +222,21 @@ def alter(
                 return alter_topic(reached, topic, partitions=partitions, settings=wanted, unset=unset or [])
             return TopicOutcome(topic, WOULD_BE_ALTERED, partitions or now)
 
-        outcome = carried_out(
+        adds_none = partitions is None or partitions <= now
+        outcome = (consent._replace(yes=True) if adds_none else consent).carry_out(
             alter_it,
             lambda planned: [
                 f"Topic {shown(topic)} gets {count(planned.partitions or 0)} partitions, now {count(now)}.",
                 "Records with a key would go to other partitions, and no partition can be taken away again.",
             ],
             "Add them?",
-            yes=yes or partitions is None or partitions <= now,
-            dry_run=dry_run,
-            as_json=as_json,
         )
     return _outcomes([outcome])
 
 
 @app.command("delete")
 @asks(cluster)
-def delete(
-    opened: OpenedCluster, topics: Topics, dry_run: DryRun = False, yes: Yes = False, as_json: AsJson = False
-) -> Output:
+def delete(opened: OpenedCluster, topics: Topics, consent: Consented) -> Output:
     """Delete topics with all their records. Shows the topics first, and asks.
 
     With --json the command never asks: without --yes it only reports which topics it would delete.
@@ -256,13 +250,10 @@ def delete(
                 return delete_topics(reached, names)
             return [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found]
 
-        outcomes = carried_out(
+        outcomes = consent.carry_out(
             delete_them,
             lambda _: [table(TopicDescription, found)],
             f"Delete {'it' if len(found) == 1 else 'them'}?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
         )
     return _outcomes(outcomes)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Commands, Output, argument, asks, option, stop
-from seqgate.gateway.admin.options import Asker, DryRun, Opened, Yes, carried_out, gateway_or_cluster
+from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
+from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
 from seqgate.gateway.security.sasl.scram_credential import (
@@ -157,21 +157,13 @@ def add(
 
 @app.command("remove")
 @asks(gateway_or_cluster)
-def remove(
-    opened: Opened[Asker],
-    user: User,
-    mechanisms: Mechanisms = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> Output:
+def remove(opened: Opened[Asker], user: User, *, mechanisms: Mechanisms = None, consent: Consented) -> Output:
     """Remove a user, or the credentials of some mechanisms. Says what it would remove, and asks.
 
     The user can't log in any more; open connections stay until they close or must log in again
     (connections.max.reauth.ms). With --json the command never asks: without --yes it only reports.
     """
     request = RemoveUserRequest(user, _checked(mechanisms))
-    is_planned = dry_run or (as_json and not yes)
     with opened as client:
 
         def remove_them(execute: bool) -> ChangedUser:
@@ -182,15 +174,12 @@ def remove(
                 raise _no_user(user)
             return ChangedUser(user, request.mechanisms or [each.mechanism for each in known[user]])
 
-        changed = carried_out(
+        changed = consent.carry_out(
             remove_them,
             lambda planned: [f"User {shown(user)} could not log in with {_listed(planned)} any more."],
             "Remove the user?" if not request.mechanisms else "Remove the credentials?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
         )
-    outcome = "could not" if is_planned else "can't"
+    outcome = "could not" if consent.is_planned else "can't"
     return Output(changed, [f"User {shown(user)} {outcome} log in with {_listed(changed)} any more."])
 
 

@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from seqgate.gateway.admin.commands import MOST_INT32, MOST_S, AsJson, Output, argument, asks, option, stop
+from seqgate.gateway.admin.commands import MOST_INT32, MOST_S, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import (
     Asker,
     CommandConfig,
     ConfigFile,
+    Consented,
     DataDir,
-    DryRun,
     Opened,
     OtherCluster,
-    Yes,
-    carried_out,
     gateway_or_cluster,
 )
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
@@ -208,14 +206,7 @@ def move(
 
 
 @asks(_reached)
-def drain(
-    opened: Opened[Asker],
-    node_id: NodeId,
-    timeout_s: Timeout = 30,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> Output:
+def drain(opened: Opened[Asker], node_id: NodeId, *, timeout_s: Timeout = 30, consent: Consented) -> Output:
     """Let a gateway hand over all partitions that it leads, and keep new ones away from it. Says how many it
     leads, and asks.
 
@@ -243,8 +234,8 @@ def drain(
             )
             return [f"Node {node_id} {would}."]
 
-        answer = carried_out(drain_it, plan, "Drain it?", yes=yes, dry_run=dry_run, as_json=as_json)
-    if dry_run or (as_json and not yes):
+        answer = consent.carry_out(drain_it, plan, "Drain it?")
+    if consent.is_planned:
         return Output(answer, plan(answer))
     left = f"still leads {counted(answer.leaders, 'partition')}, and hands them over"
     text = f"Node {node_id} {left if answer.leaders else 'leads nothing any more'}."

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Output, argument, asks
+from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import group_names
-from seqgate.gateway.admin.groups.describing import ClusterGroups, FoundGroup, LiveGroups, Yes, in_use
+from seqgate.gateway.admin.groups.describing import ClusterGroups, Consented, FoundGroup, LiveGroups, in_use
 from seqgate.gateway.admin.groups.members import SHARE
-from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import Block, Column, count, shown, table
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
-
 # The request for deletions, and what `seqgate groups delete --json` prints.
 
 
@@ -64,10 +63,9 @@ class DeleteGroupsRequest(Request[GroupDeletions], tag="groups.delete"):
 @asks(gateway_or_cluster)
 def delete(
     opened: Opened[Asker],
+    *,
     groups: list[str] = argument("GROUP", "Names of groups to delete.", autocompletion=group_names),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Delete groups with their offsets, or with what a share group has acknowledged.
 
@@ -76,13 +74,10 @@ def delete(
     auto.offset.reset. Exits with 1 when a group can't be deleted.
     """
     with opened as client:
-        done = carried_out(
+        done = consent.carry_out(
             lambda execute: client.ask(DeleteGroupsRequest(groups, execute)),
             _deletions_text,
             "Delete them?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
             is_needed=lambda planned: any(entry.refusal is None for entry in planned.groups),
         )
     refusals = [shown(entry.refusal) for entry in done.groups if entry.refusal is not None]

@@ -32,7 +32,7 @@ from seqgate.gateway.admin.groups.members import (
     protocol_text,
     topology_nodes,
 )
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Consent, Opened, consent_by, gateway_or_cluster
 from seqgate.gateway.admin.request import (
     ControlError,
     Elsewhere,
@@ -167,7 +167,9 @@ class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"
 # The command.
 
 Group = Annotated[str, argument("GROUP", "The group.id of the consumers.", autocompletion=group_names)]
-Yes = Annotated[bool, flag("--yes --execute", "Do not ask; --execute is the old spelling.")]
+Consented = Annotated[
+    Consent, consent_by(flag("--yes --execute", "Do not ask; --execute is the old spelling."))
+]
 
 
 @asks(gateway_or_cluster)

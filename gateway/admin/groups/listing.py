@@ -39,6 +39,8 @@ from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted,
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
+
+if TYPE_CHECKING:
     from seqgate.gateway.coordinator.places import TopicPartition
 
 # The request for groups, and what `seqgate groups list --json` prints.

@@ -23,11 +23,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Ty
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
+from seqgate.gateway.admin.commands import Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.groups.describing import ClusterGroups, Committed, Group, LiveGroups, Yes, in_use
+from seqgate.gateway.admin.groups.describing import (
+    ClusterGroups,
+    Committed,
+    Consented,
+    Group,
+    LiveGroups,
+    in_use,
+)
 from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
-from seqgate.gateway.admin.options import Asker, DryRun, Opened, carried_out, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (
     Block,
@@ -101,6 +108,7 @@ class ResetOffsetsRequest(Request[OffsetReset], tag="groups.reset"):
 def reset(
     opened: Opened[Asker],
     group: Group,
+    *,
     topics: list[str] | None = option(
         "--topic",
         "TOPIC[:P,P]",
@@ -120,9 +128,7 @@ def reset(
         "--shift-by", "N", "By N offsets from the committed one: forward, or back with -N."
     ),
     offset: int | None = option("--to-offset", "N", "To this offset."),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
+    consent: Consented,
 ) -> Output:
     """Reset a group's offsets.
 
@@ -153,13 +159,10 @@ def reset(
         return _reset_text(done, value if target == "timestamp" else None)
 
     with opened as client:
-        done = carried_out(
+        done = consent.carry_out(
             lambda execute: client.ask(ResetOffsetsRequest(group, target, value, selections, execute)),
             text,
             "Commit these offsets?",
-            yes=yes,
-            dry_run=dry_run,
-            as_json=as_json,
         )
     return Output(done, text(done))
 

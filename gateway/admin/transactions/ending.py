@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import msgspec
 
-from seqgate.gateway.admin.commands import AsJson, Output, argument, asks, option, stop
+from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Asker, DryRun, Opened, Yes, gateway_or_cluster, must_agree
-from seqgate.gateway.admin.printing import print_blocks, print_json, print_lines
+from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster, must_agree
+from seqgate.gateway.admin.printing import print_blocks
 from seqgate.gateway.admin.request import ControlError, Elsewhere, PagedRequest, Request, from_source
 from seqgate.gateway.admin.tables import (
     Block,
@@ -201,6 +201,7 @@ def find_hanging(opened: Opened[Asker], topic: InTopic = None, partition: InPart
 @asks(gateway_or_cluster)
 def abort(
     opened: Opened[Asker],
+    *,
     name: str | None = argument(
         "NAME",
         "The transactional.id whose transaction is aborted, and whose producer is fenced.",
@@ -211,10 +212,8 @@ def abort(
     start_offset: int | None = option(
         "--start-offset", "OFFSET", "The offset at which the transaction begins in this partition.", min=0
     ),
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: AsJson = False,
-) -> None:
+    consent: Consented,
+) -> Output:
     """Abort an open transaction. Shows the transaction first, and asks for confirmation.
 
     With NAME: aborts in all partitions of the transaction, and fences its producer, whose next request fails.
@@ -229,16 +228,16 @@ def abort(
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = _abort_request(name, topic, partition, start_offset)
     with opened as client:
-        if as_json:
-            print_json(_abort(client, request, execute=yes and not dry_run))
-            return
+        if consent.as_json:
+            return Output(_abort(client, request, execute=not consent.is_planned))
         planned = _abort(client, request, execute=False)
+        if consent.dry_run:
+            return Output(planned, _abort_text(planned))
         print_blocks(_abort_text(planned))
-        if dry_run:
-            return
-        if not yes:
+        if not consent.yes:
             must_agree("Abort it?")
-        print_lines(_aborted(_abort(client, request, execute=True, planned=planned)))
+        done = _abort(client, request, execute=True, planned=planned)
+    return Output(done, [_aborted(done)])
 
 
 def _abort_request(

@@ -20,7 +20,7 @@ from seqgate.gateway.admin.commands import (
     option,
     stop,
 )
-from seqgate.gateway.admin.options import Opened, carried_out, is_confirmed
+from seqgate.gateway.admin.options import Consent, Opened, is_confirmed
 
 events: list[str] = []
 
@@ -123,12 +123,11 @@ def test_a_command_that_prints_by_itself_knows_how(capsys: pytest.CaptureFixture
 
 def agreed(answer: bool, capsys: pytest.CaptureFixture[str], **options: bool) -> tuple[Any, str]:
     """Return the outcome of a command that can't be undone, or how it ended, and what it printed."""
-    given = {"yes": False, "dry_run": False, "as_json": False, **options}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("seqgate.gateway.admin.options.is_confirmed", lambda _: answer)
         try:
-            outcome: Any = carried_out(
-                lambda execute: "done" if execute else "planned", lambda plan: [plan], "Sure?", **given
+            outcome: Any = Consent(**options).carry_out(
+                lambda execute: "done" if execute else "planned", lambda plan: [plan], "Sure?"
             )
         except SystemExit as ended:
             outcome = ended.code
