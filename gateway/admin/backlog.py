@@ -13,12 +13,12 @@ import msgspec
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.operation import LiveGateway, find_topic
 from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.request import ControlError, PagedRequest, Request
 from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.quota.backlog import GroupReader, ProduceGate
     from seqgate.gateway.runtime.backlogs.backlog import Backlog
     from seqgate.gateway.runtime.partitions.partition import Partition
@@ -270,8 +270,6 @@ def limited_topics(gateway: LiveGateway, _: LimitedTopicsRequest) -> LimitedTopi
 async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPage:
     """Measure the backlogs of one topic; a page ends when it has `limit` groups. Raises ControlError."""
     import asyncio  # noqa: PLC0415 - slow to import
-
-    from seqgate.gateway.admin.operation import find_topic  # noqa: PLC0415
 
     services = gateway.services
     topic = find_topic(services.partitions.registry, request.topic)

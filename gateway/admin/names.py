@@ -16,6 +16,7 @@ import msgspec
 from seqgate.gateway.admin.client import Client, summed
 from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, check_led_here, find_topic
 from seqgate.gateway.admin.options import OnlyPartition, Opened, gateway
 from seqgate.gateway.admin.request import ControlError, PagedRequest, in_words
 from seqgate.gateway.admin.tables import (
@@ -33,7 +34,6 @@ from seqgate.gateway.admin.tables import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
     from seqgate.gateway.runtime.partitions.partition import Partition
     from seqgate.gateway.runtime.partitions.registry import TopicPartitions
     from seqgate.gateway.runtime.services import PartitionServices, Services
@@ -277,8 +277,7 @@ async def list_names_live(gateway: LiveGateway, request: NamesRequest) -> NamePa
 
 
 def _check_exists(services: Services, request: NamesRequest) -> None:
-    from seqgate.gateway.admin.operation import check_led_here, find_topic  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.runtime.upkeep.name_keeping import deduplicates  # noqa: PLC0415
+    from seqgate.gateway.runtime.upkeep.name_keeping import deduplicates  # noqa: PLC0415 - slow to import
 
     if request.topic is None:
         return

@@ -1,33 +1,31 @@
 """The type of an operation: its request, and the functions that answer it from a gateway or a data directory.
 
 Below it is what operations share: the gateway as they see it, the topics and partitions that a request names,
-and the errors of coordinators as sentences.
+and the errors of coordinators as sentences. Commands import this module before they run, so it imports
+nothing of the gateway.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
-from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
-from seqgate.gateway.admin.sweep import Sweeps
-from seqgate.gateway.config import Config
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.block_stores import BlockSource
     from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.admin.server import Traffic
+    from seqgate.gateway.admin.sweep import Sweeps
+    from seqgate.gateway.config import Config
+    from seqgate.gateway.runtime.partitions.partition import Partition
+    from seqgate.gateway.runtime.partitions.registry import Partitions, TopicPartitions
+    from seqgate.gateway.runtime.services import Services
 
 Q = TypeVar("Q", bound=Request[Any])
 
@@ -60,8 +58,7 @@ class StoppedGateway(NamedTuple):
     now_ms: int
 
 
-@dataclass(slots=True)
-class LiveGateway:
+class LiveGateway(msgspec.Struct, dict=True):
     """A running gateway: its services, the store of its producer-id blocks, and its listeners' counters."""
 
     services: Services
@@ -72,10 +69,13 @@ class LiveGateway:
     """Returns the metrics in Prometheus's text format."""
     restarts: Restarts | None = None
     """Restarts the process; None for a gateway inside of another program."""
-    sweeps: Sweeps = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.sweeps = Sweeps(self.services)
+    @cached_property
+    def sweeps(self) -> Sweeps:
+        """The running sweep, and the findings of the last sweeps."""
+        from seqgate.gateway.admin.sweep import Sweeps  # noqa: PLC0415 - slow to import
+
+        return Sweeps(self.services)
 
 
 # The topics and partitions that a request names.
@@ -94,6 +94,10 @@ def find_topic(partitions: Partitions, name: str, *indexes: int | None) -> Topic
 
 def check_led_here(services: Services, topic: str, index: int) -> None:
     """Refuse a partition that another gateway leads. Raises Elsewhere."""
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.runtime.topics.brokers import NO_LEADER  # noqa: PLC0415
+
     found = services.partitions.registry.by_name.get(topic)
     if found is None or found.refusal(index) is not ErrorCode.not_leader_or_follower:
         return
@@ -133,6 +137,8 @@ def offline_partitions(partitions: Partitions, topic: str) -> list[int]:
 @contextlib.contextmanager
 def as_control_error(what: str, topic: str) -> Iterator[None]:
     """Turn Unavailable into ControlError; the coordinator of `what` stores its state in `topic`."""
+    from seqgate.gateway.runtime.coordinators.shards import Unavailable  # noqa: PLC0415 - slow to import
+
     try:
         yield
     except Unavailable as error:

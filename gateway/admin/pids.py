@@ -17,13 +17,13 @@ import msgspec
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
+from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, Q, StoppedGateway
 from seqgate.gateway.admin.options import ConfigFile, Consented, DataDir, Opened, Timeout, asking
 from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, PagedRequest, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.block_stores import BlockSource
-    from seqgate.gateway.admin.operation import ControlOperation, LiveGateway, Q, StoppedGateway
     from seqgate.pid_allocator import BlockUsage, ProducerIdBlock
 
 # The requests about blocks of producer ids, and what `seqgate pids … --json` prints.
@@ -471,7 +471,6 @@ def _operation(
     import asyncio  # noqa: PLC0415 - slow to import
 
     from seqgate.gateway.admin.block_stores import stopped_source  # noqa: PLC0415
-    from seqgate.gateway.admin.operation import ControlOperation  # noqa: PLC0415
 
     @functools.wraps(work)
     def run_live(gateway: LiveGateway, asked: Q) -> Awaitable[Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, stop
+from seqgate.gateway.admin.operation import LiveGateway, check_led_here, find_topic, partitions_after
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import (
@@ -33,7 +34,6 @@ from seqgate.gateway.security.principals import ClientIdentity
 if TYPE_CHECKING:
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.runtime.partitions.partition import Partition
@@ -244,8 +244,6 @@ async def list_producers_live(gateway: LiveGateway, request: ListProducersReques
     """Return one page of the active producers. Raises ControlError."""
     import asyncio  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.operation import check_led_here  # noqa: PLC0415
-
     now_ms = gateway.services.node.clock.now_ms()
     if request.topic is not None and request.partition is not None:
         check_led_here(gateway.services, request.topic, request.partition)
@@ -280,8 +278,6 @@ def producer_counters(partitions: PartitionServices) -> ProducerCounters:
 
 def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
     """Yield the requested partitions in order, from the previous page's last one on. Raises ControlError."""
-    from seqgate.gateway.admin.operation import find_topic, partitions_after  # noqa: PLC0415 - slow to import
-
     if request.topic is None:
         topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
     else:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.operation import LiveGateway, check_led_here
 from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.request import ControlError, Request, in_words
-
-if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
 
 # The request to reopen a partition, and what `seqgate reopen --json` prints.
 
@@ -60,8 +56,7 @@ def reopen(
 
 async def reopen_partition(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     """Reopen an offline partition's log, once the operator has removed the cause. Raises ControlError."""
-    from seqgate.gateway.admin.operation import check_led_here  # noqa: PLC0415 - slow to import
-    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415
+    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415 - slow to import
 
     services = gateway.services
     name = f"{request.topic}-{request.partition}"

@@ -15,6 +15,7 @@ from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import group_names
 from seqgate.gateway.admin.groups.describing import ClusterGroups, Consented, FoundGroup, LiveGroups, in_use
 from seqgate.gateway.admin.groups.members import SHARE
+from seqgate.gateway.admin.operation import LiveGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import Block, Column, count, shown, table
@@ -22,7 +23,6 @@ from seqgate.gateway.admin.tables import Block, Column, count, shown, table
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
 # The request for deletions, and what `seqgate groups delete --json` prints.
 
@@ -167,7 +167,6 @@ class LiveDeletion:
     async def _delete(self, group_id: str, group: FoundGroup) -> ErrorCode:
         from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
 
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC  # noqa: PLC0415
 
         if group.type == SHARE:

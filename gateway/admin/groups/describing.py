@@ -32,6 +32,7 @@ from seqgate.gateway.admin.groups.members import (
     protocol_text,
     topology_nodes,
 )
+from seqgate.gateway.admin.operation import LiveGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Consent, Opened, consent_by, gateway_or_cluster
 from seqgate.gateway.admin.request import (
     ControlError,
@@ -58,7 +59,6 @@ from seqgate.gateway.admin.tables import (
 from seqgate.gateway.admin.transactions.pending import PendingOffset, known_producers, pending_offset
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.group.offsets import HeldOffset
     from seqgate.gateway.coordinator.group.shard import GroupShard
@@ -635,8 +635,7 @@ class LiveGroups:
 
     async def _shard(self, group_id: str) -> GroupShard | None:
         """Return the shard of a group once its state is durable; None while the gateway has no groups."""
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.coordinator.group.offsets import is_name_group  # noqa: PLC0415
+        from seqgate.gateway.coordinator.group.offsets import is_name_group  # noqa: PLC0415 - slow to import
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
         if not group_id:
@@ -681,8 +680,7 @@ class LiveGroups:
         deleted topics. Of a partition whose state another gateway stores only the start offset and the number
         of done records are known.
         """
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.coordinator.share.records import SharePartitionKey  # noqa: PLC0415
+        from seqgate.gateway.coordinator.share.records import SharePartitionKey  # noqa: PLC0415 - slow
         from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC  # noqa: PLC0415
 
         topics = self.partitions.by_id

@@ -33,6 +33,7 @@ from seqgate.gateway.admin.groups.members import (
     protocol_text,
     ranges,
 )
+from seqgate.gateway.admin.operation import offline_partitions
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, page
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, table
@@ -241,8 +242,7 @@ class LiveList(LiveGroups):
 
     @property
     def offline_partitions(self) -> list[int]:
-        from seqgate.gateway.admin.operation import offline_partitions  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
 
         return offline_partitions(self.partitions, OFFSETS_TOPIC)
 

@@ -34,6 +34,7 @@ from seqgate.gateway.admin.groups.describing import (
     in_use,
 )
 from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
+from seqgate.gateway.admin.operation import LiveGateway, as_control_error, check_led_here, find_topic
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (
@@ -50,7 +51,6 @@ from seqgate.gateway.admin.tables import (
 from seqgate.gateway.admin.times import timestamp_ms
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
 
@@ -456,8 +456,6 @@ class LiveReset:
         return [place for place in places if self._partitions.has(*place)]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        from seqgate.gateway.admin.operation import find_topic  # noqa: PLC0415 - slow to import
-
         return {topic: find_topic(self._partitions, topic).count for topic in topics}
 
     async def offsets(
@@ -465,8 +463,6 @@ class LiveReset:
     ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all of which this gateway must lead."""
         import asyncio  # noqa: PLC0415 - slow to import
-
-        from seqgate.gateway.admin.operation import check_led_here  # noqa: PLC0415
 
         found = {}
         for place in places:
@@ -498,7 +494,6 @@ class LiveReset:
     async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
         from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
 
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415
         from seqgate.gateway.coordinator.group import records as stored  # noqa: PLC0415
         from seqgate.gateway.coordinator.group.offsets import Committer  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415

@@ -25,6 +25,13 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
+from seqgate.gateway.admin.operation import (
+    LiveGateway,
+    as_control_error,
+    check_led_here,
+    find_topic,
+    partitions_after,
+)
 from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster, must_agree
 from seqgate.gateway.admin.printing import print_blocks
 from seqgate.gateway.admin.request import ControlError, Elsewhere, PagedRequest, Request, from_source
@@ -61,7 +68,6 @@ from seqgate.gateway.admin.transactions.pending import (
 )
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.transaction.records import Transaction
@@ -572,8 +578,7 @@ class LiveEnding(LiveTransactions):
             raise Elsewhere(f"other gateways coordinate transactions, too; {self.advice()}")
 
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.coordinator.transaction import rules  # noqa: PLC0415
+        from seqgate.gateway.coordinator.transaction import rules  # noqa: PLC0415 - slow to import
         from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
 
         # The limit of the timeout may be lower now than when the producer began.
@@ -600,8 +605,6 @@ class LiveEnding(LiveTransactions):
             await asyncio.sleep(0)
 
     def _wanted(self, request: FindHangingRequest) -> Iterator[Partition]:
-        from seqgate.gateway.admin.operation import find_topic, partitions_after  # noqa: PLC0415 - slow
-
         if request.topic is None:
             names = sorted(filter(_holds_transactions, self._partitions.by_name))
             topics = [self._partitions.by_name[name] for name in names]
@@ -615,8 +618,6 @@ class LiveEnding(LiveTransactions):
         return self._opened(self._partition(topic, partition))
 
     def _partition(self, topic: str, index: int) -> Partition:
-        from seqgate.gateway.admin.operation import check_led_here  # noqa: PLC0415 - slow to import
-
         partition = self._partitions.get(topic, index)
         if partition is None:
             check_led_here(self._services, topic, index)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
 import msgspec
 
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, as_control_error, offline_partitions
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, parsed
 from seqgate.gateway.admin.producers import active_producers
 from seqgate.gateway.admin.request import (
@@ -56,7 +57,6 @@ from seqgate.gateway.security.principals import ClientIdentity
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.transaction.records import Transaction
@@ -724,8 +724,7 @@ class LiveTransactions:
 
     @property
     def offline_partitions(self) -> list[int]:
-        from seqgate.gateway.admin.operation import offline_partitions  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415 - slow to import
 
         return offline_partitions(self._partitions, TRANSACTION_STATE_TOPIC)
 
@@ -748,8 +747,7 @@ class LiveTransactions:
         return f"ask the cluster with --bootstrap {address}"
 
     def find(self, transactional_id: str) -> Transaction:
-        from seqgate.gateway.admin.operation import as_control_error  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415 - slow to import
 
         found = None
         if TRANSACTION_STATE_TOPIC in self._partitions.by_name:
