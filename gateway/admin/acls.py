@@ -429,14 +429,13 @@ def filter_of(entry: AclEntry) -> AclFilter:
 
 def find_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     """Return the entries that any of the filters finds, sorted."""
-    from kio.schema.describe_acls.v3 import DescribeAclsRequest, DescribeAclsResponse  # noqa: PLC0415 - slow
+    from kio.schema.describe_acls.v3 import DescribeAclsRequest  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     found: set[AclEntry] = set()
     for each in wanted:
-        answer = ask_broker(cluster.reached, DescribeAclsRequest(**_fields(each)), DescribeAclsResponse)
+        answer = cluster.ask_reached(DescribeAclsRequest(**_fields(each)))
         check(answer)
         found.update(_entry(resource, entry) for resource in answer.resources for entry in resource.acls)
     return sorted(found)
@@ -444,11 +443,10 @@ def find_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry
 
 def create_entries(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | None]:
     """Create entries; return for each why the cluster refuses it, or None."""
-    from kio.schema.create_acls.v3 import CreateAclsRequest, CreateAclsResponse  # noqa: PLC0415 - slow
+    from kio.schema.create_acls.v3 import CreateAclsRequest  # noqa: PLC0415 - slow to import
     from kio.schema.create_acls.v3.request import AclCreation  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     creations = tuple(
@@ -463,21 +461,20 @@ def create_entries(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | 
         )
         for entry in entries
     )
-    answer = ask_broker(cluster.reached, CreateAclsRequest(creations=creations), CreateAclsResponse)
+    answer = cluster.ask_reached(CreateAclsRequest(creations=creations))
     return [refusal(result.error_code, result.error_message) for result in answer.results]
 
 
 def delete_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     """Delete the entries that the filters find; return the deleted entries, sorted."""
-    from kio.schema.delete_acls.v3 import DeleteAclsRequest, DeleteAclsResponse  # noqa: PLC0415 - slow
+    from kio.schema.delete_acls.v3 import DeleteAclsRequest  # noqa: PLC0415 - slow to import
     from kio.schema.delete_acls.v3.request import DeleteAclsFilter  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
     deleted: set[AclEntry] = set()
-    for result in ask_broker(cluster.reached, request, DeleteAclsResponse).filter_results:
+    for result in cluster.ask_reached(request).filter_results:
         check(result)
         for found in result.matching_acls:
             check(found)

@@ -262,7 +262,7 @@ def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
 
 def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
     """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
-    from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_configs.v4 import request  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
     asked = request.DescribeConfigsRequest(
@@ -274,7 +274,7 @@ def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, li
         )
     )
     place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
-    answer = cluster.ask(place, asked, response.DescribeConfigsResponse)
+    answer = cluster.ask(place, asked)
     if answer is not None:
         return {str(found.resource_name): _rows(found.configs) for found in answer.results}
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
@@ -366,18 +366,15 @@ _DELETE: Final = 1
 
 def describe(cluster: Cluster) -> list[ConfigRow]:
     """Return the configurations that are set for all brokers, by name."""
-    from kio.schema.describe_configs.v4 import request, response  # noqa: PLC0415 - slow to import
+    from kio.schema.describe_configs.v4 import request  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415 - as above
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
     asked = request.DescribeConfigsResource(
         resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configuration_keys=None
     )
-    answer = ask_broker(
-        cluster.reached, request.DescribeConfigsRequest(resources=(asked,)), response.DescribeConfigsResponse
-    )
+    answer = cluster.ask_reached(request.DescribeConfigsRequest(resources=(asked,)))
     (found,) = answer.results
     check(found)
     return _rows(found.configs)
@@ -385,11 +382,10 @@ def describe(cluster: Cluster) -> list[ConfigRow]:
 
 def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:
     """Set and unset configurations of all brokers, all or none; return the reason if the cluster refuses."""
-    from kio.schema.incremental_alter_configs.v1 import request, response  # noqa: PLC0415 - seldom needed
+    from kio.schema.incremental_alter_configs.v1 import request  # noqa: PLC0415 - seldom needed
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415 - as above
-    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
 
     wanted = [
         request.AlterableConfig(name=name, config_operation=i8(_SET), value=value)
@@ -399,10 +395,8 @@ def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Seq
     asked = request.AlterConfigsResource(
         resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configs=tuple(wanted)
     )
-    answer = ask_broker(
-        cluster.reached,
-        request.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False),
-        response.IncrementalAlterConfigsResponse,
+    answer = cluster.ask_reached(
+        request.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False)
     )
     (outcome,) = answer.responses
     return refusal(outcome.error_code, outcome.error_message)

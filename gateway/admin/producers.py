@@ -156,9 +156,6 @@ def _text(page: ProducerPage) -> Iterator[Block]:
 
 # Over the Kafka protocol: any cluster's answer. Raises ControlError or kafka-python's errors.
 
-_API: Final = 61, 0
-"""The key and the version of DescribeProducers."""
-
 
 def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
     """Return all active producers by topic, partition and id, as DescribeProducers reports them."""
@@ -172,9 +169,8 @@ def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> Pr
 def active_producers(cluster: Cluster, places: Sequence[TopicPartition]) -> list[ProducerRow]:
     """Return the active producers of partitions, in no order."""
     from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
 
-    answers = cluster.ask_leaders(places, _question, response_type(*_API))
+    answers = cluster.ask_leaders(places, _question)
     rows = [
         (topic.name, row) for answer in answers or () for topic in answer.topics for row in topic.partitions
     ]

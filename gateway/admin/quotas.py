@@ -183,10 +183,8 @@ def _shown(entity: Mapping[str, str | None]) -> str:
 def find_quotas(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[QuotaRow]:
     """Return the entities with these types and names, and perhaps others, sorted; without any, all."""
     from kio.schema.describe_client_quotas.v1 import request as describing  # noqa: PLC0415 - slow to import
-    from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     exact, default = i8(0), i8(1)
@@ -199,7 +197,7 @@ def find_quotas(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[Quot
         ),
         strict=False,
     )
-    answer = ask_broker(cluster.reached, request, DescribeClientQuotasResponse)
+    answer = cluster.ask_reached(request)
     check(answer)
     rows = [
         QuotaRow(
@@ -220,10 +218,8 @@ def change_quotas(
 ) -> str | None:
     """Set and remove quotas of an entity, all of them or none; return the reason if the cluster refuses."""
     from kio.schema.alter_client_quotas.v1 import request as altering  # noqa: PLC0415 - slow to import
-    from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse  # noqa: PLC0415
     from kio.static.primitive import f64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     request = altering.AlterClientQuotasRequest(
@@ -243,5 +239,5 @@ def change_quotas(
         ),
         validate_only=False,
     )
-    (result,) = ask_broker(cluster.reached, request, AlterClientQuotasResponse).entries
+    (result,) = cluster.ask_reached(request).entries
     return refusal(result.error_code, result.error_message)

@@ -763,14 +763,11 @@ def _gateway(address: BrokerAddress) -> WorkerRow | None:
 
 def _log_dirs(address: BrokerAddress) -> list[LogDir]:
     from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow
-    from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check, refusal  # noqa: PLC0415
 
-    answer = ask_broker(
-        address, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, timeout_s=_BROKER_TIMEOUT_S
-    )
+    answer = ask_broker(address, DescribeLogDirsRequest(topics=None), timeout_s=_BROKER_TIMEOUT_S)
     check(answer, "the log directories can't be listed: ")
     return [
         LogDir(

@@ -263,17 +263,11 @@ def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewC
 
 def find_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:
     """Return all users, by name."""
-    from kio.schema.describe_user_scram_credentials.v0 import (  # noqa: PLC0415 - slow to import
-        DescribeUserScramCredentialsRequest,
-        DescribeUserScramCredentialsResponse,
-    )
+    from kio.schema.describe_user_scram_credentials.v0 import request  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
-    answer = ask_broker(
-        cluster.reached, DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse
-    )
+    answer = cluster.ask_reached(request.DescribeUserScramCredentialsRequest(users=None))
     check(answer)
     rows = [
         UserRow(
@@ -315,7 +309,6 @@ def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | Non
     from kio.schema.alter_user_scram_credentials import v0 as altering  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8, i32  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     number = i8(_hash_of(mechanism))
@@ -332,7 +325,7 @@ def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | Non
             salted_password=new.salted_password,
         )
         request = altering.AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,))
-    (result,) = ask_broker(cluster.reached, request, altering.AlterUserScramCredentialsResponse).results
+    (result,) = cluster.ask_reached(request).results
     check(result)
 
 

@@ -283,16 +283,15 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
     answers don't: a broker in a controlled shutdown is fenced only when it has ended.
     """
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
-    from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
     from kio.static.primitive import i8  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415
     from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
     )
-    described = ask_broker(cluster.reached, request, DescribeClusterResponse)
+    described = cluster.ask_reached(request)
     _check(described.error_code, described.error_message, "the gateways can't be listed")
     with suppress(ControlError):
         told = told_by(cluster.reached, asked)
@@ -324,12 +323,11 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     from datetime import timedelta  # noqa: PLC0415 - slow to import
 
     from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions  # noqa: PLC0415
-    from kio.schema.elect_leaders.v2.response import ElectLeadersResponse  # noqa: PLC0415
     from kio.schema.errors import ErrorCode  # noqa: PLC0415
     from kio.schema.types import TopicName  # noqa: PLC0415
     from kio.static.primitive import i8, i32, i32Timedelta  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, ask_broker, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415
 
     place = f"{request.topic}-{request.partition}"
     deadline_s = time.monotonic() + request.timeout_ms / 1000
@@ -345,9 +343,7 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
         ),
         timeout=limit,
     )
-    answer = ask_broker(
-        cluster.reached, elect, ElectLeadersResponse, timeout_s=TIMEOUT_S + request.timeout_ms / 1000
-    )
+    answer = cluster.ask_reached(elect, timeout_s=TIMEOUT_S + request.timeout_ms / 1000)
     _check(answer.error_code, None, f"{place} can't be moved")
     for topic in answer.replica_election_results:
         for row in topic.partition_result:
@@ -383,12 +379,11 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
     from dataclasses import replace as with_fields  # noqa: PLC0415 - slow to import
 
     from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest  # noqa: PLC0415
-    from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse  # noqa: PLC0415
     from kio.schema.errors import ErrorCode  # noqa: PLC0415
     from kio.schema.types import BrokerId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import api_versions, ask_broker  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     asked = BrokerHeartbeatRequest(
@@ -405,9 +400,8 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
             "alone, an older release, or no Seqgate"
         )
 
-    def ask(epoch: int) -> BrokerHeartbeatResponse:
-        request = with_fields(asked, broker_epoch=i64(epoch))
-        answer = ask_broker(cluster.reached, request, BrokerHeartbeatResponse)
+    def ask(epoch: int) -> Any:
+        answer = cluster.ask_reached(with_fields(asked, broker_epoch=i64(epoch)))
         if answer.error_code == ErrorCode.stale_broker_epoch and epoch == _WAITING_EPOCH:
             return ask(_ANY_EPOCH)  # a gateway of an earlier release
         if answer.error_code:
@@ -439,21 +433,16 @@ def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:
 
 def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:
     from kio.schema.alter_partition_reassignments.v0 import request as asked  # noqa: PLC0415 - slow
-    from kio.schema.alter_partition_reassignments.v0 import response as told  # noqa: PLC0415
     from kio.schema.types import BrokerId, TopicName  # noqa: PLC0415
     from kio.static.primitive import i32  # noqa: PLC0415
-
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
 
     row = asked.ReassignablePartition(
         partition_index=i32(request.partition), replicas=tuple(BrokerId(node) for node in replicas)
     )
-    answer = ask_broker(
-        cluster.reached,
+    answer = cluster.ask_reached(
         asked.AlterPartitionReassignmentsRequest(
             topics=(asked.ReassignableTopic(name=TopicName(request.topic), partitions=(row,)),)
-        ),
-        told.AlterPartitionReassignmentsResponse,
+        )
     )
     what = f"{request.topic}-{request.partition} can't be moved"
     _check(answer.error_code, answer.error_message, what)

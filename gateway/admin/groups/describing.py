@@ -444,9 +444,9 @@ _LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5), (9, 8), (90, 1)
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """Return the answers of ListGroups about each group, by group id."""
-    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415 - slow to import
 
-    told = cluster.ask_all(request_type(*_LIST)(states_filter=(), types_filter=()), response_type(*_LIST))
+    told = cluster.ask_all(request_type(*_LIST)(states_filter=(), types_filter=()))
     if told is None:
         return {row["group_id"]: row for row in cluster.admin.list_groups()}
     fields = "protocol_type", "group_state", "group_type"
@@ -471,7 +471,7 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
         return {}
     from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
 
-    told = cluster.ask_coordinators(GROUP, names, lambda some: offsets(some)[0], offsets(())[1])
+    told = cluster.ask_coordinators(GROUP, names, offsets)
     groups: list[Any] = [group for answer in told or () for group in answer.groups]
     places = [
         (str(group.group_id), (str(topic.name), int(row.partition_index)), row)
@@ -496,23 +496,23 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
     }
 
 
-def offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
-    """Return the question for all committed offsets of groups, and the type of its answer."""
-    from seqgate.gateway.protocol.messages import request_module, response_type  # noqa: PLC0415 - slow
+def offsets(groups: Iterable[str]) -> Any:
+    """Return the question for all committed offsets of groups."""
+    from seqgate.gateway.protocol.messages import request_module  # noqa: PLC0415 - slow to import
 
     module = request_module(*_OFFSETS)
     wanted = tuple(module.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups)
-    return module.OffsetFetchRequest(groups=wanted), response_type(*_OFFSETS)
+    return module.OffsetFetchRequest(groups=wanted)
 
 
-def share_offsets(groups: Iterable[str]) -> tuple[Any, type[Any]]:
-    """Return the question how far share groups have read, and the type of its answer."""
-    from seqgate.gateway.protocol.messages import request_module, response_type  # noqa: PLC0415 - slow
+def share_offsets(groups: Iterable[str]) -> Any:
+    """Return the question how far share groups have read."""
+    from seqgate.gateway.protocol.messages import request_module  # noqa: PLC0415 - slow to import
 
     module = request_module(*_SHARE_OFFSETS)
     row = module.DescribeShareGroupOffsetsRequestGroup
     wanted = tuple(row(group_id=group, topics=None) for group in groups)
-    return module.DescribeShareGroupOffsetsRequest(groups=wanted), response_type(*_SHARE_OFFSETS)
+    return module.DescribeShareGroupOffsetsRequest(groups=wanted)
 
 
 def share_progress(found: Any) -> GroupProgress:
@@ -550,7 +550,7 @@ class ClusterGroups:
         """Return the committed offsets, or the oldest records of a share group that are not done."""
         if kind != SHARE:
             return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
-        return share_progress(asked_of(self._cluster, group, *share_offsets([group])))
+        return share_progress(asked_of(self._cluster, group, share_offsets([group])))
 
     async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         from seqgate.gateway.admin.remote.cluster import EARLIEST  # noqa: PLC0415 - slow to import

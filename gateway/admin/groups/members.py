@@ -168,16 +168,14 @@ _DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
 """The API and the version that describe groups of a type."""
 
 
-def describing(
-    kind: str, groups: Iterable[str], version: int | None = None, **fields: Any
-) -> tuple[Any, type[Any]]:
-    """Return the question that describes groups of a type, and the type of its answer."""
-    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415 - slow to import
+def describing(kind: str, groups: Iterable[str], version: int | None = None, **fields: Any) -> Any:
+    """Return the question that describes groups of a type."""
+    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415 - slow to import
 
     key, usual = _DESCRIBE[kind]
-    asked = key, usual if version is None else version
     fields["groups" if kind == CLASSIC else "group_ids"] = tuple(groups)
-    return request_type(*asked)(include_authorized_operations=False, **fields), response_type(*asked)
+    kind_of_request = request_type(key, usual if version is None else version)
+    return kind_of_request(include_authorized_operations=False, **fields)
 
 
 def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
@@ -186,8 +184,8 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
         return _classic_members(cluster, group)
     asked = describing(kind, [group])
     if kind == STREAMS:
-        return streams_members(asked_of(cluster, group, *(_with_topology(cluster, group) or asked)))
-    found = asked_of(cluster, group, *asked)
+        return streams_members(asked_of(cluster, group, _with_topology(cluster, group) or asked))
+    found = asked_of(cluster, group, asked)
     members = [
         _member(
             member,
@@ -207,7 +205,7 @@ _FIRST_WITH_TOPOLOGY: Final = 1
 """The first version of StreamsGroupDescribe that has the description of the topology."""
 
 
-def _with_topology(cluster: Cluster, group: str) -> tuple[Any, type[Any]] | None:
+def _with_topology(cluster: Cluster, group: str) -> Any:
     """Return the question for a streams group with its topology; None where brokers are older than that."""
     from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
 
@@ -261,11 +259,8 @@ def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classi
     """Return the classic groups, by group id."""
     from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415
-    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
 
-    told = cluster.ask_coordinators(
-        GROUP, groups, lambda some: describing(CLASSIC, some)[0], response_type(*_DESCRIBE[CLASSIC])
-    )
+    told = cluster.ask_coordinators(GROUP, groups, lambda some: describing(CLASSIC, some))
     rows = [group for answer in told or () for group in answer.groups]
     if told is not None and not any(group.error_code for group in rows):
         return {
@@ -358,12 +353,12 @@ def _tasks(assignment: described.Assignment) -> StreamsTasks:
     )
 
 
-def asked_of(cluster: Cluster, group: str, asked: Any, response_type: type[Any]) -> Any:
+def asked_of(cluster: Cluster, group: str, asked: Any) -> Any:
     """Return what the coordinator answers about the one group of a request."""
     from seqgate.gateway.admin.remote.broker import ask_coordinator  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
-    found = ask_coordinator(cluster.reached, group, asked, response_type).groups[0]
+    found = ask_coordinator(cluster.reached, group, asked).groups[0]
     check(found, f"group {found.group_id}: ")
     return found
 

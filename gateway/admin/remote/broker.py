@@ -10,10 +10,9 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
@@ -21,17 +20,15 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.protocol.frames import MalformedRequest
-from seqgate.gateway.protocol.messages import encode_request
+from seqgate.gateway.protocol.messages import encode_request, response_type
 from seqgate.gateway.protocol.schema import entity_reader
 
 if TYPE_CHECKING:
     import ssl
 
+    from kio.schema.api_versions.v3.response import ApiVersionsResponse
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
     from kio.schema.metadata.v9.response import MetadataResponse
-
-R = TypeVar("R")
 
 TIMEOUT_S: Final = 30.0
 GROUP: Final = i8(0)
@@ -41,13 +38,13 @@ TRANSACTION: Final = i8(1)
 
 def api_versions(address: BrokerAddress, timeout_s: float = TIMEOUT_S) -> ApiVersionsResponse:
     """Return the APIs, versions and features of the broker at an address."""
-    return ask_broker(address, _API_VERSIONS, ApiVersionsResponse, timeout_s=timeout_s)
+    answer: ApiVersionsResponse = ask_broker(address, _API_VERSIONS, timeout_s=timeout_s)
+    return answer
 
 
 def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
     """Return the brokers, and all topics with their partitions."""
     from kio.schema.metadata.v9.request import MetadataRequest  # noqa: PLC0415
-    from kio.schema.metadata.v9.response import MetadataResponse  # noqa: PLC0415
 
     request = MetadataRequest(
         topics=None if with_topics else (),
@@ -55,38 +52,33 @@ def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = Tr
         include_cluster_authorized_operations=False,
         include_topic_authorized_operations=False,
     )
-    return ask_broker(address, request, MetadataResponse, timeout_s=timeout_s)
+    answer: MetadataResponse = ask_broker(address, request, timeout_s=timeout_s)
+    return answer
 
 
-def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:
+def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any) -> Any:
     """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
-    found = ask_broker(bootstrap, *finding(GROUP, [group])).coordinators[0]
+    found = ask_broker(bootstrap, finding(GROUP, [group])).coordinators[0]
     if found.error_code:
         raise ControlError(
             f"group {group} has no coordinator: {found.error_message or ErrorCode(found.error_code).name}"
         )
-    return ask_broker(bootstrap.other(found.host, int(found.port)), request, response_type)
+    return ask_broker(bootstrap.other(found.host, int(found.port)), request)
 
 
-def finding(
-    key_type: i8, names: Iterable[str]
-) -> tuple[FindCoordinatorRequest, type[FindCoordinatorResponse]]:
-    """Return the question for coordinators, and the type of its answer."""
+def finding(key_type: i8, names: Iterable[str]) -> FindCoordinatorRequest:
+    """Return the question for coordinators."""
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest  # noqa: PLC0415
-    from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse  # noqa: PLC0415
 
-    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=tuple(names))
-    return request, FindCoordinatorResponse
+    return FindCoordinatorRequest(key_type=key_type, coordinator_keys=tuple(names))
 
 
-def ask_broker(
-    address: BrokerAddress, request: Any, response_type: type[R], *, timeout_s: float = TIMEOUT_S
-) -> R:
+def ask_broker(address: BrokerAddress, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
     """Return the answer of the broker at an address, within `timeout_s` and the address's own."""
     timeout_s = min(timeout_s, address.timeout_s or timeout_s)
     try:
         with open_connection(address, timeout_s) as connection:
-            return exchange(connection, request, response_type)
+            return exchange(connection, request)
     except MalformedRequest as error:
         raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     except OSError as error:
@@ -151,7 +143,7 @@ def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
         if _shows_certificate(address):
             with _tls_told(address):
                 try:
-                    exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+                    exchange(connection, _API_VERSIONS)
                 except MalformedRequest as error:
                     raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     return address
@@ -171,7 +163,7 @@ def greet(
     is_certified = _shows_certificate(address)
     try:
         with _tls_told(address) if is_certified else nullcontext():
-            answer = exchange(connection, _API_VERSIONS, ApiVersionsResponse)
+            answer = exchange(connection, _API_VERSIONS)
     except Exception as error:
         raised = OSError if is_certified else ControlError if is_last else TimeoutError
         if isinstance(error, ControlError | raised):
@@ -232,10 +224,9 @@ def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
 
 def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> None:
     from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest  # noqa: PLC0415
-    from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse  # noqa: PLC0415
 
     mechanism = address.security.mechanism
-    answer = exchange(connection, SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
+    answer = exchange(connection, SaslHandshakeRequest(mechanism=mechanism))
     if not answer.error_code:
         return
     offered = ", ".join(answer.mechanisms)
@@ -246,7 +237,6 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     # most commands don't log in, and need no cryptography for their start
     from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest  # noqa: PLC0415
-    from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse  # noqa: PLC0415
 
     from seqgate.gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
@@ -255,8 +245,7 @@ def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     login = client_login(security.mechanism, security.username, security.password)
     message: bytes | None = login.first()
     for _ in range(_MOST_STEPS):
-        asked = SaslAuthenticateRequest(auth_bytes=message or b"")
-        answer = exchange(connection, asked, SaslAuthenticateResponse)
+        answer = exchange(connection, SaslAuthenticateRequest(auth_bytes=message or b""))
         if answer.error_code:
             reason = answer.error_message or ErrorCode(answer.error_code).name
             raise ControlError(f"{address.shown} refuses the login of {security.username}: {reason}")
@@ -271,10 +260,8 @@ def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
     raise ControlError(f"{address.shown} does not end the login of {security.username}")
 
 
-def exchange(
-    connection: socket.socket, request: Any, response_type: type[R], limit_s: float | None = None
-) -> R:
-    """Send a request and return its answer, where error codes are plain numbers. The timeout of the
+def exchange(connection: socket.socket, request: Any, limit_s: float | None = None) -> Any:
+    """Send a request of kio and return its answer, where error codes are plain numbers. The timeout of the
     connection is that of each piece of the answer, `limit_s` that of the whole. Raises OSError, and
     MalformedRequest for an answer that is not of the Kafka protocol.
     """
@@ -287,10 +274,10 @@ def exchange(
     readers: Any = entity_reader
     if size > _LARGE_ANSWER_BYTES:
         from kio.serial import entity_reader as readers  # noqa: PLC0415 - slow to import, quick after
-    header: Any = response_type.__header_schema__  # type: ignore[attr-defined]
+    kind = response_type(request.__api_key__, request.__version__)
     try:
-        _, start = readers(header)(memoryview(answer), 0)
-        response: R = readers(response_type)(memoryview(answer), start)[0]
+        _, start = readers(kind.__header_schema__)(memoryview(answer), 0)
+        response = readers(kind)(memoryview(answer), start)[0]
     except MalformedRequest:
         raise
     except Exception as error:  # noqa: BLE001 - kio raises errors of several kinds on wrong bytes
@@ -332,16 +319,11 @@ def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
 def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the ids of the groups, of all kinds."""
     from kio.schema.list_groups.v3.request import ListGroupsRequest  # noqa: PLC0415
-    from kio.schema.list_groups.v3.response import ListGroupsResponse  # noqa: PLC0415
 
     found: list[str] = []
     for broker in metadata(address, timeout_s, with_topics=False).brokers[:_BROKERS_ASKED]:
-        of_broker = ask_broker(
-            address.other(broker.host, int(broker.port)),
-            ListGroupsRequest(),
-            ListGroupsResponse,
-            timeout_s=timeout_s,
-        )
+        place = address.other(broker.host, int(broker.port))
+        of_broker = ask_broker(place, ListGroupsRequest(), timeout_s=timeout_s)
         found += (str(group.group_id) for group in of_broker.groups)
     return found
 

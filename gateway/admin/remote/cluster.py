@@ -27,6 +27,7 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     TIMEOUT_S,
     BrokerAddress,
+    ask_broker,
     exchange,
     finding,
     greet,
@@ -123,7 +124,7 @@ class Cluster:
     def _uses_kafka_python(self) -> bool:
         return "admin" in self.__dict__
 
-    def ask(self, address: BrokerAddress | None, request: Any, response_type: type[R]) -> R | None:
+    def ask(self, address: BrokerAddress | None, request: Any) -> Any:
         """Return the answer of a broker; None where kafka-python must ask: the broker does not serve the
         version, or gave no answer, or one that is an error, or kafka-python has connections already.
         """
@@ -140,12 +141,16 @@ class Cluster:
             connection = self._connections[address] = known or open_connection(address, left_s)
             connection.settimeout(left_s)
             with self.watch.asking(address.shown):
-                answer = exchange(connection, request, response_type)
+                answer = exchange(connection, request)
         except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
             self.give_up_in_time(address)
             return None
         self._deadline.answered()
         return None if getattr(answer, "error_code", 0) else answer
+
+    def ask_reached(self, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+        """Return the answer of the reached broker over a connection of its own. Raises ControlError."""
+        return ask_broker(self.reached, request, timeout_s=timeout_s)
 
     def give_up_in_time(self, address: BrokerAddress) -> None:
         """Raise Unreachable once the time of the command is over."""
@@ -161,48 +166,38 @@ class Cluster:
         """Return why a broker is not asked; None for one that is."""
         return None
 
-    def ask_each(
-        self, questions: Iterable[tuple[BrokerAddress | None, Any]], response_type: type[R]
-    ) -> list[R] | None:
+    def ask_each(self, questions: Iterable[tuple[BrokerAddress | None, Any]]) -> list[Any] | None:
         """Return the answers of brokers to their questions; None where kafka-python must ask."""
         answers = []
         for address, request in questions:
-            answer = self.ask(address, request, response_type)
+            answer = self.ask(address, request)
             if answer is None:
                 return None
             answers.append(answer)
         return answers
 
-    def ask_all(self, request: Any, response_type: type[R]) -> list[R] | None:
+    def ask_all(self, request: Any) -> list[Any] | None:
         """Return the answers of all brokers to one question; None where kafka-python must ask."""
         questions = [(address, request) for address in self.brokers.values()]
-        return self.ask_each(questions, response_type) if questions else None
+        return self.ask_each(questions) if questions else None
 
     def ask_coordinators(
-        self,
-        key_type: i8,
-        names: Iterable[str],
-        question: Callable[[Sequence[str]], Any],
-        response_type: type[R],
-    ) -> list[R] | None:
+        self, key_type: i8, names: Iterable[str], question: Callable[[Sequence[str]], Any]
+    ) -> list[Any] | None:
         """Return the answers of the coordinators of groups or transactional ids (GROUP, TRANSACTION), each to
         the question about the names that it coordinates; None where kafka-python must ask.
         """
-        found = self.ask(self.any_broker, *finding(key_type, names))
+        found = self.ask(self.any_broker, finding(key_type, names))
         if found is None or (not self.lacks_brokers and any(row.error_code for row in found.coordinators)):
             return None
         coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
         for row in (row for row in found.coordinators if not row.error_code):
             coordinated[self.reached.other(row.host, int(row.port))].append(str(row.key))
-        questions = ((address, question(some)) for address, some in coordinated.items())
-        return self.ask_each(questions, response_type)
+        return self.ask_each((address, question(some)) for address, some in coordinated.items())
 
     def ask_leaders(
-        self,
-        places: Iterable[TopicPartition],
-        question: Callable[[Mapping[str, Sequence[int]]], Any],
-        response_type: type[R],
-    ) -> list[R] | None:
+        self, places: Iterable[TopicPartition], question: Callable[[Mapping[str, Sequence[int]]], Any]
+    ) -> list[Any] | None:
         """Return the answers of the leaders of partitions, each to the question about those that it leads, by
         topic; None where kafka-python must ask.
         """
@@ -212,8 +207,7 @@ class Cluster:
         led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for topic, partition in places:
             led[leaders.get((topic, partition), _NOBODY)][topic].append(partition)
-        questions = ((self.brokers.get(node_id), question(topics)) for node_id, topics in led.items())
-        return self.ask_each(questions, response_type)
+        return self.ask_each((self.brokers.get(node_id), question(topics)) for node_id, topics in led.items())
 
     def all_topics(self) -> list[dict[str, Any]]:
         """Return the metadata of all topics, by name."""
@@ -240,12 +234,11 @@ class Cluster:
     def _asked_metadata(self, address: BrokerAddress | None, topics: tuple[()] | None) -> Any:
         """Return the brokers, and all topics with `topics` None; None where kafka-python must ask."""
         from kio.schema.metadata.v12.request import MetadataRequest  # noqa: PLC0415
-        from kio.schema.metadata.v12.response import MetadataResponse  # noqa: PLC0415
 
         request = MetadataRequest(
             topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        return self.ask(address, request, MetadataResponse)
+        return self.ask(address, request)
 
     def _asked_topics(self) -> list[dict[str, Any]] | None:
         """Return the metadata as kafka-python gives it; None where kafka-python must ask."""
@@ -309,7 +302,6 @@ class Cluster:
     ) -> dict[TopicPartition, int] | None:
         """Return the offsets that the leaders answer; None where kafka-python must ask."""
         from kio.schema.list_offsets.v6 import request as listing  # noqa: PLC0415
-        from kio.schema.list_offsets.v6.response import ListOffsetsResponse  # noqa: PLC0415
 
         def question(topics: Mapping[str, Sequence[int]]) -> Any:
             return listing.ListOffsetsRequest(
@@ -327,7 +319,7 @@ class Cluster:
                 ),
             )
 
-        answers = self.ask_leaders(places, question, ListOffsetsResponse)
+        answers = self.ask_leaders(places, question)
         found = {}
         for row in (row for answer in answers or () for row in answer.topics):
             for each in row.partitions:
@@ -341,12 +333,11 @@ class Cluster:
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers."""
         from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415
-        from kio.schema.describe_cluster.v2.response import DescribeClusterResponse  # noqa: PLC0415
 
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=False, endpoint_type=i8(1), include_fenced_brokers=True
         )
-        answer = self.ask(self.any_broker, request, DescribeClusterResponse)
+        answer = self.ask(self.any_broker, request)
         if answer is None:
             return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
         return sorted(int(broker.broker_id) for broker in answer.brokers)

@@ -30,17 +30,16 @@ def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
 
 def told_by(address: BrokerAddress, request: Request[A], timeout_s: float = TIMEOUT_S) -> A:
     """Return what a gateway answers for itself to a request. Raises ControlError."""
-    return told_in(ask_broker(address, *question_of(request), timeout_s=timeout_s), request)
+    return told_in(ask_broker(address, question_of(request), timeout_s=timeout_s), request)
 
 
-def question_of(request: Request[Any]) -> tuple[Any, type[Any]]:
-    """Return the DescribeCluster request that asks a gateway about itself, and the answer's type."""
+def question_of(request: Request[Any]) -> Any:
+    """Return the DescribeCluster request that asks a gateway about itself."""
     from seqgate.gateway.protocol.kafka_4_4 import QUESTION_API  # noqa: PLC0415 - for some commands
-    from seqgate.gateway.protocol.messages import request_type, response_type  # noqa: PLC0415
+    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415
 
     question = msgspec.json.encode(request).decode()
-    describe = request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
-    return describe, response_type(*QUESTION_API)
+    return request_type(*QUESTION_API)(include_cluster_authorized_operations=False, question=question)
 
 
 def told_in(described: Any, request: Request[A]) -> A:

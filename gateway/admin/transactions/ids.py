@@ -488,8 +488,6 @@ def described(
 
 IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""
-_API: Final = 65, 0
-"""The key and the version of DescribeTransactions."""
 _NOT_BEGUN: Final = -1
 
 
@@ -508,7 +506,7 @@ def _ids(
     pattern: str | None = None,
 ) -> list[str]:
     """Return the transactional ids that pass the filters, in order; an empty filter lets all pass."""
-    from kio.schema.list_transactions.v2 import request, response  # noqa: PLC0415 - slow to import
+    from kio.schema.list_transactions.v2 import request  # noqa: PLC0415 - slow to import
     from kio.schema.types import ProducerId as AskedId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
@@ -518,7 +516,7 @@ def _ids(
         duration_filter=i64(-1 if longer_than_ms is None else longer_than_ms),
         transactional_id_pattern=pattern,
     )
-    told = cluster.ask_all(asked, response.ListTransactionsResponse)
+    told = cluster.ask_all(asked)
     if told is not None:
         return sorted({str(row.transactional_id) for answer in told for row in answer.transaction_states})
     listed = cluster.admin.list_transactions(
@@ -556,7 +554,6 @@ def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Described]:
     from kio.schema.types import TransactionalId as AskedId  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.broker import TRANSACTION  # noqa: PLC0415
-    from seqgate.gateway.protocol.messages import response_type  # noqa: PLC0415
 
     def question(some: Sequence[str]) -> request.DescribeTransactionsRequest:
         return request.DescribeTransactionsRequest(transactional_ids=tuple(map(AskedId, some)))
@@ -565,7 +562,7 @@ def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Described]:
     found: dict[str, Described] = {}
     for first in range(0, len(ids), IDS_AT_ONCE):
         some = ids[first : first + IDS_AT_ONCE]
-        told = cluster.ask_coordinators(TRANSACTION, some, question, response_type(*_API))
+        told = cluster.ask_coordinators(TRANSACTION, some, question)
         rows = [row for answer in told or () for row in answer.transaction_states]
         if told is None or any(row.error_code not in is_fine for row in rows):
             found |= _described_by_kafka_python(cluster, some)

@@ -13,15 +13,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
-from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
-from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     BrokerAddress,
     api_versions,
-    ask_broker,
     check_connection,
     exchange,
     metadata,
@@ -283,7 +280,7 @@ class Server(NamedTuple):
 
 def server_of(cluster: Cluster) -> Server:
     asked = DescribeClusterRequest(include_cluster_authorized_operations=False)
-    answer = ask_broker(cluster.reached, asked, DescribeClusterResponse, timeout_s=RIGHTS_TIMEOUT_S)
+    answer = cluster.ask_reached(asked, timeout_s=RIGHTS_TIMEOUT_S)
     features = api_versions(cluster.reached, RIGHTS_TIMEOUT_S).finalized_features
     levels = {str(row.name): int(row.max_version_level) for row in features}
     level = levels.get("metadata.version")
@@ -293,7 +290,7 @@ def server_of(cluster: Cluster) -> Server:
 def may_describe_cluster(cluster: Cluster) -> bool:
     """Return whether the person has the right DESCRIBE on the cluster."""
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    answer = ask_broker(cluster.reached, asked, DescribeClusterResponse, timeout_s=RIGHTS_TIMEOUT_S)
+    answer = cluster.ask_reached(asked, timeout_s=RIGHTS_TIMEOUT_S)
     return bool(answer.cluster_authorized_operations & _DESCRIBE)
 
 
@@ -366,8 +363,7 @@ def _offered(address: BrokerAddress) -> tuple[str, ...]:
     """Return what a listener offers in place of an unknown mechanism; one without logins hangs up."""
     try:
         with open_connection(address, LOGIN_TIMEOUT_S) as connection:
-            asked = SaslHandshakeRequest(mechanism=_NO_MECHANISM)
-            answer = exchange(connection, asked, SaslHandshakeResponse)
+            answer = exchange(connection, SaslHandshakeRequest(mechanism=_NO_MECHANISM))
     except ConnectionResetError:
         return ()
     except MalformedRequest as error:

@@ -17,9 +17,7 @@ from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
-from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 
 from seqgate.gateway.admin.remote.broker import BrokerAddress, exchange, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
@@ -40,14 +38,9 @@ SILENT_S: Final = 10.0
 
 A = TypeVar("A")
 R = TypeVar("R")
-Question = tuple[Any, type[Any]]
-"""A request, and the type of its answer."""
 
-_WHO: Final = DescribeClusterRequest(include_cluster_authorized_operations=False), DescribeClusterResponse
-_VERSIONS: Final = (
-    ApiVersionsRequest(client_software_name="seqgate", client_software_version="1"),
-    ApiVersionsResponse,
-)
+_WHO: Final = DescribeClusterRequest(include_cluster_authorized_operations=False)
+_VERSIONS: Final = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
 
 
 class Reply(NamedTuple, Generic[A]):
@@ -178,7 +171,7 @@ class GatewayAsker:
             },
         )
 
-    def _round(self, question: Question) -> tuple[BrokerAddress, Any, dict[BrokerAddress, Any]]:
+    def _round(self, question: Any) -> tuple[BrokerAddress, Any, dict[BrokerAddress, Any]]:
         """Ask all brokers at once. Return the one that answered first, its answer, and the answers of all, or
         their errors. Raises ControlError when none answers.
         """
@@ -198,7 +191,7 @@ class GatewayAsker:
         return first, described, {address: _outcome(future) for address, future in asked.items()}
 
     def _first(
-        self, asked: dict[BrokerAddress, Future[Any]], addresses: Sequence[BrokerAddress], question: Question
+        self, asked: dict[BrokerAddress, Future[Any]], addresses: Sequence[BrokerAddress], question: Any
     ) -> tuple[BrokerAddress, Any]:
         """Ask brokers at once, those that are silent only if all are. Return the first that answers, and its
         answer. Raises ControlError.
@@ -210,7 +203,7 @@ class GatewayAsker:
         self,
         asked: dict[BrokerAddress, Future[Any]],
         addresses: Iterable[BrokerAddress],
-        question: Question,
+        question: Any,
         *,
         asks_silent: bool = False,
     ) -> None:
@@ -227,14 +220,14 @@ class GatewayAsker:
     def _is_silent(self, address: BrokerAddress) -> bool:
         return not self._asks_silent and self._memory.is_silent(address)
 
-    def answers(self, questions: Mapping[BrokerAddress, Question]) -> dict[BrokerAddress, Any]:
+    def answers(self, questions: Mapping[BrokerAddress, Any]) -> dict[BrokerAddress, Any]:
         """Return the answers of brokers, or their errors; each gets its question, all at once."""
         asked: dict[BrokerAddress, Future[Any]] = {}
         for address, question in questions.items():
             self._begin(asked, [address], question)
         return {address: _outcome(future) for address, future in asked.items()}
 
-    def _asked(self, address: BrokerAddress, question: Question) -> Any:
+    def _asked(self, address: BrokerAddress, question: Any) -> Any:
         """Return a broker's answer to the question. Raises OSError, ControlError."""
         kept = self._open.pop(address, None)
         try:
@@ -246,7 +239,7 @@ class GatewayAsker:
         self._memory.note_answer(address)
         return answer
 
-    def _answer(self, address: BrokerAddress, kept: socket.socket | None, question: Question) -> Any:
+    def _answer(self, address: BrokerAddress, kept: socket.socket | None, question: Any) -> Any:
         if kept is not None:
             try:
                 return self._exchanged(address, kept, question)
@@ -254,9 +247,9 @@ class GatewayAsker:
                 pass  # brokers close connections that are old or idle
         return self._exchanged(address, open_connection(address, self._timeout_s), question)
 
-    def _exchanged(self, address: BrokerAddress, connection: socket.socket, question: Question) -> Any:
+    def _exchanged(self, address: BrokerAddress, connection: socket.socket, question: Any) -> Any:
         try:
-            answer = exchange(connection, *question, WHOLE_TIMES * self._timeout_s)
+            answer = exchange(connection, question, WHOLE_TIMES * self._timeout_s)
         except MalformedRequest as error:
             connection.close()
             raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
@@ -373,23 +366,19 @@ class PartialCluster(Cluster):
             raise Unreachable("; ".join(self.silent))
         return self._whole().admin
 
-    def ask(self, address: BrokerAddress | None, request: Any, response_type: type[R]) -> R | None:
-        answers = self.ask_each([(address, request)], response_type)
+    def ask(self, address: BrokerAddress | None, request: Any) -> Any:
+        answers = self.ask_each([(address, request)])
         return answers[0] if answers else None
 
-    def ask_each(
-        self, questions: Iterable[tuple[BrokerAddress | None, Any]], response_type: type[R]
-    ) -> list[R] | None:
+    def ask_each(self, questions: Iterable[tuple[BrokerAddress | None, Any]]) -> list[Any] | None:
         """Return the answers of the brokers that give one; None where kafka-python must ask."""
         nodes = {address: node_id for node_id, address in self.brokers.items()}
         asked = {
-            address: (request, response_type)
+            address: request
             for address, request in questions
             if address is not None and nodes.get(address) not in self._found.silent
         }
-        if any(
-            self._versions.get(request.__api_key__, -1) < request.__version__ for request, _ in asked.values()
-        ):
+        if any(self._versions.get(each.__api_key__, -1) < each.__version__ for each in asked.values()):
             return None
         found = self._asker.answers(asked)
         for address, answer in found.items():

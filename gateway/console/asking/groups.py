@@ -12,14 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafka.admin import OffsetSpec
-from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
-from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
-from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v9.response import MetadataResponse
-from kio.schema.types import GroupId, TopicName
-from kio.static.primitive import i8
-
 from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.describing import (
@@ -36,8 +28,8 @@ from seqgate.gateway.admin.groups.describing import (
 )
 from seqgate.gateway.admin.groups.listing import known_lags
 from seqgate.gateway.admin.groups.members import CLASSIC, CONSUMER, SHARE, STREAMS, describing
-from seqgate.gateway.admin.remote.broker import ask_broker
-from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.broker import GROUP, ask_broker, finding
+from seqgate.gateway.admin.remote.cluster import LATEST, Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.groups import LETTER_TOPIC
 from seqgate.gateway.console.asking.connections import Cache
@@ -46,7 +38,6 @@ from seqgate.gateway.console.asking.topics import topic_places
 from seqgate.gateway.coordinator.places import TopicPartition
 
 TIMEOUT_S: Final = 10.0
-_GROUP: Final = i8(0)
 
 Address = tuple[str, int]
 
@@ -91,29 +82,27 @@ def progress_of(
 
 
 def _answers(
-    cluster: Cluster, groups: Sequence[str], question: Callable[[Sequence[str]], tuple[Any, Any]]
+    cluster: Cluster, groups: Sequence[str], question: Callable[[Sequence[str]], Any]
 ) -> Iterable[Any]:
     """Yield what the coordinators answer about each group, without the groups that they refuse."""
     if not groups:
         return
-    _, response_type = question(())
     asked = [
-        (cluster.reached.other(host, port), question(coordinated)[0])
+        (cluster.reached.other(host, port), question(coordinated))
         for (host, port), coordinated in _coordinators(cluster, groups).items()
     ]
     if cluster.is_partial:
-        answers = cluster.ask_each(asked, response_type) or []
+        answers = cluster.ask_each(asked) or []
     else:
         answers = []
         for address, request in asked:
             with suppress(ControlError):
-                answers.append(ask_broker(address, request, response_type, timeout_s=TIMEOUT_S))
+                answers.append(ask_broker(address, request, timeout_s=TIMEOUT_S))
     yield from (found for answer in answers for found in answer.groups if not found.error_code)
 
 
 def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list[str]]:
-    asked = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=tuple(map(GroupId, groups)))
-    answer = ask_broker(cluster.reached, asked, FindCoordinatorResponse, timeout_s=TIMEOUT_S)
+    answer = cluster.ask_reached(finding(GROUP, groups), timeout_s=TIMEOUT_S)
     found: dict[Address, list[str]] = {}
     for row in answer.coordinators:
         if not row.error_code:
@@ -134,23 +123,7 @@ def series_of(topic: str) -> str:
 def ends_of(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the high watermark of each partition that has a leader."""
     wanted = set(places)
-    if not wanted:
-        return {}
-    asked = MetadataRequest(
-        topics=tuple(
-            MetadataRequestTopic(name=TopicName(topic)) for topic in sorted({topic for topic, _ in wanted})
-        ),
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-    led = {
-        (str(topic.name), int(row.partition_index))
-        for topic in ask_broker(cluster.reached, asked, MetadataResponse, timeout_s=TIMEOUT_S).topics
-        for row in topic.partitions
-        if not row.error_code and row.leader_id >= 0
-    }
-    return cluster.offsets(wanted & led, OffsetSpec.LATEST)
+    return cluster.offsets(wanted & cluster.leaders().keys(), LATEST) if wanted else {}
 
 
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:

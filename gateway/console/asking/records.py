@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import re2
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
-from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
@@ -538,7 +537,7 @@ def fetch(
             topics=(FetchTopic(topic=TopicName(topic.name), partitions=wanted),),
             forgotten_topics_data=(),
         )
-        answer = ask_broker(cluster.reached.other(*leader), request, FetchResponse, timeout_s=TIMEOUT_S)
+        answer = ask_broker(cluster.reached.other(*leader), request, timeout_s=TIMEOUT_S)
         for row in (row for one in answer.responses for row in one.partitions):
             partition = int(row.partition_index)
             found[partition] = _stretch(partition, positions[partition], row, committed=committed)

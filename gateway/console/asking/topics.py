@@ -9,11 +9,8 @@ from typing import Any, Final
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
-from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32
 
@@ -76,7 +73,7 @@ def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
     request = MetadataRequest(
         topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
     )
-    answer = ask_broker(cluster.reached, request, MetadataResponse, timeout_s=TIMEOUT_S)
+    answer = cluster.ask_reached(request, timeout_s=TIMEOUT_S)
     (found,) = answer.topics
     code = found.error_code
     if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
@@ -194,12 +191,8 @@ def sizes_at(
 ) -> dict[TopicPartition, int]:
     """Return the bytes of a broker's partitions, of all topics or some; nothing without an answer."""
     try:
-        answer = ask_broker(
-            cluster.reached.other(host, port),
-            DescribeLogDirsRequest(topics=topics),
-            DescribeLogDirsResponse,
-            timeout_s=TIMEOUT_S,
-        )
+        asked = DescribeLogDirsRequest(topics=topics)
+        answer = ask_broker(cluster.reached.other(host, port), asked, timeout_s=TIMEOUT_S)
     except ControlError:
         return {}
     return {
@@ -286,7 +279,7 @@ def settings_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str]) -
                 for topic in some
             )
         )
-        told = cluster.ask(cluster.any_broker, asked, DescribeConfigsResponse)
+        told = cluster.ask(cluster.any_broker, asked)
         if told is not None and not any(row.error_code for row in told.results):
             for row in told.results:
                 values = {entry.name: entry.value for entry in row.configs}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
-from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
 from seqgate.gateway.admin.groups.describing import EMPTY_STATES
 from seqgate.gateway.admin.groups.listing import known_lags
@@ -318,12 +317,8 @@ def disks(cluster: Cluster) -> Values:
     sizes: Counter[str] = Counter()
     for broker in known.brokers[:MOST_BROKERS]:
         with suppress(ControlError):
-            answer = ask_broker(
-                cluster.reached.other(broker.host, int(broker.port)),
-                DescribeLogDirsRequest(topics=None),
-                DescribeLogDirsResponse,
-                timeout_s=TIMEOUT_S,
-            )
+            place = cluster.reached.other(broker.host, int(broker.port))
+            answer = ask_broker(place, DescribeLogDirsRequest(topics=None), timeout_s=TIMEOUT_S)
             found |= _disk_of(int(broker.node_id), answer, leaders, sizes)
     return found | {key_of(TOPIC_SIZE, {"topic": topic}): size for topic, size in largest(sizes).items()}
 

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 from kafka.errors import BrokerResponseError
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
-from kio.schema.list_transactions.v2.response import ListTransactionsResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i64
 
@@ -275,7 +274,7 @@ def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
         duration_filter=i64(-1 if wanted.older_than_ms is None else wanted.older_than_ms),
         transactional_id_pattern=wanted.pattern,
     )
-    told = cluster.ask_all(asked, ListTransactionsResponse)
+    told = cluster.ask_all(asked)
     if told is not None:
         return _sorted(
             Listed(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))

@@ -113,17 +113,16 @@ def test_a_command_that_waits_for_a_drain_orders_it_once(
     """A drain that somebody takes back meanwhile must not begin anew. An older gateway is ordered again."""
     epochs: list[int] = []
 
-    def ask(_: object, request: Any, __: object) -> Any:
+    def ask(request: Any) -> Any:
         epochs.append(request.broker_epoch)
         error = 0
         if request.broker_epoch == WAITING:
             error = ErrorCode.stale_broker_epoch if is_old else ErrorCode.no_reassignment_in_progress
         return SimpleNamespace(error_code=error, should_shut_down=len(epochs) > 2)
 
-    monkeypatch.setattr(broker, "ask_broker", ask)
     known = SimpleNamespace(api_keys=[SimpleNamespace(api_key=BrokerHeartbeatRequest.__api_key__)])
     monkeypatch.setattr(broker, "api_versions", lambda _: known)
-    cluster: Any = SimpleNamespace(reached=SimpleNamespace(shown="host:9092"))
+    cluster: Any = SimpleNamespace(reached=SimpleNamespace(shown="host:9092"), ask_reached=ask)
     if is_old:
         assert drain_remote(cluster, DrainRequest(2)) == Drained(2, 0)
         assert epochs == [ANY, WAITING, ANY]
@@ -154,10 +153,9 @@ def test_a_gateway_that_may_be_asked_about_itself_tells_over_the_network_who_is_
             raise ControlError("cluster.gateways over the network needs DESCRIBE on the cluster")
         return Gateways("c", rows, 0, 1)
 
-    monkeypatch.setattr(broker, "ask_broker", lambda *_: described)
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=[led]))
     monkeypatch.setattr(operations, "told_by", told_by)
-    cluster: Any = SimpleNamespace(reached=None)
+    cluster: Any = SimpleNamespace(reached=None, ask_reached=lambda _: described)
     found = gateways_remote(cluster, GatewaysRequest())
     state, sessions, moving = ("draining", (4, 3), 1) if tells else ("live", (None, None), None)
     assert found.gateways == [

@@ -32,7 +32,7 @@ class FakeCluster:
     ports: tuple[int, ...] = (1, 2)
     asked: list[Any] = field(default_factory=list)
 
-    def ask(self, address: tuple[str, int], request: Any, _: type[Any], **__: Any) -> Any:
+    def ask(self, address: tuple[str, int], request: Any, **_: Any) -> Any:
         self.asked.append(request)
         if address[1] == SILENT:
             raise ControlError("the broker at h:9 did not answer: connection refused")
@@ -81,7 +81,7 @@ def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
         monkeypatch.setattr(module, "ask_broker", fake.ask)
     for name, asked in (("metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
         request = _Named(asked)()
-        monkeypatch.setattr(broker, name, lambda address, _, request=request: fake.ask(address, request, Any))
+        monkeypatch.setattr(broker, name, lambda address, _, request=request: fake.ask(address, request))
     return cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
 
 
