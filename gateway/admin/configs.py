@@ -173,6 +173,8 @@ class ChangedConfigs(msgspec.Struct, frozen=True):
 
 ALL_BROKERS: Final = "default"
 """The name of the configurations of all brokers."""
+_ALL: Final = ""
+"""The name of the resource that stands for all brokers."""
 _TYPES: Final = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 """The numbers of the kinds: org.apache.kafka.common.config.ConfigResource.Type."""
 KINDS: Final = tuple(_TYPES)
@@ -255,26 +257,37 @@ def _is_set(kind: str, source: str) -> bool:
 
 
 def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
-    if resource.is_all_brokers:
-        return describe(cluster)
-    return described(cluster, resource.kind, [resource.name]).get(resource.name, [])
+    if not resource.is_all_brokers:
+        return described(cluster, resource.kind, [resource.name]).get(resource.name, [])
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
+
+    # kafka-python can't address the defaults of all brokers
+    (found,) = cluster.ask_reached(describing("broker", [_ALL])).results
+    check(found)
+    return _rows(found.configs)
 
 
-def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
-    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
+def describing(kind: str, names: Sequence[str], keys: Sequence[str] | None = None) -> Any:
+    """Return the question for all configurations of topics, groups or brokers, or for those of `keys`."""
     from kio.schema.describe_configs.v4 import request  # noqa: PLC0415 - slow to import
     from kio.static.primitive import i8  # noqa: PLC0415 - as above
 
-    asked = request.DescribeConfigsRequest(
+    return request.DescribeConfigsRequest(
         resources=tuple(
             request.DescribeConfigsResource(
-                resource_type=i8(_TYPES[kind]), resource_name=name, configuration_keys=None
+                resource_type=i8(_TYPES[kind]),
+                resource_name=name,
+                configuration_keys=None if keys is None else tuple(keys),
             )
             for name in names
         )
     )
+
+
+def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
+    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
     place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
-    answer = cluster.ask(place, asked)
+    answer = cluster.ask(place, describing(kind, names))
     if answer is not None:
         return {str(found.resource_name): _rows(found.configs) for found in answer.results}
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
@@ -355,29 +368,8 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
     )
 
 
-# The defaults of all brokers of a cluster, which kafka-python can't address. Every function raises
-# ControlError.
-
-_ALL: Final = ""
-"""The name of the resource that stands for all brokers."""
 _SET: Final = 0
 _DELETE: Final = 1
-
-
-def describe(cluster: Cluster) -> list[ConfigRow]:
-    """Return the configurations that are set for all brokers, by name."""
-    from kio.schema.describe_configs.v4 import request  # noqa: PLC0415 - slow to import
-    from kio.static.primitive import i8  # noqa: PLC0415 - as above
-
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
-
-    asked = request.DescribeConfigsResource(
-        resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configuration_keys=None
-    )
-    answer = cluster.ask_reached(request.DescribeConfigsRequest(resources=(asked,)))
-    (found,) = answer.results
-    check(found)
-    return _rows(found.configs)
 
 
 def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:

@@ -493,39 +493,49 @@ _NOT_BEGUN: Final = -1
 
 def list_transactions_remote(cluster: Cluster, request: ListTransactionsRequest) -> TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
-    states = [state_of(state) for state in request.states]
-    ids = _ids(cluster, request.producer_ids, states, request.longer_than_ms, request.pattern)
+    request = msgspec.structs.replace(request, states=[state_of(state) for state in request.states])
+    ids = sorted({row.transactional_id for row in listed_ids(cluster, request)})
     return TransactionPage(rows_of(cluster, ids), True, [])
 
 
-def _ids(
-    cluster: Cluster,
-    producer_ids: Sequence[int],
-    states: Sequence[str] = (),
-    longer_than_ms: int | None = None,
-    pattern: str | None = None,
-) -> list[str]:
-    """Return the transactional ids that pass the filters, in order; an empty filter lets all pass."""
+class ListedId(NamedTuple):
+    """A transactional id without its transaction."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def listed_ids(cluster: Cluster, wanted: ListTransactionsRequest) -> set[ListedId]:
+    """Return the transactional ids that pass the filters; an empty filter lets all pass."""
     from kio.schema.list_transactions.v2 import request  # noqa: PLC0415 - slow to import
     from kio.schema.types import ProducerId as AskedId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
     asked = request.ListTransactionsRequest(
-        state_filters=tuple(states),
-        producer_id_filters=tuple(map(AskedId, producer_ids)),
-        duration_filter=i64(-1 if longer_than_ms is None else longer_than_ms),
-        transactional_id_pattern=pattern,
+        state_filters=tuple(wanted.states),
+        producer_id_filters=tuple(map(AskedId, wanted.producer_ids)),
+        duration_filter=i64(-1 if wanted.longer_than_ms is None else wanted.longer_than_ms),
+        transactional_id_pattern=wanted.pattern,
     )
     told = cluster.ask_all(asked)
     if told is not None:
-        return sorted({str(row.transactional_id) for answer in told for row in answer.transaction_states})
-    listed = cluster.admin.list_transactions(
-        producer_id_filters=producer_ids or None,
-        state_filters=states or None,
-        duration_filter_ms=longer_than_ms,
-        transactional_id_pattern=pattern,
+        rows = (row for answer in told for row in answer.transaction_states)
+        return {
+            ListedId(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))
+            for row in rows
+        }
+    found = cluster.admin.list_transactions(
+        producer_id_filters=wanted.producer_ids or None,
+        state_filters=wanted.states or None,
+        duration_filter_ms=wanted.longer_than_ms,
+        transactional_id_pattern=wanted.pattern,
     )
-    return sorted({row.transactional_id for rows in listed.values() for row in rows})
+    return {
+        ListedId(row.transactional_id, int(row.producer_id), str(getattr(row.state, "value", row.state)))
+        for rows in found.values()
+        for row in rows
+    }
 
 
 def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[TransactionRow]:
@@ -537,7 +547,8 @@ def rows_of(cluster: Cluster, ids: Sequence[str]) -> list[TransactionRow]:
 
 def described_ids(cluster: Cluster, producer_ids: Sequence[int]) -> dict[str, Described]:
     """Return the transactional ids of producers, with their transactions."""
-    return _described(cluster, _ids(cluster, producer_ids))
+    listed = listed_ids(cluster, ListTransactionsRequest(producer_ids=list(producer_ids)))
+    return _described(cluster, sorted({row.transactional_id for row in listed}))
 
 
 class Described(NamedTuple):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from kafka.errors import BrokerResponseError
-from kio.schema.list_transactions.v2.request import ListTransactionsRequest
-from kio.schema.types import ProducerId
-from kio.static.primitive import i64
 
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
@@ -21,7 +17,14 @@ from seqgate.gateway.admin.transactions.ending import (
     FindHangingRequest,
     TransactionAbort,
 )
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, rows_of, states
+from seqgate.gateway.admin.transactions.ids import (
+    DescribeTransactionRequest,
+    ListedId,
+    ListTransactionsRequest,
+    listed_ids,
+    rows_of,
+    states,
+)
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
@@ -240,21 +243,13 @@ class TransactionFilter(NamedTuple):
     producer_id: int | None = None
 
 
-class Listed(NamedTuple):
-    """A transactional id without its transaction."""
-
-    transactional_id: str
-    producer_id: int
-    state: str
-
-
 _ENDED: Final = {"CompleteCommit": 1, "CompleteAbort": 1, "Empty": 1, "Dead": 1}
 """The states without an open transaction, which a list has last."""
 
-listings: Final[Cache[list[Listed]]] = Cache(KEPT_S)
+listings: Final[Cache[list[ListedId]]] = Cache(KEPT_S)
 
 
-def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
+def listed(cluster: Cluster, wanted: TransactionFilter) -> list[ListedId]:
     """Return the ids that pass the filters, those with an open transaction first, then by id; a list that is
     a few seconds old counts.
     """
@@ -267,27 +262,15 @@ def listed(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
     )
 
 
-def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
-    asked = ListTransactionsRequest(
-        state_filters=() if wanted.state is None else (wanted.state,),
-        producer_id_filters=() if wanted.producer_id is None else (ProducerId(wanted.producer_id),),
-        duration_filter=i64(-1 if wanted.older_than_ms is None else wanted.older_than_ms),
-        transactional_id_pattern=wanted.pattern,
+def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[ListedId]:
+    request = ListTransactionsRequest(
+        states=[] if wanted.state is None else [wanted.state],
+        producer_ids=[] if wanted.producer_id is None else [wanted.producer_id],
+        longer_than_ms=wanted.older_than_ms,
+        pattern=wanted.pattern,
     )
-    told = cluster.ask_all(asked)
-    if told is not None:
-        return _sorted(
-            Listed(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))
-            for answer in told
-            for row in answer.transaction_states
-        )
     try:
-        found = cluster.admin.list_transactions(
-            producer_id_filters=None if wanted.producer_id is None else [wanted.producer_id],
-            state_filters=None if wanted.state is None else [wanted.state],
-            duration_filter_ms=wanted.older_than_ms,
-            transactional_id_pattern=wanted.pattern,
-        )
+        found = listed_ids(cluster, request)
     except BrokerResponseError as error:
         if error.errno != INVALID_REGULAR_EXPRESSION:
             raise
@@ -295,15 +278,7 @@ def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[Listed]:
             f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it "
             "empty"
         ) from None
-    return _sorted(
-        Listed(row.transactional_id, int(row.producer_id), str(getattr(row.state, "value", row.state)))
-        for rows in found.values()
-        for row in rows
-    )
-
-
-def _sorted(rows: Iterable[Listed]) -> list[Listed]:
-    return sorted(set(rows), key=lambda row: (_ENDED.get(row.state, 0), row))
+    return sorted(found, key=lambda row: (_ENDED.get(row.state, 0), row))
 
 
 PAGE: Final = Page(
