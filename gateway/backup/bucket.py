@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from seqgate.gateway.backup.creation import Created
-from seqgate.gateway.backup.repository import DATA, NAME, BackupManifest, CopiedFile, Repository, encode
+from seqgate.gateway.backup.repository import (
+    DATA,
+    NAME,
+    BackupManifest,
+    CopiedFile,
+    Repository,
+    encode,
+    shares,
+)
 from seqgate.log import LocalDurability
 from seqgate.log.staging import Flush
 
@@ -92,14 +100,7 @@ class BackedUpObjects:
     def _is_shared(self, key: str) -> bool:
         """Link an object of the backup before; return False where that is not possible."""
         known = self._known.get(key)
-        if known is None:
-            return False
-        shared = f"{self._before}/{key}"
-        try:
-            if self._storage.size_bytes(shared) != known.size_bytes:
-                return False
-            self._storage.link(shared, self._path(key))
-        except OSError:
+        if known is None or not shares(self._storage, self._before, known, self._path(key)):
             return False
         self._files[key] = known
         return True

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from seqgate.gateway.backup.repository import (
     DATA,
     NAME,
+    RESERVE_BYTES,
     BackupError,
     BackupManifest,
     CopiedFile,
     Repository,
     encode,
+    shares,
 )
 from seqgate.log import LocalDurability, Storage
 from seqgate.log.staging import META, FileEntry, Flush, Staged, copy_file, data_path, read_properties
@@ -20,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seqgate.gateway.backup.pace import Pace
-
-RESERVE_BYTES: Final = 64 << 20
-"""Bytes that a backup leaves free on the disk that it is written to."""
 
 
 class Created(NamedTuple):
@@ -147,7 +148,7 @@ def _copy(
         if directory not in directories:
             storage.make_directory(directory)
             directories[directory] = None
-        if before is not None and file.known is not None and _shares(storage, f"{before}/{DATA}", file, path):
+        if file.known is not None and shares(storage, f"{before}/{DATA}", file.known, path):
             files.append(file.known)
             continue
         content = copy_file(storage, f"{source}/{file.path}", path, file.size_bytes, pace.spend)
@@ -159,30 +160,6 @@ def _copy(
         copied_bytes += content.size_bytes
         files.append(CopiedFile(file.path, *content, file.inode, file.modified_ns))
     flush.run(copied, list(directories))
-    manifest = BackupManifest(
-        release=header.release,
-        cluster_id=header.cluster_id,
-        directory_id=header.directory_id,
-        node_id=header.node_id,
-        directory_version=header.directory_version,
-        taken_ms=header.taken_ms,
-        is_live=header.is_live,
-        partitions=header.partitions,
-        copied_bytes=copied_bytes,
-        files=files,
-    )
+    manifest = msgspec.structs.replace(header, copied_bytes=copied_bytes, files=files)
     LocalDurability(storage).replace(f"{target}/{NAME}", encode(manifest))
     return manifest
-
-
-def _shares(storage: Storage, before: str, file: _Wanted, path: str) -> bool:
-    """Link a file of the backup before; return False where that is not possible, and it is copied."""
-    shared = f"{before}/{file.path}"
-    try:
-        if storage.size_bytes(shared) != file.size_bytes:
-            return False
-        storage.link(shared, path)
-    except OSError:
-        # A file that somebody removed, and a file system without links or with too many of one file.
-        return False
-    return True

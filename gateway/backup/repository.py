@@ -179,7 +179,7 @@ def damage_of(storage: Storage, backup: str, manifest: BackupManifest, pace: Pac
 
 
 RESERVE_BYTES: Final = 64 << 20
-"""Bytes that a restore leaves free, so that the gateway takes records at once."""
+"""Bytes that a backup and a restore leave free, so that a restored gateway takes records at once."""
 
 
 def restore(
@@ -356,6 +356,19 @@ def read(storage: Storage, backup: str) -> BackupManifest:
         if not _is_inside(file.path, _DEPTH[version]):
             raise BackupError(f"{path} names the file {file.path!r}, which is not in the data directory")
     return manifest
+
+
+def shares(storage: Storage, before: str, file: CopiedFile, path: str) -> bool:
+    """Link a file from the data of the backup before to a path; return False where that is not possible."""
+    shared = f"{before}/{file.path}"
+    try:
+        if storage.size_bytes(shared) != file.size_bytes:
+            return False
+        storage.link(shared, path)
+    except OSError:
+        # A file that somebody removed, and a file system without links or with too many of one file.
+        return False
+    return True
 
 
 def _is_inside(path: str, depth: int) -> bool:

@@ -27,16 +27,17 @@ from seqgate.gateway.admin.backup.command import (
     Restored,
     backup_row,
 )
-from seqgate.gateway.admin.cluster.bucket import in_bucket
+from seqgate.gateway.admin.cluster.bucket import first_key, in_bucket, take_bucket
 from seqgate.gateway.admin.cluster.command import Bucket
 from seqgate.gateway.admin.cluster.state import check_is_cluster
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.backup.bucket import BackedUpObjects
-from seqgate.gateway.backup.creation import RESERVE_BYTES, Created
+from seqgate.gateway.backup.creation import Created
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import (
     BUCKET_VERSION,
     DATA,
+    RESERVE_BYTES,
     BackupError,
     BackupManifest,
     CopiedFile,
@@ -48,13 +49,7 @@ from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore
 from seqgate.gateway.cluster.objects.probe import probe
 from seqgate.gateway.cluster.parts.manifest import PartitionKey, manifest_key
 from seqgate.gateway.cluster.rebuild.moment import Base, Cut, MomentReads, Moved, parts_of
-from seqgate.gateway.cluster.rebuild.unfinished_import import (
-    KEY,
-    UnfinishedImport,
-    begin_import,
-    end_import,
-    read_import,
-)
+from seqgate.gateway.cluster.rebuild.unfinished_import import UnfinishedImport, end_import
 from seqgate.gateway.cluster.wal.backups import PinnedBucket, PinTaken
 from seqgate.gateway.cluster.wal.ended import seal
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -350,25 +345,12 @@ class BucketRestore:
             str(self._backup.absolute()),
             platform.node(),
         )
-        found = await read_import(self._reads)
-        if found is None:
-            key = await self._reads.answered(self._first_key)
-            if key is not None:
-                raise ControlError(
-                    f"{self._address} holds the object {key}; name an address that holds nothing"
-                )
-            found = await begin_import(self._reads, ours)
-        if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
-            raise ControlError(
-                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, "
-                "or name another address"
-            )
+        await take_bucket(self._reads, self._address, ours, self._check_empty)
 
-    async def _first_key(self) -> str | None:
-        async for entry in self._objects.list(""):
-            if not entry.key.startswith("probe/") and entry.key != KEY:
-                return entry.key
-        return None
+    async def _check_empty(self) -> None:
+        key = await first_key(self._reads)
+        if key is not None:
+            raise ControlError(f"{self._address} holds the object {key}; name an address that holds nothing")
 
     def _read(self, file: CopiedFile, pace: Pace) -> bytes:
         path = f"{self._backup}/{DATA}/{file.path}"

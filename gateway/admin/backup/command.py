@@ -156,13 +156,7 @@ def create(
         else:
             data_dir = source.client.data_dir
             created = create_backup(
-                data_dir,
-                StageBackupRequest(),
-                directory,
-                pace,
-                is_full=full,
-                keep=keep,
-                timeout_s=source.timeout_s,
+                data_dir, directory, pace, is_full=full, keep=keep, timeout_s=source.timeout_s
             )
     row = created.backup
     shared = row.size_bytes - row.copied_bytes
@@ -459,7 +453,6 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def create_backup(
     data_dir: Path,
-    request: StageBackupRequest,
     target: Path,
     pace: Pace,
     *,
@@ -467,8 +460,8 @@ def create_backup(
     keep: int | None,
     timeout_s: float | None = None,
 ) -> CreatedBackup:
-    """Back a data directory up into `target`; a running gateway gets the request, and has `timeout_s` for its
-    answer, by default STAGE_TIMEOUT_S. Raises ControlError.
+    """Back a data directory up into `target`; a running gateway has `timeout_s` to stage its files, by
+    default STAGE_TIMEOUT_S. Raises ControlError.
     """
     from seqgate.gateway.backup import creation  # noqa: PLC0415 - slow to import
     from seqgate.gateway.backup.repository import Repository  # noqa: PLC0415
@@ -481,7 +474,7 @@ def create_backup(
     try:
         repository.create()
         try:
-            with staged_in(storage, data_dir, request, timeout_s or STAGE_TIMEOUT_S) as staged:
+            with staged_in(storage, data_dir, timeout_s or STAGE_TIMEOUT_S) as staged:
                 created = creation.create(
                     storage,
                     str(data_dir),
@@ -612,9 +605,7 @@ STAGE_TIMEOUT_S: Final = 600.0
 
 
 @contextmanager
-def staged_in(
-    storage: Storage, data_dir: Path, request: StageBackupRequest, timeout_s: float
-) -> Iterator[Staged]:
+def staged_in(storage: Storage, data_dir: Path, timeout_s: float) -> Iterator[Staged]:
     """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
     from seqgate.gateway.admin.stored import metadata_directory  # noqa: PLC0415 - slow to import
     from seqgate.log import DirectoryLocked  # noqa: PLC0415
@@ -636,7 +627,7 @@ def staged_in(
     except OSError as error:
         raise ControlError(f"{data_dir} can't be locked: {in_words(error)}") from error
     try:
-        _stage(storage, data_dir, request, timeout_s)
+        _stage(storage, data_dir, timeout_s)
         yield read_staged(storage, str(data_dir))
     finally:
         with contextlib.suppress(OSError):
@@ -652,11 +643,11 @@ def _give_to_owner(data_dir: Path, lock: str) -> None:
         os.chown(lock, owner.st_uid, owner.st_gid)
 
 
-def _stage(storage: Storage, data_dir: Path, request: StageBackupRequest, timeout_s: float) -> None:
+def _stage(storage: Storage, data_dir: Path, timeout_s: float) -> None:
     from seqgate.gateway.workers.shared_directory import make_staged_whole  # noqa: PLC0415 - slow to import
 
     try:
-        ask(data_dir, request, timeout_s=timeout_s)
+        ask(data_dir, StageBackupRequest(), timeout_s=timeout_s)
     except NotRunning:
         _stage_here(storage, data_dir)
     make_staged_whole(storage, data_dir, lambda: time.time_ns() // 1_000_000)

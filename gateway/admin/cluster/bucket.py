@@ -22,6 +22,8 @@ from seqgate.gateway.cluster.objects.objects import (
 )
 from seqgate.gateway.cluster.parts.manifest import Overtaken
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
+from seqgate.gateway.cluster.rebuild.unfinished_import import KEY, UnfinishedImport, begin_import, read_import
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, registration_key
 from seqgate.gateway.metadata.records import UnknownRecordError
@@ -73,6 +75,35 @@ async def _check_trust(objects: ObjectStore) -> None:
         raise Refused(str(error)) from error
     except (Missing, StoreFailed):
         return
+
+
+async def take_bucket(
+    reads: PersistentReads, address: str, ours: UnfinishedImport, check_empty: Callable[[], Awaitable[None]]
+) -> None:
+    """Take an empty bucket, or that of our own unfinished import. Raises ControlError, and what `check_empty`
+    raises.
+    """
+    found = await read_import(reads)
+    if found is None:
+        await check_empty()
+        found = await begin_import(reads, ours)
+    if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
+        raise ControlError(
+            f"an import of {found.path} on {found.host} into {address} is not finished; finish it, or name "
+            "another address"
+        )
+
+
+async def first_key(reads: PersistentReads) -> str | None:
+    """Return the key of any object but those that a try of the store or an import has created."""
+
+    async def find() -> str | None:
+        async for entry in reads.objects.list(""):
+            if not entry.key.startswith("probe/") and entry.key != KEY:
+                return entry.key
+        return None
+
+    return await reads.answered(find)
 
 
 class ObjectsInTime:

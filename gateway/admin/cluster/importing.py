@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from seqgate.gateway.admin.cluster.bucket import first_key, take_bucket
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
 from seqgate.gateway.admin.tables import count, counted
@@ -28,12 +29,7 @@ from seqgate.gateway.cluster.objects.objects import CountedObjects, ObjectStore
 from seqgate.gateway.cluster.objects.probe import probe
 from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, decode_part
-from seqgate.gateway.cluster.rebuild.unfinished_import import (
-    UnfinishedImport,
-    begin_import,
-    end_import,
-    read_import,
-)
+from seqgate.gateway.cluster.rebuild.unfinished_import import UnfinishedImport, end_import
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from seqgate.gateway.cluster.wal.ended import seal_all
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
@@ -130,15 +126,7 @@ class _Import:
             str(self._data_dir.absolute()),
             platform.node(),
         )
-        found = await read_import(self._reads)
-        if found is None:
-            await self._check_empty()
-            found = await begin_import(self._reads, ours)
-        if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
-            raise ControlError(
-                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, "
-                "or name another address"
-            )
+        await take_bucket(self._reads, self._address, ours, self._check_empty)
 
     async def _check_empty(self) -> None:
         known = await sessions(self._objects)
@@ -147,17 +135,11 @@ class _Import:
                 f"{self._address} holds the cluster {known[0].cluster_id} already; name an address that "
                 "holds nothing"
             )
-        key = await self._reads.answered(self._first_key)
+        key = await first_key(self._reads)
         if key is not None:
             raise ControlError(
                 f"{self._address} holds the object {key}, and no cluster; name an address that holds nothing"
             )
-
-    async def _first_key(self) -> str | None:
-        async for entry in self._objects.list(""):
-            if not entry.key.startswith("probe/"):
-                return entry.key
-        return None
 
     async def register(self, node_id: int, now_ms: int) -> Session:
         """Return the session of this import; those of imports that ended early can't go on."""

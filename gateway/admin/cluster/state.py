@@ -181,8 +181,8 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     wal = [entry async for entry in objects.list("wal/")]
     size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
     manifests = [entry for entry in parts if _is_manifest(entry.key)]
-    last = await _session(objects, known[-1])
     ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
+    last = await _session(objects, known[-1], ended[0])
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
@@ -232,15 +232,13 @@ def _held(entries: Sequence[Entry]) -> Held:
     return Held(len(entries), sum(entry.size_bytes for entry in entries))
 
 
-async def _session(objects: ObjectStore, known: RegisteredSession) -> LastSession:
+async def _session(
+    objects: ObjectStore, known: RegisteredSession, ended: EndedSessionRow | None
+) -> LastSession:
     """Return what is known of a session. Its boundary tells of deleted objects: an upload may leave none."""
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     listed = [entry async for entry in objects.list(folder)]
-    entries = [entry for entry in listed if not entry.key.endswith("/boundary")]
-    seal = None
-    for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
-        seal = await seal_at(objects, known, int(entry.key.removeprefix(folder))) or seal
-    newest = (entries or listed)[-1:]
+    newest = ([entry for entry in listed if not entry.key.endswith("/boundary")] or listed)[-1:]
     return LastSession(
         session=known.session,
         node_id=known.node_id,
@@ -248,7 +246,7 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> LastSessio
         release=known.release,
         registered_ms=known.registered_ms,
         last_object_ms=newest[0].modified_ms if newest else None,
-        ended=None if seal is None else seal.reason,
+        ended=None if ended is None else ended.reason,
     )
 
 
