@@ -322,7 +322,12 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescrip
 
     found = cluster.topics(names)
     set_on = configs.described(cluster, "topic", names)
-    offsets = _offsets(cluster, found)
+    offsets = cluster.spans(
+        (topic["name"], row["partition_index"])
+        for topic in found
+        for row in topic["partitions"]
+        if _is_led(row)
+    )
     return [
         TopicDescription(
             topic=topic["name"],
@@ -360,39 +365,21 @@ def _is_led(row: Mapping[str, Any]) -> bool:
     return bool(row["error_code"] == 0 and row["leader_id"] >= 0)
 
 
-def _offsets(cluster: Cluster, topics: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], tuple[int, int]]:
-    """Return log start and log end of each partition that has a leader; none if a leader does not answer."""
-    from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, kafka_error  # noqa: PLC0415 - slow
-
-    led = [
-        (topic["name"], row["partition_index"])
-        for topic in topics
-        for row in topic["partitions"]
-        if _is_led(row)
-    ]
-    try:
-        starts = cluster.offsets(led, EARLIEST)
-        ends = cluster.offsets(led, LATEST)
-    except kafka_error():
-        return {}
-    return {place: (starts[place], ends[place]) for place in led}
-
-
 def create_topics(
     cluster: Cluster,
     names: Sequence[str],
     *,
-    partitions: int | None,
-    replication_factor: int | None,
-    settings: Mapping[str, str],
-    if_not_exists: bool,
-    validate_only: bool,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
+    settings: Mapping[str, str] | None = None,
+    if_not_exists: bool = False,
+    validate_only: bool = False,
 ) -> list[TopicOutcome]:
     """Create topics, or only ask the cluster whether it would create them."""
     wanted = {
         "num_partitions": partitions or BROKERS_CHOICE,
         "replication_factor": replication_factor or BROKERS_CHOICE,
-        "configs": dict(settings),
+        "configs": dict(settings or {}),
     }
     answer = cluster.admin.create_topics(
         dict.fromkeys(names, wanted), validate_only=validate_only, raise_errors=False
@@ -424,15 +411,7 @@ def _unless_refused(outcome: TopicOutcome, error_code: int, message: str | None)
 
 def create_missing(cluster: Cluster, name: str) -> None:
     """Create a topic with the cluster's defaults unless it exists. Raises ControlError if it is refused."""
-    (outcome,) = create_topics(
-        cluster,
-        [name],
-        partitions=None,
-        replication_factor=None,
-        settings={},
-        if_not_exists=True,
-        validate_only=False,
-    )
+    (outcome,) = create_topics(cluster, [name], if_not_exists=True)
     if outcome.error is not None:
         raise ControlError(f"topic {name} can't be created: {outcome.error}")
 

@@ -10,6 +10,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Request, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
@@ -115,6 +116,11 @@ class Visit:
         """
         with self.console.connections.lend_partial(self.security) as cluster:
             yield cluster
+
+    def ask(self, request: Request[A]) -> A:
+        """Return the answer of the cluster to the request of a command. Raises ControlError, as `cluster`."""
+        with self.cluster() as cluster:
+            return RemoteClient(cluster).ask(request)
 
     def status(self, cluster: Cluster) -> ClusterStatus:
         """Return the state of the brokers; one that is a few seconds old counts."""

@@ -297,6 +297,17 @@ class Cluster:
         )
         return {tuple(place): int(answer.offset) for place, answer in found.items()}
 
+    def spans(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the log start and the log end of partitions; none of any where a leader does not answer."""
+        from kafka.errors import KafkaError  # noqa: PLC0415
+
+        wanted = list(places)
+        try:
+            starts, ends = self.offsets(wanted, EARLIEST), self.offsets(wanted, LATEST)
+        except KafkaError:
+            return {}
+        return {place: (starts[place], ends[place]) for place in wanted if place in starts and place in ends}
+
     def _asked_offsets(
         self, places: Sequence[TopicPartition], time_ms: int, is_committed: bool
     ) -> dict[TopicPartition, int] | None:
@@ -459,14 +470,6 @@ def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[Broker
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
     )
-
-
-def kafka_error() -> type[Exception]:
-    """Return the class of kafka-python's errors."""
-    from kafka.errors import KafkaError  # noqa: PLC0415
-
-    found: type[Exception] = KafkaError
-    return found
 
 
 def topic_partition(topic: str, partition: int) -> Any:

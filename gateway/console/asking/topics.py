@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import KafkaError
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kafka.admin import ConfigResource, ConfigResourceType
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i32
+from kio.static.primitive import i32
 
+from seqgate.gateway.admin.configs import describing
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
 from seqgate.gateway.admin.request import ControlError
@@ -119,13 +119,9 @@ def partition_figures(
 
 def offsets(cluster: Cluster, topic: str, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
     """Return the log start offsets and the log end offsets; none where a leader does not answer."""
-    places = [(topic, partition) for partition in partitions]
-    try:
-        starts = cluster.offsets(places, OffsetSpec.EARLIEST)
-        ends = cluster.offsets(places, OffsetSpec.LATEST)
-    except KafkaError:
-        return {}, {}
-    return {place[1]: starts[place] for place in places}, {place[1]: ends[place] for place in places}
+    spans = cluster.spans((topic, partition) for partition in partitions)
+    starts = {partition: start for (_, partition), (start, _) in spans.items()}
+    return starts, {partition: end for (_, partition), (_, end) in spans.items()}
 
 
 def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> dict[int, int]:
@@ -230,14 +226,9 @@ def record_counts(cluster: Cluster, lines: Sequence[TopicLine]) -> dict[str, int
     ]
     if len(places) > MOST_COUNTED:
         return {}
-    try:
-        starts = cluster.offsets(places, OffsetSpec.EARLIEST)
-        ends = cluster.offsets(places, OffsetSpec.LATEST)
-    except KafkaError:
-        return {}
-    found: dict[str, int] = {}
-    for place in places:
-        found[place[0]] = found.get(place[0], 0) + ends.get(place, 0) - starts.get(place, 0)
+    found: Counter[str] = Counter()
+    for (topic, _), (start, end) in cluster.spans(places).items():
+        found[topic] += end - start
     return found
 
 
@@ -246,8 +237,6 @@ def record_counts(cluster: Cluster, lines: Sequence[TopicLine]) -> dict[str, int
 
 TOPICS_AT_ONCE: Final = 500
 """Topics in one request; the rest go with the next one."""
-
-_TOPIC: Final = i8(ConfigResourceType.TOPIC.value)
 
 Settings = Mapping[str, str]
 
@@ -271,15 +260,7 @@ def settings_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str]) -
     found: dict[str, Settings] = {}
     for first in range(0, len(topics), TOPICS_AT_ONCE):
         some = topics[first : first + TOPICS_AT_ONCE]
-        asked = DescribeConfigsRequest(
-            resources=tuple(
-                DescribeConfigsResource(
-                    resource_type=_TOPIC, resource_name=topic, configuration_keys=tuple(names)
-                )
-                for topic in some
-            )
-        )
-        told = cluster.ask(cluster.any_broker, asked)
+        told = cluster.ask(cluster.any_broker, describing("topic", some, names))
         if told is not None and not any(row.error_code for row in told.results):
             for row in told.results:
                 values = {entry.name: entry.value for entry in row.configs}

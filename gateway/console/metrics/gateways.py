@@ -27,6 +27,7 @@ from seqgate.gateway.console.asking.gateways import (
 from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import MetricsClient, samples
 from seqgate.gateway.console.metrics.rates import (
+    WANTED,
     Reading,
     figures,
     free_bytes,
@@ -190,7 +191,7 @@ class GatewayFigures:
                 rows.append(GatewayRow(told.name, told.address, trouble=told.trouble))
                 continue
             try:
-                reading = Reading.of(now_ms / 1_000, samples(told.text))
+                reading = Reading.of(now_ms / 1_000, samples(told.text, WANTED))
             except ControlError as error:
                 rows.append(GatewayRow(told.name, told.address, trouble=str(error)))
                 continue

@@ -129,30 +129,6 @@ def _refusal(body: bytes, status: int) -> str:
 
 # Reads the few metrics that the charts need from Prometheus' text. Pure.
 
-WANTED: Final = (
-    "seqgate_topic_records_total",
-    "seqgate_topic_bytes_total",
-    "seqgate_topic_fetched_bytes_total",
-    "seqgate_request_duration_seconds_bucket",
-    "seqgate_producer_duplicate_batches_total",
-    "seqgate_producer_refused_batches_total",
-    "seqgate_connections",
-    "seqgate_event_loop_delay_seconds_bucket",
-    "seqgate_offline_partitions",
-    "seqgate_delayed_records",
-    "seqgate_producer_names",
-    "seqgate_producer_names_dropped_records_total",
-    "seqgate_transactions_open",
-    "seqgate_transactions_oldest_seconds",
-    "seqgate_topic_size_bytes",
-    "seqgate_group_lag_records",
-    "seqgate_disk_free_bytes",
-    "seqgate_flush_round_duration_seconds_bucket",
-    "seqgate_flush_waiting_requests",
-    "seqgate_node_info",
-)
-"""The names that are read; a gateway with many topics has many others, which are not parsed."""
-
 
 class ScrapedSample(NamedTuple):
     name: str
@@ -160,7 +136,7 @@ class ScrapedSample(NamedTuple):
     value: float
 
 
-def samples(text: str, wanted: Iterable[str] = WANTED) -> list[ScrapedSample]:
+def samples(text: str, wanted: Iterable[str]) -> list[ScrapedSample]:
     names = set(wanted)
     return [sample for sample in samples_of(text, tuple(names)) if sample.name in names]
 

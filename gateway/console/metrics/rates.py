@@ -10,9 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from kafka.admin import OffsetSpec
-
-from seqgate.gateway.admin.remote.cluster import Cluster, led_partitions
+from seqgate.gateway.admin.remote.cluster import LATEST, Cluster, led_partitions
 from seqgate.gateway.console.asking.connections import Leader
 from seqgate.gateway.console.metrics.history import (
     DISK_FREE,
@@ -82,6 +80,14 @@ _HISTOGRAMS: Final = {
     LOOP_DELAY: (LATENESS, {}),
     FLUSH_P99: (FLUSHES, {}),
 }
+WANTED: Final = (
+    NODE,
+    _FREE,
+    *_PER_SECOND.values(),
+    *(metric for metric, _ in (*_AS_THEY_ARE.values(), *_LABELLED.values())),
+    *(f"{metric}_bucket" for metric, _ in _HISTOGRAMS.values()),
+)
+"""The names that are read; a gateway with many topics has many others, which are not parsed."""
 _WORST_COUNTS: Final = frozenset({*_HISTOGRAMS, OLDEST_TRANSACTION})
 """Figures of which a cluster has that of its slowest gateway; the others are sums."""
 
@@ -309,7 +315,7 @@ MOST_PARTITIONS: Final = 5_000
 
 def end_offsets(cluster: Cluster) -> dict[TopicPartition, int]:
     """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
-    return cluster.offsets(led_partitions(cluster, None, None)[:MOST_PARTITIONS], OffsetSpec.LATEST)
+    return cluster.offsets(led_partitions(cluster, None, None)[:MOST_PARTITIONS], LATEST)
 
 
 def new_records(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -139,8 +139,7 @@ def delete(visit: Visit) -> PageAnswer:
     group = group_of(visit)
     typed = typed_for(group)
     is_confirmed = visit.is_confirmed and visit.text("typed") == typed
-    with visit.cluster() as cluster:
-        (outcome,) = RemoteClient(cluster).ask(DeleteGroupsRequest([group], execute=is_confirmed)).groups
+    (outcome,) = visit.ask(DeleteGroupsRequest([group], execute=is_confirmed)).groups
     if outcome.refusal is not None:
         raise ControlError(outcome.refusal)
     if is_confirmed:
@@ -242,14 +241,13 @@ def reset(visit: Visit) -> PageAnswer:
     """Reset the offsets after a confirmation; a refusal is shown above the form."""
     group = group_of(visit)
     try:
-        with visit.cluster() as cluster:
-            return _changed(visit, cluster, group)
+        return _changed(visit, group)
     except (ControlError, ValueError) as error:
         return reset_form(visit, problem=f"Nothing is changed: {error}", status=400)
 
 
-def _changed(visit: Visit, cluster: Cluster, group: str) -> PageAnswer:
-    done = RemoteClient(cluster).ask(_request(visit, execute=visit.is_confirmed))
+def _changed(visit: Visit, group: str) -> PageAnswer:
+    done = visit.ask(_request(visit, execute=visit.is_confirmed))
     moved = moves(done.changes)
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
     partitions = counted(len(moved), "partition")

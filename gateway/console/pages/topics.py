@@ -206,7 +206,6 @@ def _create(cluster: Cluster, wanted: _Wanted, *, only_check: bool) -> None:
         partitions=wanted.partitions,
         replication_factor=wanted.replicas,
         settings=wanted.settings,
-        if_not_exists=False,
         validate_only=only_check,
     )
     if outcome.error is not None:

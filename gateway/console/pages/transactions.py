@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from kafka.errors import BrokerResponseError
 
 from seqgate.gateway.admin.remote.cluster import Cluster
-from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
 from seqgate.gateway.admin.transactions.ending import (
@@ -70,9 +69,9 @@ def transactions(visit: Visit) -> PageAnswer:
 def hanging(visit: Visit) -> PageAnswer:
     """Show the open transactions that no coordinator will end."""
     topic, partition = visit.place()
-    with visit.cluster() as cluster:
-        found = RemoteClient(cluster).ask(FindHangingRequest(topic, partition)).hanging
-    rows, paging = page_of(found, visit.number("page", 1, 1))
+    rows, paging = page_of(
+        visit.ask(FindHangingRequest(topic, partition)).hanging, visit.number("page", 1, 1)
+    )
     return View(
         "transactions_hanging.html",
         {
@@ -99,18 +98,11 @@ def abort(visit: Visit) -> PageAnswer:
             "the form must name a transactional id; open the transaction, and press Abort there"
         )
     page = f"/transactions/one?{urlencode({'id': name})}"
-    request = AbortTransactionRequest(name, start_ms)
-    with visit.cluster() as cluster:
-        if visit.is_confirmed:
-            planned = RemoteClient(cluster).ask(request)
-            if visit.text("typed") == _typed(name, planned.producer_id):
-                done = RemoteClient(cluster).ask(
-                    AbortTransactionRequest(name, planned.start_ms, execute=True)
-                )
-                listings.forget()
-                return Redirect(page, notice=_done(name, done))
-        else:
-            planned = RemoteClient(cluster).ask(request)
+    planned = visit.ask(AbortTransactionRequest(name, start_ms))
+    if visit.is_confirmed and visit.text("typed") == _typed(name, planned.producer_id):
+        done = visit.ask(AbortTransactionRequest(name, planned.start_ms, execute=True))
+        listings.forget()
+        return Redirect(page, notice=_done(name, done))
     return Confirmation(
         title=f"Abort the transaction of {name}?",
         action="Abort the transaction",
@@ -171,15 +163,14 @@ def abort_hanging(visit: Visit) -> PageAnswer:
         visit.number("first_offset", 0),
     )
     place = f"{topic}-{partition}"
-    with visit.cluster() as cluster:
-        planned = RemoteClient(cluster).ask(AbortHangingRequest(topic, partition, first))
-        if visit.is_confirmed and visit.text("typed") == place:
-            RemoteClient(cluster).ask(AbortHangingRequest(topic, partition, first, execute=True))
-            return Redirect(
-                "/transactions/hanging",
-                notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed "
-                "records continue.",
-            )
+    planned = visit.ask(AbortHangingRequest(topic, partition, first))
+    if visit.is_confirmed and visit.text("typed") == place:
+        visit.ask(AbortHangingRequest(topic, partition, first, execute=True))
+        return Redirect(
+            "/transactions/hanging",
+            notice=f"The transaction from offset {first} on in {place} is aborted; readers of committed "
+            "records continue.",
+        )
     return Confirmation(
         title=f"Abort the hanging transaction in {place}?",
         action="Abort the transaction",
@@ -207,8 +198,7 @@ def one(visit: Visit) -> PageAnswer:
         raise ControlError(
             "the address must name a transactional id; choose one from the list of transactions"
         )
-    with visit.cluster() as cluster:
-        found = RemoteClient(cluster).ask(DescribeTransactionRequest(name))
+    found = visit.ask(DescribeTransactionRequest(name))
     rows, paging = page_of(found.partitions, visit.number("page", 1, 1))
     told, trouble = visit.told(DescribeTransactionRequest(name, limit=1))
     return View(

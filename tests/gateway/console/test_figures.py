@@ -16,6 +16,7 @@ from seqgate.gateway.console.metrics.rates import (
     PRODUCE_P99,
     RECORDS,
     REFUSALS,
+    WANTED,
     Reading,
     figures,
     free_bytes,
@@ -41,7 +42,7 @@ seqgate_unknown_total 99
 
 
 def test_only_the_wanted_metrics_are_read() -> None:
-    found = samples(TEXT)
+    found = samples(TEXT, WANTED)
     assert sum(sample.value for sample in found if sample.name == "seqgate_topic_records_total") == 15
     assert not any("unknown" in sample.name for sample in found)
     assert buckets(found, "seqgate_request_duration_seconds", api="Produce") == {0.001: 50, float("inf"): 100}
@@ -73,7 +74,7 @@ def test_after_a_restart_the_slowest_requests_are_those_since() -> None:
 def test_topics_and_groups_have_figures_of_their_own() -> None:
     text = TEXT + 'seqgate_group_lag_records{group="g"} 12\nseqgate_disk_free_bytes 99\n'
     before = Reading(0.0, {TOPIC_RECORDS_TOTAL: {(("topic", "a"),): 4}})
-    after = Reading.of(2.0, samples(text))
+    after = Reading.of(2.0, samples(text, WANTED))
     assert labelled_figures([(before, after)]) == {
         key_of(TOPIC_RECORDS, {"topic": "a"}): 3,
         key_of(LAG, {"group": "g"}): 12,
@@ -86,7 +87,7 @@ def test_topics_and_groups_have_figures_of_their_own() -> None:
 
 
 def test_labels_are_summed() -> None:
-    found = figures(Reading(0.0), Reading.of(1.0, samples(TEXT)))
+    found = figures(Reading(0.0), Reading.of(1.0, samples(TEXT, WANTED)))
     assert (found[RECORDS], found[REFUSALS]) == (15, 3)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.console.metrics.listener import WANTED
+from seqgate.gateway.console.metrics.rates import WANTED
 from seqgate.gateway.metrics.metric import MetricKind
 from seqgate.gateway.metrics.table import METRICS
 
