@@ -96,7 +96,7 @@ async def delete_groups(
 ) -> GroupDeletions:
     """Delete each group that has no members, or report which groups could be deleted."""
     names = list(dict.fromkeys(request.groups))
-    known = await source.groups.find(names)
+    known = await source.find(names)
     entries = {name: await _planned(source, name, known.get(name)) for name in names}
     wanted = {name: known[name] for name in names if entries[name].refusal is None}
     if request.execute and wanted:
@@ -111,7 +111,7 @@ async def _planned(
 ) -> GroupDeletion:
     if found is None:
         return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
-    read = await source.groups.progress(name, found.type)
+    read = await source.progress(name, found.type)
     count = len(read.committed) + len(read.delivered)
     return GroupDeletion(name, found.state, count, deleted=False, refusal=in_use(name, found))
 
@@ -119,12 +119,8 @@ async def _planned(
 # Over the Kafka protocol: any cluster's answer. Raises ControlError or an error of kafka-python.
 
 
-class ClusterDeletion:
+class ClusterDeletion(ClusterGroups):
     """The groups of a cluster. The coroutines wait for nothing but the network."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.groups = ClusterGroups(cluster)
-        self._cluster = cluster
 
     async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
         """Delete groups in one request for each coordinator."""
@@ -151,12 +147,8 @@ async def delete_groups_live(gateway: LiveGateway, request: DeleteGroupsRequest)
     return await delete_groups(LiveDeletion(gateway), request)
 
 
-class LiveDeletion:
+class LiveDeletion(LiveGroups):
     """The groups that this gateway coordinates."""
-
-    def __init__(self, gateway: LiveGateway) -> None:
-        self.groups = LiveGroups(gateway)
-        self._coordinators = gateway.services.coordinators
 
     async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
         from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
@@ -171,9 +163,9 @@ class LiveDeletion:
 
         if group.type == SHARE:
             with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-                error = await self._coordinators.shares.delete(group_id)
+                error = await self.services.coordinators.shares.delete(group_id)
             return ErrorCode.group_id_not_found if error is None else error
         with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-            return await self._coordinators.groups.run(
+            return await self.groups.run(
                 group_id, lambda shard, effects: shard.delete_group(group_id, effects)
             )

@@ -34,7 +34,7 @@ from seqgate.gateway.admin.groups.describing import (
     in_use,
 )
 from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
-from seqgate.gateway.admin.operation import LiveGateway, as_control_error, check_led_here, find_topic
+from seqgate.gateway.admin.operation import as_control_error, check_led_here, find_topic
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (
@@ -248,7 +248,7 @@ class PartitionOffsets(NamedTuple):
 async def reset_offsets(source: ClusterReset | LiveReset, request: ResetOffsetsRequest) -> OffsetReset:
     """Find the new offsets of the group, and commit all of them at once if `execute` is set."""
     group = request.group
-    found = (await source.groups.find([group])).get(group)
+    found = (await source.find([group])).get(group)
     if found is not None:
         if found.type == SHARE:
             raise ControlError(
@@ -261,7 +261,7 @@ async def reset_offsets(source: ClusterReset | LiveReset, request: ResetOffsetsR
     is_by_time = request.target == "timestamp"
     if is_by_time and request.value < 0:
         raise ControlError(f"timestamp must be 0 or higher, not {request.value}")
-    committed = (await source.groups.progress(group, CLASSIC if found is None else found.type)).committed
+    committed = (await source.progress(group, CLASSIC if found is None else found.type)).committed
     places = _places_to_reset(source, request, committed)
     known = await source.offsets(places, request.value if is_by_time else None)
     changes = []
@@ -375,12 +375,8 @@ def _clamped(offset: int, known: PartitionOffsets) -> NewOffset:
 _NO_OFFSET: Final = -1
 
 
-class ClusterReset:
+class ClusterReset(ClusterGroups):
     """The offsets of a cluster. The coroutines wait for nothing but the network."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.groups = ClusterGroups(cluster)
-        self._cluster = cluster
 
     def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         known = {
@@ -444,19 +440,14 @@ _NOT_COMMITTED: Final = {
 }
 
 
-class LiveReset:
+class LiveReset(LiveGroups):
     """The offsets of the groups that this gateway coordinates."""
 
-    def __init__(self, gateway: LiveGateway) -> None:
-        self.groups = LiveGroups(gateway)
-        self._services = gateway.services
-        self._partitions = gateway.services.partitions.registry
-
     def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return [place for place in places if self._partitions.has(*place)]
+        return [place for place in places if self.partitions.has(*place)]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic: find_topic(self._partitions, topic).count for topic in topics}
+        return {topic: find_topic(self.partitions, topic).count for topic in topics}
 
     async def offsets(
         self, places: Sequence[TopicPartition], timestamp_ms: int | None
@@ -466,7 +457,7 @@ class LiveReset:
 
         found = {}
         for place in places:
-            check_led_here(self._services, *place)
+            check_led_here(self.services, *place)
             found[place] = self._offsets(place, timestamp_ms)
             # Let requests in between: each partition may read files of its log.
             await asyncio.sleep(0)
@@ -476,7 +467,7 @@ class LiveReset:
         from seqgate.log import LogError  # noqa: PLC0415 - slow to import
 
         name = f"{place[0]}-{place[1]}"
-        partition = self._partitions.get(*place)
+        partition = self.partitions.get(*place)
         if partition is None:
             raise _deleted(name)
         log = partition.log
@@ -498,22 +489,21 @@ class LiveReset:
         from seqgate.gateway.coordinator.group.offsets import Committer  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
-        coordinators = self._services.coordinators.groups
         records = [
             stored.OffsetCommitRecord(
                 group,
                 change.topic,
                 change.partition,
-                stored.CommittedOffset(change.new_offset, -1, "", self._services.node.clock.now_ms()),
+                stored.CommittedOffset(change.new_offset, -1, "", self.services.node.clock.now_ms()),
             )
             for change in changes
         ]
         with as_control_error(f"group {group}", OFFSETS_TOPIC):
-            await coordinators.ensure_topic()
+            await self.groups.ensure_topic()
             for change in changes:
-                if not self._partitions.has(change.topic, change.partition):
+                if not self.partitions.has(change.topic, change.partition):
                     raise _deleted(f"{change.topic}-{change.partition}")
-            error = await coordinators.commit(Committer(group), records)
+            error = await self.groups.commit(Committer(group), records)
         if error is not ErrorCode.none:
             reason = _NOT_COMMITTED.get(error.name, f"refused with {error.name}")
             raise ControlError(f"nothing of group {group} was reset: {reason}")
