@@ -131,15 +131,6 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
         return None if answer.next is None else msgspec.structs.replace(self, begin=answer.next)
 
 
-class NameListing(msgspec.Struct, frozen=True):
-    """All requested names. `gateway` is "running" or "stopped"; a stopped gateway has no counters."""
-
-    gateway: str
-    names: list[NameRow]
-    untold: list[UntoldPartition]
-    counters: NameCounters | None
-
-
 def joined_names(pages: Sequence[NamePage], limit: int) -> NamePage:
     """Return the pages of several gateways, which begin at one position, as one of at most `limit` names. It
     ends where the first of them ends.
@@ -202,18 +193,18 @@ def names(
         raise stop("--partition needs TOPIC", code=2)
     request = NamesRequest(topic, partition, None if name is None else os.fsencode(name))
     with opened as client:
-        source, page = client.ask_or_read(request)
-    listing = NameListing(source, page.names, page.untold, page.counters)
-    return Output(listing, _text(listing), code=1 if listing.untold else 0)
+        gateway, page = client.ask_or_read(request)
+    document = {"gateway": gateway, "names": page.names, "untold": page.untold, "counters": page.counters}
+    return Output(document, _text(page), code=1 if page.untold else 0)
 
 
-def _text(listing: NameListing) -> Iterator[Block]:
+def _text(page: NamePage) -> Iterator[Block]:
     yield table(
         NameRow,
-        listing.names,
+        page.names,
         "topic partition name persisted_sequence pushed_sequence epoch age_ms pending dropped_records",
     )
-    counters = listing.counters
+    counters = page.counters
     if counters is None:
         yield (
             "The gateway is not running; this is what its data directory holds. Unless it was stopped "
@@ -232,7 +223,7 @@ def _text(listing: NameListing) -> Iterator[Block]:
         yield f"  {expired} expired after message.deduplication.expiration.ms"
         refused = counted(counters.refused, "batch", "batches")
         yield f"  {refused} refused for want of room for a new name"
-    for row in listing.untold:
+    for row in page.untold:
         yield f"Of {row.topic}-{row.partition} the names are unknown: {row.reason}"
 
 

@@ -10,7 +10,7 @@ import logging
 import pwd
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -29,7 +29,6 @@ from seqgate.gateway.admin.backup.command import (
     StageBackupRequest,
     StagedBackup,
 )
-from seqgate.gateway.admin.block_stores import BlockSource, gateway_source
 from seqgate.gateway.admin.cluster import gateways
 from seqgate.gateway.admin.cluster.gateways import (
     DrainRequest,
@@ -57,8 +56,6 @@ from seqgate.gateway.admin.request import (
     in_words,
 )
 from seqgate.gateway.admin.restart.command import RestartedRequest, RestartRequest, restart_live, restarted
-from seqgate.gateway.admin.restart.live import Restarts
-from seqgate.gateway.admin.server import Traffic
 from seqgate.gateway.admin.status import StatusRequest, status_live
 from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tables import shown
@@ -76,7 +73,6 @@ from seqgate.gateway.admin.verdicts import ListVerdictsRequest, list_verdicts
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
-from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.gateway.security.acls.access import Operation
 
@@ -223,20 +219,6 @@ OPERATION_TIMEOUT_S: Final = 30.0
 _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
     Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - `|` takes no list
 )
-
-
-def live_gateway(
-    services: Services,
-    source: BlockSource | None,
-    traffic: Callable[[], Traffic],
-    started_at_ms: int,
-    metrics: Callable[[], Awaitable[str]] | None,
-    restarts: Restarts | None = None,
-) -> LiveGateway:
-    """Return the gateway as operations see it; `source` replaces its own store of producer-id blocks."""
-    return LiveGateway(
-        services, source or gateway_source(services), traffic, started_at_ms, metrics, restarts
-    )
 
 
 async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> ControlAnswer:

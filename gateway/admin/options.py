@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from seqgate.gateway.admin.client import (
     ANSWER_TIMEOUT_S,
@@ -26,10 +26,11 @@ from seqgate.gateway.admin.client import (
 from seqgate.gateway.admin.commands import MOST_S, AsJson, OptionsOf, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
-from seqgate.gateway.admin.request import ControlError, NotRunning, Request
+from seqgate.gateway.admin.request import ControlError, NotRunning
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
+    from seqgate.gateway.admin.remote.operations import RemoteClient
     from seqgate.gateway.admin.tables import Block
 
 
@@ -150,14 +151,8 @@ def nobody() -> None:
     """Open nothing, for a command that chooses by itself whom it asks."""
 
 
-class Asker(Protocol):
-    """Asks a running gateway or another cluster."""
-
-    def ask(self, request: Request[A]) -> A:
-        """Return the answer, of a list all pages in one."""
-
-    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
-        """Return "running" with the answer, or "stopped" with what the data directory holds."""
+Asker: TypeAlias = "Client | RemoteClient"
+"""Asks a running gateway or another cluster."""
 
 
 @contextmanager

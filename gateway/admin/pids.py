@@ -73,16 +73,6 @@ class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
     position: int = 0
 
 
-class BlockListing(msgspec.Struct, frozen=True):
-    """All blocks of a store. `gateway` is "running" or "stopped", None for Redis, which knows no gateway."""
-
-    store: str
-    gateway: str | None
-    next_producer_id: int
-    total: int
-    blocks: list[BlockRow]
-
-
 class Owner(msgspec.Struct, frozen=True):
     """The block that holds a producer id; None if no block holds the id. `handed_out` says whether a producer
     received the id, None where nobody knows.
@@ -249,32 +239,12 @@ def store(
     )
 
 
-def _last_blocks(
-    data_dir: DataDir = None,
-    redis: Redis = None,
-    prefix: Prefix = None,
-    config_file: ConfigFile = None,
-    timeout_s: Timeout = None,
-    last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
-) -> BlockListing:
-    with store(data_dir, redis, prefix, config_file, timeout_s) as client:
-        position = 0
-        if last is not None:
-            _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))
-            position = max(0, behind_all.total - last)
-        gateway, page = client.ask_or_read(ListBlocksRequest(position))
-    return BlockListing(
-        store=page.store,
-        gateway=None if gateway == STOPPED and page.store == REDIS else gateway,
-        next_producer_id=page.next_producer_id,
-        total=page.total,
-        blocks=page.blocks,
-    )
-
-
 @app.command("list")
-@asks(_last_blocks)
-def list_blocks(listing: BlockListing) -> Output:
+@asks(store, first=True)
+def list_blocks(
+    opened: Opened[Client],
+    last: int | None = option("--last", "N", "Only the last N claimed blocks.", show_default="all", min=1),
+) -> Output:
     """List the blocks of producer ids.
 
     One line per block, in the order of their claims: its range, who claimed it when, how many of its ids are
@@ -289,7 +259,20 @@ def list_blocks(listing: BlockListing) -> Output:
       claimed    claimed by another gateway of the same store, which may use it
       by hand    claimed with `seqgate pids claim`
     """  # noqa: D301 - \b keeps the lines of the list apart
-    return Output(listing, _listing_text(listing))
+    with opened as client:
+        position = 0
+        if last is not None:
+            _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))
+            position = max(0, behind_all.total - last)
+        gateway, page = client.ask_or_read(ListBlocksRequest(position))
+    document = {
+        "store": page.store,
+        "gateway": None if gateway == STOPPED and page.store == REDIS else gateway,
+        "next_producer_id": page.next_producer_id,
+        "total": page.total,
+        "blocks": page.blocks,
+    }
+    return Output(document, _listing_text(gateway, page))
 
 
 @app.command("claim")
@@ -404,12 +387,12 @@ def _overlaps_text(result: Overlaps) -> Iterator[Block]:
     yield "Ids from them may be in use twice. Restore the store, or move the next id beyond all blocks."
 
 
-def _listing_text(listing: BlockListing) -> Iterator[Block]:
-    yield table(BlockRow, listing.blocks, BLOCK)
-    shown = "" if len(listing.blocks) == listing.total else f", the last {count(len(listing.blocks))} shown"
-    yield f"{counted(listing.total, 'block')} in the {listing.store} store{shown}."
-    yield f"The next one begins at {listing.next_producer_id} or later."
-    if listing.gateway == STOPPED and listing.blocks:
+def _listing_text(gateway: str, page: BlockPage) -> Iterator[Block]:
+    yield table(BlockRow, page.blocks, BLOCK)
+    shown = "" if len(page.blocks) == page.total else f", the last {count(len(page.blocks))} shown"
+    yield f"{counted(page.total, 'block')} in the {page.store} store{shown}."
+    yield f"The next one begins at {page.next_producer_id} or later."
+    if gateway == STOPPED and page.store != REDIS and page.blocks:
         yield from _FORGOTTEN
 
 

@@ -135,12 +135,14 @@ class ControlServer:
 
     def live_gateway(self) -> LiveGateway:
         """Return the gateway as operations see it. Call it after the start: it notes the first ids."""
-        from seqgate.gateway.admin.operations import live_gateway  # noqa: PLC0415 - a start is mostly imports
+        # Imported with the first command: a start is mostly imports.
+        from seqgate.gateway.admin.block_stores import gateway_source  # noqa: PLC0415
+        from seqgate.gateway.admin.operation import LiveGateway  # noqa: PLC0415
 
         if self._gateway is None:
-            self._gateway = live_gateway(
+            self._gateway = LiveGateway(
                 self._services,
-                self._source,
+                self._source or gateway_source(self._services),
                 self._traffic,
                 self._started_at_ms,
                 self._metrics,

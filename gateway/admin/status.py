@@ -15,20 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from seqgate import __version__, core
-from seqgate.gateway.admin.client import bootstrap_of, summed
+from seqgate.gateway.admin.client import Client, summed
 from seqgate.gateway.admin.commands import Output, asks
 from seqgate.gateway.admin.names import NameCounters, name_counters
-from seqgate.gateway.admin.options import (
-    CommandConfig,
-    ConfigFile,
-    DataDir,
-    OtherCluster,
-    Timeout,
-    asking,
-    cluster,
-    needs_bootstrap,
-    nobody,
-)
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.producers import ProducerCounters, producer_counters
 from seqgate.gateway.admin.repair import CutRow, DamagedRow
 from seqgate.gateway.admin.request import ControlError, Request
@@ -231,15 +221,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 # The command.
 
 
-@asks(nobody)
-def status(
-    _: None,
-    bootstrap: OtherCluster = None,
-    command_config: CommandConfig = None,
-    data_dir: DataDir = None,
-    config_file: ConfigFile = None,
-    timeout_s: Timeout = None,
-) -> Output:
+@asks(gateway_or_cluster)
+def status(opened: Opened[Asker]) -> Output:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     All workers and all gateways of a cluster are asked: each has a row, and what they count is summed.
@@ -254,18 +237,14 @@ def status(
     that is offline, partitions without a leader, and partitions whose replicas are not all in sync. Each
     broker answers within 5 s.
     """
-    bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
-    if bootstrap is not None:
-        with cluster(bootstrap, command_config, data_dir, config_file, timeout_s) as reached:
-            found = cluster_status(reached)
-        text = Table((Column("cluster"), Column("")), cluster_rows(found))
-        return Output(found, [text], code=0 if found.is_well else 1)
-    needs_bootstrap(command_config)
-    with asking(config_file, data_dir, timeout_s=timeout_s) as client:
+    with opened as client:
+        if not isinstance(client, Client):
+            found = cluster_status(client.cluster)
+            text = Table((Column("cluster"), Column("")), cluster_rows(found))
+            return Output(found, [text], code=0 if found.is_well else 1)
         answer = joined_status(*client.ask_each(StatusRequest()))
-    return Output(
-        answer, [Table((Column("gateway"), Column("")), _rows(answer))], code=1 if _is_wrong(answer) else 0
-    )
+    text = Table((Column("gateway"), Column("")), _rows(answer))
+    return Output(answer, [text], code=1 if _is_wrong(answer) else 0)
 
 
 def _is_wrong(answer: Status) -> bool:

@@ -417,10 +417,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
 
 
 def _led(cluster: Cluster, node_id: int) -> int:
-    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415 - slow to import
-
-    topics = metadata(cluster.reached, TIMEOUT_S).topics
-    return sum(row.leader_id == node_id for topic in topics for row in topic.partitions)
+    return sum(leader == node_id for leader in cluster.leaders().values())
 
 
 def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:

@@ -19,7 +19,7 @@ gateway's on the control socket. Functions that answer raise ControlError.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -53,7 +53,6 @@ from seqgate.gateway.admin.transactions.ids import (
     LiveTransactions,
     OpenProducer,
     TransactionPartition,
-    TransactionSource,
     app,
     described_ids,
     now_ms,
@@ -319,36 +318,11 @@ def _aborted(done: TransactionAbort) -> str:
 
 # The answers, from what any source knows of a transaction.
 
-
-class EndingSource(TransactionSource, Protocol):
-    """Finds and ends transactions of a gateway or a cluster. Raises ControlError."""
-
-    @property
-    def offline_partitions(self) -> list[int]:
-        """The partitions of `__transaction_state` that are known to be out of service."""
-
-    async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
-        """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
-
-    def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
-        """Yield the producers with an open transaction by topic, partition and producer id, from the last
-        partition of the previous page on.
-        """
-
-    def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
-        """Return the producers that have an open transaction in a partition, which must exist."""
-
-    def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
-        """Return a function that finds the transaction of each of these producers; None: nobody knows it."""
-
-    def is_overdue(self, transaction: Transaction) -> bool:
-        """Return whether a transaction is open for longer than its timeout."""
-
-    async def abort_in(self, producer: OpenProducer) -> None:
-        """Write the marker that aborts the producer's transaction in its partition, and persist it."""
+Ending: TypeAlias = "ClusterEnding | LiveEnding"
+"""Finds and ends transactions. Raises ControlError."""
 
 
-async def abort_transaction(source: EndingSource, request: AbortTransactionRequest) -> TransactionAbort:
+async def abort_transaction(source: Ending, request: AbortTransactionRequest) -> TransactionAbort:
     """Fence the producer and abort its transaction, if `execute` is set."""
     name = request.transactional_id
     before = source.find(name)
@@ -383,7 +357,7 @@ def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -
         raise ControlError(f"the planned transaction of {name} has ended, and another one has begun")
 
 
-async def find_hanging_of(source: EndingSource, request: FindHangingRequest) -> HangingPage:
+async def find_hanging_of(source: Ending, request: FindHangingRequest) -> HangingPage:
     """Return one page of the hanging transactions, by topic, partition and producer id."""
     offline = source.offline_partitions
     rows: list[HangingTransaction] = []
@@ -401,7 +375,7 @@ async def find_hanging_of(source: EndingSource, request: FindHangingRequest) -> 
     return HangingPage(rows[: request.limit], len(rows) <= request.limit, offline)
 
 
-def _reason(source: EndingSource, known: KnownTransaction | None, place: TopicPartition) -> str | None:
+def _reason(source: Ending, known: KnownTransaction | None, place: TopicPartition) -> str | None:
     """Return why a transaction counts as hanging; None: it does not hang."""
     if known is None:
         return UNKNOWN_PRODUCER
@@ -411,7 +385,7 @@ def _reason(source: EndingSource, known: KnownTransaction | None, place: TopicPa
 
 
 def _hanging_row(
-    producer: OpenProducer, known: KnownTransaction | None, reason: str, source: EndingSource
+    producer: OpenProducer, known: KnownTransaction | None, reason: str, source: Ending
 ) -> HangingTransaction:
     return HangingTransaction(
         broker_id=producer.broker_id,
@@ -429,7 +403,7 @@ def _hanging_row(
     )
 
 
-async def abort_hanging(source: EndingSource, request: AbortHangingRequest) -> TransactionAbort:
+async def abort_hanging(source: Ending, request: AbortHangingRequest) -> TransactionAbort:
     """Write and persist the marker that aborts a transaction in one partition, if `execute` is set."""
     from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
 
@@ -469,7 +443,7 @@ async def abort_hanging(source: EndingSource, request: AbortHangingRequest) -> T
 
 
 class ClusterEnding(ClusterTransactions):
-    """The transactions of a cluster: an `EndingSource` whose coroutines only wait for the network."""
+    """Finds and ends transactions of a cluster. The coroutines wait for nothing but the network."""
 
     @property
     def offline_partitions(self) -> list[int]:
@@ -477,6 +451,7 @@ class ClusterEnding(ClusterTransactions):
         return []
 
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
+        """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
         from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
 
         from seqgate.gateway.admin.remote.cluster import opened  # noqa: PLC0415
@@ -495,7 +470,7 @@ class ClusterEnding(ClusterTransactions):
         return FencedBy(after.producer_id, after.producer_epoch)
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
-        """Yield the producers of all partitions at once."""
+        """Yield the producers with an open transaction, those of all partitions at once."""
         from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
@@ -509,11 +484,13 @@ class ClusterEnding(ClusterTransactions):
         yield [producer._replace(broker_id=leaders[producer.place]) for producer in self.opened(places)]
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
+        """Return the producers that have an open transaction in a partition, which must exist."""
         from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
 
         return self.opened(led_partitions(self._cluster, topic, partition))
 
     def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
+        """Return a function that finds the transaction of each of these producers; None: nobody knows it."""
         wanted = sorted(producer_ids)
         if not wanted:
             return lambda _: None
@@ -529,6 +506,7 @@ class ClusterEnding(ClusterTransactions):
         return is_open and open_ms > transaction.timeout_ms
 
     async def abort_in(self, producer: OpenProducer) -> None:
+        """Write the marker that aborts the producer's transaction in its partition, and persist it."""
         from kafka.admin import AbortTransactionSpec  # noqa: PLC0415 - slow to import
 
         from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415
@@ -570,7 +548,7 @@ async def abort_hanging_live(gateway: LiveGateway, request: AbortHangingRequest)
 
 
 class LiveEnding(LiveTransactions):
-    """The transactions coordinated by this gateway, and the partitions it leads: an `EndingSource`."""
+    """Finds and ends the transactions that this gateway coordinates, in the partitions that it leads."""
 
     def check_all_here(self) -> None:
         """Refuse a question about all gateways: the control socket reaches one. Raises ControlError."""
@@ -597,6 +575,9 @@ class LiveEnding(LiveTransactions):
         return FencedBy(*producer)
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
+        """Yield the producers with an open transaction by topic, partition and producer id, from the last
+        partition of the previous page on.
+        """
         import asyncio  # noqa: PLC0415 - slow to import
 
         for partition in list(self._wanted(request)):

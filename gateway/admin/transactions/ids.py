@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -121,17 +121,6 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
     after: str | None = None
 
 
-class TransactionListing(msgspec.Struct, frozen=True):
-    """All requested transactional ids. `gateway` is "running" or "stopped"; the ids of `offline_partitions`
-    and of `partitions_elsewhere` are missing.
-    """
-
-    gateway: str
-    transactions: list[TransactionRow]
-    offline_partitions: list[int]
-    partitions_elsewhere: list[int] = []
-
-
 class TransactionPartition(msgspec.Struct, frozen=True):
     """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None
     without one.
@@ -226,10 +215,13 @@ def list_transactions(
     )
     with opened as client:
         gateway, page = client.ask_or_read(request)
-    listing = TransactionListing(
-        gateway, page.transactions, page.offline_partitions, page.partitions_elsewhere
-    )
-    return Output(listing, _listing_text(listing))
+    document = {
+        "gateway": gateway,
+        "transactions": page.transactions,
+        "offline_partitions": page.offline_partitions,
+        "partitions_elsewhere": page.partitions_elsewhere,
+    }
+    return Output(document, _listing_text(gateway, page))
 
 
 @app.command("describe")
@@ -254,21 +246,21 @@ def describe(opened: Opened[Asker], name: Name) -> Output:
 # The text for people. Names that clients choose are escaped for the terminal.
 
 
-def _listing_text(listing: TransactionListing) -> Iterator[Block]:
+def _listing_text(gateway: str, page: TransactionPage) -> Iterator[Block]:
     yield table(
         TransactionRow,
-        listing.transactions,
+        page.transactions,
         "transactional_id state producer_id producer_epoch partition_count age_ms timeout_ms client",
     )
-    yield f"{counted(len(listing.transactions), 'transactional id')}."
-    yield from offline_text("Transactional ids are missing", listing.offline_partitions)
-    if listing.partitions_elsewhere:
-        led = counted(len(listing.partitions_elsewhere), "partition")
+    yield f"{counted(len(page.transactions), 'transactional id')}."
+    yield from offline_text("Transactional ids are missing", page.offline_partitions)
+    if page.partitions_elsewhere:
+        led = counted(len(page.partitions_elsewhere), "partition")
         yield (
             f"Transactional ids are missing: other gateways lead {led} of __transaction_state; ask the "
             "cluster with --bootstrap."
         )
-    yield from _stopped(listing.gateway)
+    yield from _stopped(gateway)
 
 
 def _description_text(gateway: str, description: TransactionDescription) -> Iterator[Block]:
@@ -338,26 +330,6 @@ class OpenProducer(NamedTuple):
     def place(self) -> TopicPartition:
         """The topic and the partition."""
         return self.topic, self.partition
-
-
-class TransactionSource(Protocol):
-    """Finds transactions of a gateway or a cluster. Raises ControlError."""
-
-    @property
-    def now_ms(self) -> int:
-        """The time by which ages are told."""
-
-    def find(self, transactional_id: str) -> Transaction:
-        """Return the transaction of an id that must exist."""
-
-    def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
-        """Return partitions with the offsets of the producer's transaction in them."""
-
-    def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset] | None:
-        """Return the offsets that the producer's transaction holds, in order; None where nobody knows."""
-
-    def client(self, producer_id: int, producer_epoch: int) -> ClientIdentity | None:
-        """Return the client of a producer; None where nobody knows it."""
 
 
 def rows_of_ids(
@@ -445,7 +417,7 @@ def _fields(
 
 
 async def describe_transaction(
-    source: TransactionSource, request: DescribeTransactionRequest
+    source: ClusterTransactions | LiveTransactions, request: DescribeTransactionRequest
 ) -> TransactionDescription:
     """Return an id with one page of its partitions; the first has the offsets that its transaction holds."""
     transaction = source.find(request.transactional_id)
@@ -635,8 +607,8 @@ def now_ms() -> int:
 
 
 class ClusterTransactions:
-    """The transactions of a cluster: a `TransactionSource`. The Kafka protocol does not report which
-    offsets of groups a transaction holds.
+    """The transactions of a cluster. The Kafka protocol does not report which offsets of groups a transaction
+    holds.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -646,9 +618,11 @@ class ClusterTransactions:
 
     @property
     def now_ms(self) -> int:
+        """The time by which ages are told."""
         return now_ms()
 
     def find(self, transactional_id: str) -> Transaction:
+        """Return the transaction of an id that must exist."""
         found = _described(self._cluster, [transactional_id]).get(transactional_id)
         if found is None:
             raise ControlError(f"there is no transactional id {transactional_id}")
@@ -657,6 +631,7 @@ class ClusterTransactions:
         return transaction
 
     def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
+        """Return partitions with the offsets of the producer's transaction in them."""
         from seqgate.gateway.admin.remote.cluster import LATEST  # noqa: PLC0415 - slow to import
 
         stable = self._cluster.offsets(places, LATEST, "read_committed")
@@ -670,8 +645,9 @@ class ClusterTransactions:
             TransactionPartition(*place, first.get(place), stable[place], ends[place]) for place in places
         ]
 
-    def pending(self, transactional_id: str | None, producer_id: int) -> None:
+    def pending(self, _transactional_id: str | None, _producer_id: int) -> list[PendingOffset] | None:
         """Return None: the Kafka protocol does not report the offsets."""
+        return None
 
     def opened(self, places: Sequence[TopicPartition]) -> list[OpenProducer]:
         """Return the producers with an open transaction in partitions, in order."""
@@ -718,7 +694,7 @@ def list_transactions_live(gateway: LiveGateway, request: ListTransactionsReques
 
 
 class LiveTransactions:
-    """The transactions coordinated by this gateway, and the partitions it leads: a `TransactionSource`."""
+    """The transactions coordinated by this gateway, and the partitions it leads."""
 
     def __init__(self, gateway: LiveGateway) -> None:
         services = gateway.services
@@ -789,6 +765,7 @@ class LiveTransactions:
         return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
 
     def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset]:
+        """Return the offsets that the producer's transaction holds, in order."""
         return in_order(
             pending_offset(held, transactional_id)
             for shard in self._services.coordinators.groups.loaded_shards()
