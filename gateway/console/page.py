@@ -15,7 +15,7 @@ from seqgate.gateway.admin.request import ControlError, Request, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
-from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, PartialCluster, Replies, Reply
+from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, PartialCluster, Replies
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.gateways import Summary
 from seqgate.gateway.console.metrics.history import DAY_MS, HOUR_MS, QUARTER_MS, History, Key
@@ -174,7 +174,9 @@ class Visit:
         trouble = self._trouble(replies) if failed is None else str(failed)
         if self.console.listeners and not any(row.is_elsewhere for row in replies.rows):
             self.listener()  # checks the right of this person
-            told = _gathered(_listened(self.console.listeners, request))
+            listeners = self.console.listeners
+            # a view takes no numbers by node id, so it gives all
+            told = _gathered(Replies([each.reply(request) for each in listeners], len(listeners)))
             if told.answers:
                 return told._replace(of=max(told.of, replies.of), note=trouble)
             trouble = "; ".join(filter(None, (trouble, *told.silent)))
@@ -340,18 +342,6 @@ def _gathered(replies: Replies[A]) -> Gathered[A]:
             f"{MOST_GATEWAYS}"
         )
     return Gathered([row.answer for row in replies.rows if row.answer is not None], silent, replies.of)
-
-
-def _listened(listeners: Sequence[MetricsClient], request: Request[A]) -> Replies[A]:
-    """Return what listeners answer; a view takes no numbers by node id, so it gives all."""
-    return Replies([_reply(listener, request) for listener in listeners], len(listeners))
-
-
-def _reply(listener: MetricsClient, request: Request[A]) -> Reply[A]:
-    try:
-        return Reply(listener.url, listener.url, listener.view(request))
-    except ControlError as error:
-        return Reply(listener.url, listener.url, None, str(error))
 
 
 Function = Callable[[Visit], PageAnswer]

@@ -16,14 +16,7 @@ from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.gateways import (
-    AT_ONCE,
-    TIMEOUT_S,
-    BrokerMemory,
-    GatewayAsker,
-    Replies,
-    Reply,
-)
+from seqgate.gateway.console.asking.gateways import AT_ONCE, TIMEOUT_S, BrokerMemory, GatewayAsker, Replies
 from seqgate.gateway.console.metrics.history import Key
 from seqgate.gateway.console.metrics.listener import MetricsClient, samples
 from seqgate.gateway.console.metrics.rates import (
@@ -37,28 +30,6 @@ from seqgate.gateway.console.metrics.rates import (
 
 _QUESTION: Final = MetricsRequest("seqgate_")
 """The metrics of the gateway itself; the names of those that clients push begin otherwise."""
-
-
-class Told(NamedTuple):
-    """What a gateway told: its metrics in Prometheus's text, or why it told none. `name` is its node id, or
-    the address of a metrics listener.
-    """
-
-    name: str
-    address: str
-    text: str = ""
-    trouble: str | None = None
-
-
-class Answers(NamedTuple):
-    """What all gateways told. `of` is how many there are, and `note` why the brokers were not asked or told
-    nothing, where listeners took their place. `cluster_id` is None where no broker answered.
-    """
-
-    told: Sequence[Told] = ()
-    of: int = 0
-    note: str | None = None
-    cluster_id: str | None = None
 
 
 class GatewayMetrics:
@@ -76,26 +47,24 @@ class GatewayMetrics:
         self._pool = ThreadPoolExecutor(AT_ONCE, "console-metrics")
         self._asker = GatewayAsker(addresses, security, self._pool, TIMEOUT_S, memory, asks_silent=True)
 
-    def ask(self, *, asks_cluster: bool = True) -> Answers:
-        """Return what all gateways tell. Without `asks_cluster` only listeners are asked. Raises ControlError
-        when the cluster does not answer and the console has not seen its gateways.
+    def ask(self, *, asks_cluster: bool = True) -> tuple[Replies[MetricsPage], str | None]:
+        """Return what all gateways tell, and why the brokers were not asked or told nothing, where listeners
+        took their place. Without `asks_cluster` only listeners are asked. Raises ControlError when the
+        cluster does not answer and the console has not seen its gateways.
         """
-        answers, trouble = Answers(), None
+        found: Replies[MetricsPage] = Replies()
         if asks_cluster:
             try:
                 found = self._asker.ask(_QUESTION)
             except ControlError as error:
                 if not self._listeners:
                     raise
-                trouble = str(error)
-            else:
-                trouble = found.trouble
-                answers = Answers([_told(each) for each in found.rows], found.of, None, found.cluster_id)
-        if not self._listeners or any(told.trouble is None for told in answers.told):
-            return answers
-        told = list(self._pool.map(_listened, self._listeners))
-        note = trouble or next((each.trouble for each in answers.told), None)
-        return Answers(told, max(answers.of, len(told)), note, answers.cluster_id)
+                found = Replies(trouble=str(error))
+        if not self._listeners or any(row.trouble is None for row in found.rows):
+            return found, None
+        rows = list(self._pool.map(lambda listener: listener.reply(_QUESTION), self._listeners))
+        note = found.trouble or next((row.trouble for row in found.rows), None)
+        return Replies(rows, max(found.of, len(rows)), found.cluster_id), note
 
     def producers(self, limit: int) -> Replies[ProducerPage]:
         """Return the first producers of each gateway. Raises ControlError."""
@@ -104,18 +73,6 @@ class GatewayMetrics:
     def close(self) -> None:
         self._pool.shutdown()
         self._asker.close()
-
-
-def _told(reply: Reply[MetricsPage]) -> Told:
-    text = "" if reply.answer is None else "".join(each.text for each in reply.answer.gateways)
-    return Told(reply.name, reply.address, text, reply.trouble)
-
-
-def _listened(listener: MetricsClient) -> Told:
-    try:
-        return Told(listener.url, listener.url, listener.metrics())
-    except ControlError as error:
-        return Told(listener.url, listener.url, "", str(error))
 
 
 # Sums what the gateways told. A gateway that tells nothing must not look like a fall of the rates: the sums
@@ -142,7 +99,7 @@ class GatewayRow:
 
 class Summary(NamedTuple):
     """The newest figures of each gateway, and of the cluster: `of` counts gateways, `counted` those in the
-    sums. `note` is that of `Answers`, and `cluster_id` is None while nobody has told it.
+    sums. `note` is that of `GatewayMetrics.ask`, and `cluster_id` is None while nobody has told it.
     """
 
     rows: Sequence[GatewayRow] = ()
@@ -175,7 +132,9 @@ class GatewayFigures:
         self._before: dict[str, Reading] = {}
         self._silent_since_ms: dict[str, int] = {}
 
-    def see(self, now_ms: int, answers: Answers) -> tuple[Summary, dict[Key, float | None]]:
+    def see(
+        self, now_ms: int, answers: Replies[MetricsPage], note: str | None = None
+    ) -> tuple[Summary, dict[Key, float | None]]:
         """Return the figures since the last time, and those to sample: the sums, the slowest times, and the
         figures of topics and groups.
         """
@@ -183,15 +142,16 @@ class GatewayFigures:
         cluster_id = answers.cluster_id
         pairs: list[tuple[Reading, Reading]] = []
         rows: list[GatewayRow] = []
-        for told in answers.told:
+        for told in answers.rows:
             known = before.get(told.name)
-            if told.trouble is not None:
+            if told.answer is None:
                 if known is not None:
                     self._before[told.name] = known
                 rows.append(GatewayRow(told.name, told.address, trouble=told.trouble))
                 continue
             try:
-                reading = Reading.of(now_ms / 1_000, samples(told.text, WANTED))
+                text = "".join(each.text for each in told.answer.gateways)
+                reading = Reading.of(now_ms / 1_000, samples(text, WANTED))
             except ControlError as error:
                 rows.append(GatewayRow(told.name, told.address, trouble=str(error)))
                 continue
@@ -206,7 +166,7 @@ class GatewayFigures:
         is_whole = self._is_whole(now_ms, rows)
         united = united_figures((row.values for row in rows), sums=is_whole)
         counted = sum(bool(row.values) for row in rows)
-        summary = Summary(rows, united, counted, answers.of, answers.note, cluster_id)
+        summary = Summary(rows, united, counted, answers.of, note, cluster_id)
         sampled: dict[Key, float | None] = {Key(name): value for name, value in united.items()}
         if rows:
             sampled |= {Key(GATEWAYS): answers.of, Key(COUNTED): counted}

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
 from seqgate.gateway.admin.request import ControlError, Request
-from seqgate.gateway.console.asking.gateways import SILENT_S
+from seqgate.gateway.console.asking.gateways import SILENT_S, Reply
 
 TIMEOUT_S: Final = 5.0
 MOST_BYTES: Final = 64 << 20
@@ -70,6 +70,13 @@ class MetricsClient:
         except msgspec.MsgspecError as error:
             raise ControlError(f"the answer of {self.url} to {operation} has another form: {error}") from None
         return answer
+
+    def reply(self, request: Request[A]) -> Reply[A]:
+        """Return the answer to a request as that of a gateway, or why there is none."""
+        try:
+            return Reply(self.url, self.url, self.view(request))
+        except ControlError as error:
+            return Reply(self.url, self.url, None, str(error))
 
     def _metrics_page(self, prefix: str) -> MetricsPage:
         """Return metrics as the gateway answers them over the Kafka protocol: no view has them."""

@@ -196,8 +196,8 @@ class Sampler:
 
     def _ask_gateways(self, now_ms: int) -> Values:
         """Return the sums of all gateways' metrics. Raises ControlError."""
-        answers = self._metrics.ask(asks_cluster=not self._needs_login())
-        self.gateways, found = self._figures.see(now_ms, answers)
+        answers, note = self._metrics.ask(asks_cluster=not self._needs_login())
+        self.gateways, found = self._figures.see(now_ms, answers, note)
         self.cluster_id = self.gateways.cluster_id or self.cluster_id
         return found
 

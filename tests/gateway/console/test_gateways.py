@@ -21,16 +21,14 @@ from seqgate.gateway.admin.remote.broker import BrokerAddress, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.request import ControlAnswer, ControlError, Unreachable
 from seqgate.gateway.console.asking import gateways
-from seqgate.gateway.console.asking.gateways import SILENT_S, BrokerMemory, GatewayAsker
+from seqgate.gateway.console.asking.gateways import SILENT_S, BrokerMemory, GatewayAsker, Replies, Reply
 from seqgate.gateway.console.metrics import listener
 from seqgate.gateway.console.metrics.gateways import (
     COUNTED,
     GATEWAYS,
     PATIENCE_MS,
-    Answers,
     GatewayFigures,
     GatewayMetrics,
-    Told,
 )
 from seqgate.gateway.console.metrics.history import DISK_FREE, TOPIC_RECORDS, Key, key_of
 from seqgate.gateway.console.metrics.listener import MetricsClient
@@ -69,10 +67,19 @@ class Watched:
         """Let the console see what each gateway tells; None for one that does not answer."""
         self.now_ms += STEP_MS
         told = [
-            Told(str(number), f"h:{number}", text or "", None if text else "no answer")
+            Reply(str(number), f"h:{number}", None, "no answer")
+            if text is None
+            else Reply(str(number), f"h:{number}", MetricsPage([OneGateway(number, text)], [number]))
             for number, text in enumerate(texts, 1)
         ]
-        return self.figures.see(self.now_ms, Answers(told, len(told)))
+        return self.figures.see(self.now_ms, Replies(told, len(told)))
+
+
+def texts_of(answers: Replies[MetricsPage]) -> list[tuple[str, str]]:
+    """Return what each gateway told, by its name."""
+    return [
+        (row.name, "".join(one.text for one in row.answer.gateways)) for row in answers.rows if row.answer
+    ]
 
 
 def test_counts_are_summed_and_of_times_the_worst_counts() -> None:
@@ -240,21 +247,19 @@ def asking(ports: Sequence[int], *urls: str) -> Iterator[GatewayMetrics]:
 def test_all_brokers_are_found_by_one_and_asked_over_one_connection_each() -> None:
     with brokers(told(1), told(2), told(3)) as found, asking([free_port(), found[1].port]) as asker:
         for _ in range(3):
-            answers = asker.ask()
-        assert [(each.name, each.text) for each in answers.told] == [
-            (str(number), metrics(number, number)) for number in (1, 2, 3)
-        ]
-        assert (answers.of, answers.note, answers.cluster_id) == (3, None, "fake")
+            answers, note = asker.ask()
+        assert texts_of(answers) == [(str(number), metrics(number, number)) for number in (1, 2, 3)]
+        assert (answers.of, note, answers.cluster_id) == (3, None, "fake")
         assert [broker.connections for broker in found] == [1, 1, 1]
 
 
 def test_one_that_does_not_answer_or_refuses_says_so_in_its_row() -> None:
     with brokers(told(1), REFUSED, told(3)) as found, asking([found[0].port]) as asker:
         found[0].brokers[3] = free_port()
-        answers = asker.ask()
-        assert [each.trouble for each in answers.told[:2]] == [None, REFUSED.error]
-        assert "no answer: Connection refused" in str(answers.told[2].trouble)
-        assert not asker.ask(asks_cluster=False).told, "without a login of its own it asks nobody"
+        answers, _ = asker.ask()
+        assert [each.trouble for each in answers.rows[:2]] == [None, REFUSED.error]
+        assert "no answer: Connection refused" in str(answers.rows[2].trouble)
+        assert not asker.ask(asks_cluster=False)[0].rows, "without a login of its own it asks nobody"
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_one_that_does_not_answer_or_refuses_says_so_in_its_row() -> None:
 )
 def test_an_answer_that_is_not_understood_costs_its_row_alone(answer: bytes) -> None:
     with brokers(answer, told(2)) as found, asking([found[1].port]) as asker:
-        first, second = asker.ask().told
+        first, second = asker.ask()[0].rows
         assert "is not understood" in str(first.trouble)
         assert second.trouble is None
 
@@ -272,7 +277,7 @@ def test_an_answer_that_is_not_understood_costs_its_row_alone(answer: bytes) -> 
 def test_a_broker_at_a_name_that_none_can_have_costs_its_row_alone() -> None:
     with brokers(told(1), told(2)) as found, asking([found[0].port]) as asker:
         found[0].hosts[2] = "a..b"
-        first, second = asker.ask().told
+        first, second = asker.ask()[0].rows
         assert first.trouble is None
         assert "a..b" in str(second.trouble)
 
@@ -287,13 +292,13 @@ def test_listeners_are_asked_where_no_broker_tells_its_metrics(answer: ControlAn
         asking([found[0].port]) as without,
     ):
         one.metrics, other.metrics = metrics(1, 10), metrics(2, 20)
-        answers = asker.ask()
-        assert [(each.name, each.text) for each in answers.told] == [
-            (one.url, metrics(1, 10)),
-            (other.url, metrics(2, 20)),
+        answers, note = asker.ask()
+        assert texts_of(answers) == [
+            (one.url, metrics(1, 10).rstrip("\n")),
+            (other.url, metrics(2, 20).rstrip("\n")),
         ]
-        assert answers.note == (None if answer is None else REFUSED.error)
-        assert [each.trouble for each in without.ask().told] == (
+        assert note == (None if answer is None else REFUSED.error)
+        assert [each.trouble for each in without.ask()[0].rows] == (
             [] if answer is None else [REFUSED.error] * 2
         )
 
@@ -308,8 +313,8 @@ def test_while_the_cluster_is_away_each_gateway_that_was_seen_has_a_row() -> Non
             broker.server_close()
         for _ in range(2):
             asker._asker._open.popitem()[1].close()
-        answers = asker.ask()
-        assert [(each.name, each.trouble) for each in answers.told] == [
+        answers, _ = asker.ask()
+        assert [(each.name, each.trouble) for each in answers.rows] == [
             ("1", "the cluster does not answer"),
             ("2", "the cluster does not answer"),
         ]
