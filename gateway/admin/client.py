@@ -463,11 +463,17 @@ def joined(request: Request[A], found: Sequence[list[A]]) -> A:
 
 
 def summed(values: Sequence[Any]) -> Any:
-    """Return the sum of numbers, or of records of numbers, field by field; None if one is missing."""
+    """Return the sum of numbers, or of records, field by field; None if one is missing. True counts for all,
+    and of other values the first.
+    """
     if any(value is None for value in values):
         return None
+    if isinstance(values[0], bool):
+        return any(values)
     if isinstance(values[0], int | float):
         return sum(values)
+    if not isinstance(values[0], msgspec.Struct):
+        return values[0]
     names = [field.name for field in msgspec.structs.fields(values[0])]
     return msgspec.structs.replace(
         values[0], **{name: summed([getattr(value, name) for value in values]) for name in names}

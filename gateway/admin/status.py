@@ -520,19 +520,6 @@ def _nodes(node_ids: list[int]) -> str:
 
 # The bucket of several workers, each of which has a cache and a write-ahead log, as that of one gateway.
 
-_SUMMED: Final = (
-    "puts",
-    "gets",
-    "lists",
-    "deletes",
-    "bytes_up",
-    "bytes_down",
-    "failures",
-    "us_dollars",
-    "unwritten_bytes",
-    "unwritten_max_bytes",
-)
-
 
 def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
     """Return one state: sums of counts and limits, and the worst of the uploads; None without a bucket."""
@@ -541,10 +528,9 @@ def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
         return None
     replica_bytes = [state.replica_bytes for state in known if state.replica_bytes is not None]
     caches = [state.cache for state in known if state.cache is not None]
+    counted_together: BucketState = summed(known)
     return msgspec.structs.replace(
-        known[0],
-        **{name: summed([getattr(state, name) for state in known]) for name in _SUMMED},
-        is_behind=any(state.is_behind for state in known),
+        counted_together,
         cache=summed(caches) if caches else None,
         replica_bytes=sum(replica_bytes) if replica_bytes else None,
         uploads=_joined_uploads([state.uploads for state in known if state.uploads is not None]),
@@ -572,7 +558,8 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 # The status of several workers as that of one gateway.
 
-_WORKERS_SUMMED: Final = (
+_SUMMED: Final = (
+    "is_disk_short",
     "disk_refusals",
     "connections",
     "refused_connections",
@@ -600,12 +587,11 @@ def joined_status(
     certificates = {row.listener: row for answer in answers for row in answer.certificates}
     return msgspec.structs.replace(
         first,
-        **{name: summed([getattr(answer, name) for answer in answers]) for name in _WORKERS_SUMMED},
+        **{name: summed([getattr(answer, name) for answer in answers]) for name in _SUMMED},
         listeners=_addresses([answer.listeners for answer in answers]),
         bound=_addresses([answer.bound for answer in answers]),
         data_dir=os.path.commonpath([answer.data_dir for answer in here]),
         uptime_ms=max(answer.uptime_ms for answer in answers),
-        is_disk_short=any(answer.is_disk_short for answer in answers),
         offline_partitions=[row for answer in answers for row in answer.offline_partitions],
         damaged=[row for answer in answers for row in answer.damaged],
         cut=[row for answer in answers for row in answer.cut],
