@@ -358,19 +358,6 @@ def read(storage: Storage, backup: str) -> BackupManifest:
     return manifest
 
 
-def shares(storage: Storage, before: str, file: CopiedFile, path: str) -> bool:
-    """Link a file from the data of the backup before to a path; return False where that is not possible."""
-    shared = f"{before}/{file.path}"
-    try:
-        if storage.size_bytes(shared) != file.size_bytes:
-            return False
-        storage.link(shared, path)
-    except OSError:
-        # A file that somebody removed, and a file system without links or with too many of one file.
-        return False
-    return True
-
-
 def _is_inside(path: str, depth: int) -> bool:
     """Return whether a path with at most `depth` names is that of a file below a directory."""
     parts = path.split("/")

@@ -31,8 +31,7 @@ from seqgate.gateway.admin.cluster.bucket import first_key, in_bucket, take_buck
 from seqgate.gateway.admin.cluster.command import Bucket
 from seqgate.gateway.admin.cluster.state import check_is_cluster
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
-from seqgate.gateway.backup.bucket import BackedUpObjects
-from seqgate.gateway.backup.creation import Created
+from seqgate.gateway.backup.creation import BackedUpObjects, Created
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import (
     BUCKET_VERSION,
@@ -247,7 +246,7 @@ class BucketBackup:
         await self._copy_parts(reads, copy, parts)
         await self._pin.renew()
         async with self._disk:
-            return await asyncio.to_thread(copy.finish, keys | parts.keys(), image.partition_count, keep)
+            return await asyncio.to_thread(copy.finish_with, keys | parts.keys(), image.partition_count, keep)
 
     def _check_room(self, copy: BackedUpObjects, parts: Mapping[str, int]) -> None:
         needed = sum(size for key, size in parts.items() if not copy.knows(key))
