@@ -155,8 +155,8 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(LogLinesRequest, log_lines),
     ControlOperation(metrics.MetricsRequest, metrics.metrics_of),
     ControlOperation(ListUsersRequest, users.list_users_live, users.list_users_stopped),
-    ControlOperation(AddUserRequest, users.add_user_live, users.add_user_stopped, changes=True),
-    ControlOperation(RemoveUserRequest, users.remove_user_live, users.remove_user_stopped, changes=True),
+    ControlOperation(AddUserRequest, users.change_user_live, users.change_user_stopped, changes=True),
+    ControlOperation(RemoveUserRequest, users.change_user_live, users.change_user_stopped, changes=True),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 

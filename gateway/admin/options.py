@@ -131,20 +131,16 @@ def reporting_errors() -> Iterator[None]:
         raise stop(str(error)) from None
 
 
-@contextmanager
 def gateway(
     data_dir: DataDir = None, config_file: ConfigFile = None, timeout_s: Timeout = None
-) -> Iterator[Client]:
-    """Yield a client of the gateway on the data directory."""
-    with asking(config_file, data_dir, timeout_s=timeout_s) as client:
-        yield client
+) -> Opened[Client]:
+    """Return a client of the gateway on the data directory."""
+    return asking(config_file, data_dir, timeout_s=timeout_s)
 
 
-@contextmanager
-def gateway_directory(data_dir: DataDir = None, config_file: ConfigFile = None) -> Iterator[Client]:
-    """Yield a client that reads the data directory, whether a gateway runs on it or not."""
-    with asking(config_file, data_dir, asks_gateway=False) as client:
-        yield client
+def gateway_directory(data_dir: DataDir = None, config_file: ConfigFile = None) -> Opened[Client]:
+    """Return a client that reads the data directory, whether a gateway runs on it or not."""
+    return asking(config_file, data_dir, asks_gateway=False)
 
 
 def nobody() -> None:

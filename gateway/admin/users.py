@@ -373,49 +373,36 @@ def _page_of(image: MetadataImage, request: ListUsersRequest) -> UserPage:
     return UserPage(rows, complete)
 
 
-async def add_user_live(gateway: LiveGateway, request: AddUserRequest) -> ChangedUser:
-    """Set credentials of a user. Raises ControlError."""
-    return await _commit(gateway, _adding(request, gateway.services.node.config))
-
-
-def add_user_stopped(gateway: StoppedGateway, request: AddUserRequest) -> ChangedUser:
-    """Set credentials of a user. Raises ControlError."""
-    from seqgate.gateway.admin.stored import create_metadata  # noqa: PLC0415 - slow to import
-
-    created = create_metadata(gateway.data_dir, gateway.config.int("node.id"))
-    changed = _commit_stopped(gateway, _adding(request, gateway.config))
-    return msgspec.structs.replace(changed, created_data_dir=created)
-
-
-async def remove_user_live(gateway: LiveGateway, request: RemoveUserRequest) -> ChangedUser:
-    """Remove credentials of a user. Raises ControlError."""
-    return await _commit(gateway, _removing(request))
-
-
-def remove_user_stopped(gateway: StoppedGateway, request: RemoveUserRequest) -> ChangedUser:
-    """Remove credentials of a user. Raises ControlError."""
-    return _commit_stopped(gateway, _removing(request))
-
-
-async def _commit(gateway: LiveGateway, decide: Decide[ChangedUser]) -> ChangedUser:
+async def change_user_live(gateway: LiveGateway, request: AddUserRequest | RemoveUserRequest) -> ChangedUser:
+    """Set or remove credentials of a user. Raises ControlError."""
     from seqgate.log import LogError  # noqa: PLC0415 - slow to import
 
+    decide = _decided(request, gateway.services.node.config)
     try:
         return await gateway.services.topics.metadata_log.commit(decide)
     except LogError as error:
         raise ControlError(f"the change could not be stored: {error}") from error
 
 
-def _commit_stopped(gateway: StoppedGateway, decide: Decide[ChangedUser]) -> ChangedUser:
+def change_user_stopped(gateway: StoppedGateway, request: AddUserRequest | RemoveUserRequest) -> ChangedUser:
+    """Set or remove credentials of a user. Raises ControlError."""
     import asyncio  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.stored import open_metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.stored import create_metadata, open_metadata  # noqa: PLC0415
+
+    created = isinstance(request, AddUserRequest) and create_metadata(
+        gateway.data_dir, gateway.config.int("node.id")
+    )
 
     async def commit() -> ChangedUser:
         async with open_metadata(gateway.data_dir) as metadata_log:
-            return await metadata_log.commit(decide)
+            return await metadata_log.commit(_decided(request, gateway.config))
 
-    return asyncio.run(commit())
+    return msgspec.structs.replace(asyncio.run(commit()), created_data_dir=created)
+
+
+def _decided(request: AddUserRequest | RemoveUserRequest, config: Config) -> Decide[ChangedUser]:
+    return _adding(request, config) if isinstance(request, AddUserRequest) else _removing(request)
 
 
 def _adding(request: AddUserRequest, config: Config) -> Decide[ChangedUser]:

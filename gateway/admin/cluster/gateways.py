@@ -10,7 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -151,16 +151,14 @@ Timeout = Annotated[
 ]
 
 
-@contextmanager
 def _reached(
     bootstrap: OtherCluster = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
-) -> Iterator[Asker]:
-    """Yield what `gateway_or_cluster` does, for commands with a --timeout of their own."""
-    with gateway_or_cluster(bootstrap, command_config, data_dir, config_file) as client:
-        yield client
+) -> Opened[Asker]:
+    """Return what `gateway_or_cluster` does, for commands with a --timeout of their own."""
+    return gateway_or_cluster(bootstrap, command_config, data_dir, config_file)
 
 
 NodeId = Annotated[int, argument("NODE", "The node id of a gateway.", min=0, max=MOST_INT32)]

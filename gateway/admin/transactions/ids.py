@@ -417,7 +417,7 @@ def _fields(
 
 
 async def describe_transaction(
-    source: ClusterTransactions | LiveTransactions, request: DescribeTransactionRequest
+    source: ClusterTransactions | LiveTransactions | StoredTransactions, request: DescribeTransactionRequest
 ) -> TransactionDescription:
     """Return an id with one page of its partitions; the first has the offsets that its transaction holds."""
     transaction = source.find(request.transactional_id)
@@ -425,30 +425,10 @@ async def describe_transaction(
     pending: list[PendingOffset] | None = []
     if request.after is None:
         pending = source.pending(request.transactional_id, transaction.producer_id)
-    return described(
-        request.transactional_id,
-        transaction,
-        source.taking_part(places, transaction.producer_id),
-        pending,
-        source.client(transaction.producer_id, transaction.producer_epoch),
-        source.now_ms,
-        complete=complete,
-    )
-
-
-def described(
-    transactional_id: str,
-    transaction: Transaction,
-    partitions: list[TransactionPartition],
-    pending: list[PendingOffset] | None,
-    client: ClientIdentity | None,
-    now_ms: int,
-    *,
-    complete: bool,
-) -> TransactionDescription:
-    """Return an id with a page of its partitions; `pending` are all offsets that its transaction holds."""
+    partitions = source.taking_part(places, transaction.producer_id)
+    client = source.client(transaction.producer_id, transaction.producer_epoch)
     return TransactionDescription(
-        **_fields(transactional_id, transaction, client, now_ms),
+        **_fields(request.transactional_id, transaction, client, source.now_ms),
         partitions=partitions,
         pending_offsets=(pending or [])[:MAX_TOLD],
         pending_offset_count=None if pending is None else len(pending),
@@ -791,19 +771,32 @@ def describe_transaction_stopped(
     gateway: StoppedGateway, request: DescribeTransactionRequest
 ) -> TransactionDescription:
     """Return a transactional id with all its partitions, and the offsets it holds. Raises ControlError."""
-    name = request.transactional_id
-    transaction = _stored_transactions(gateway.data_dir).get(name)
-    if transaction is None:
-        raise ControlError(f"there is no transactional id {name}")
-    return described(
-        name,
-        transaction,
-        [TransactionPartition(*place, None, None, None) for place in sorted(transaction.partitions)],
-        _stored_pending(gateway.data_dir, name, transaction.producer_id),
-        None,
-        gateway.now_ms,
-        complete=True,
-    )
+    from seqgate.gateway.admin.remote.cluster import finished  # noqa: PLC0415 - slow to import
+
+    return finished(describe_transaction(StoredTransactions(gateway.data_dir, gateway.now_ms), request))
+
+
+class StoredTransactions(NamedTuple):
+    """The transactions that a data directory holds. Their coroutines wait for nothing."""
+
+    data_dir: Path
+    now_ms: int
+
+    def find(self, transactional_id: str) -> Transaction:
+        found = _stored_transactions(self.data_dir).get(transactional_id)
+        if found is None:
+            raise ControlError(f"there is no transactional id {transactional_id}")
+        return found
+
+    def taking_part(self, places: Sequence[TopicPartition], _producer_id: int) -> list[TransactionPartition]:
+        return [TransactionPartition(*place, None, None, None) for place in places]
+
+    def pending(self, transactional_id: str, producer_id: int) -> list[PendingOffset]:
+        return _stored_pending(self.data_dir, transactional_id, producer_id)
+
+    def client(self, _producer_id: int, _producer_epoch: int) -> None:
+        """Return None: only a running gateway knows the clients."""
+        return
 
 
 def _stored_transactions(data_dir: Path) -> dict[str, Transaction]:

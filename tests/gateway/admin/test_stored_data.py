@@ -13,8 +13,8 @@ from seqgate.gateway.admin.stored import create_metadata, locked, partition_dire
 from seqgate.gateway.admin.users import (
     ListUsersRequest,
     RemoveUserRequest,
+    change_user_stopped,
     list_users_stopped,
-    remove_user_stopped,
 )
 from seqgate.gateway.cli import app
 from seqgate.gateway.config import Config
@@ -50,7 +50,7 @@ def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
     (data_dir / BUCKET_SESSION).write_bytes(b"{}")
     content = {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
     with pytest.raises(ControlError, match="cache of a bucket"):
-        remove_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
+        change_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
     with pytest.raises(ControlError, match="cache of a bucket"):
         repair_directory(data_dir, config, apply=True, now_ms=0)
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content
@@ -69,7 +69,7 @@ def test_a_change_leaves_a_clean_stop_clean(
     assert added.exit_code == 0
     # A refused change ends as cleanly.
     with pytest.raises(ControlError, match="there is no user bob"):
-        remove_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("bob"))
+        change_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("bob"))
     with caplog.at_level(logging.WARNING):
         directory = LogDirectory.open(data_dir, Storage(), node_id=config.int("node.id"), now_ms=lambda: 0)
         assert directory.was_clean == was_clean
