@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -17,7 +17,7 @@ import msgspec
 from seqgate.gateway.admin.commands import Output, asks, stop
 from seqgate.gateway.admin.operation import LiveGateway, check_led_here, find_topic, partitions_after
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import PagedRequest, Request
+from seqgate.gateway.admin.request import ClusterAnswers, PagedRequest
 from seqgate.gateway.admin.tables import (
     Block,
     ClientOrNone,
@@ -224,10 +224,7 @@ def _told_row(
     )
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    ListProducersRequest: list_producers_remote
-}
-"""The answers to the requests of commands."""
+OPERATIONS: Final[ClusterAnswers] = {ListProducersRequest: list_producers_remote}
 
 
 # In the gateway: its answer on the control socket.

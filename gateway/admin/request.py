@@ -11,10 +11,10 @@ import errno
 import functools
 import heapq
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -100,6 +100,12 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
     def answer_type(cls) -> Any:
         """Return the type of the answer."""
         return get_args(vars(cls)["__orig_bases__"][0])[0]
+
+
+ClusterAnswers: TypeAlias = "Mapping[type[Request[Any]], Callable[[Any, Any], Any]]"
+"""The functions by which any cluster answers the requests of a module over the Kafka protocol. A module of
+commands has them as OPERATIONS.
+"""
 
 
 class PagedRequest(Request[A], kw_only=True):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option, stop
 from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, page
+from seqgate.gateway.admin.request import ClusterAnswers, ControlError, PagedRequest, Request, page
 from seqgate.gateway.admin.tables import Column, Table, count, counted, shown
 from seqgate.gateway.security.sasl.scram_credential import (
     MAX_ITERATIONS,
@@ -329,12 +329,11 @@ def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | Non
     check(result)
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+OPERATIONS: Final[ClusterAnswers] = {
     ListUsersRequest: find_users,
     AddUserRequest: add_user,
     RemoveUserRequest: remove_user,
 }
-"""The answers to the requests of commands."""
 
 
 # In the gateway: the same in the metadata of a running gateway, or of a data directory that no gateway has

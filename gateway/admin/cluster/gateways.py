@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -28,7 +28,7 @@ from seqgate.gateway.admin.options import (
     OtherCluster,
     gateway_or_cluster,
 )
-from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
+from seqgate.gateway.admin.request import ClusterAnswers, ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, number, table
 
 if TYPE_CHECKING:
@@ -453,13 +453,12 @@ def _check(code: int, message: Any, what: str) -> None:
         raise ControlError(f"{what}: {message or refusal(code)}")
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+OPERATIONS: Final[ClusterAnswers] = {
     GatewaysRequest: gateways_remote,
     MoveRequest: move_remote,
     DrainRequest: drain_remote,
     UndrainRequest: undrain_remote,
 }
-"""The answers to the requests of commands."""
 
 
 # In the gateway: its answers on the control socket, and orders that the metadata passes on to all.

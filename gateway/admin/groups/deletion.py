@@ -6,8 +6,8 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
@@ -17,13 +17,12 @@ from seqgate.gateway.admin.groups.describing import ClusterGroups, Consented, Fo
 from seqgate.gateway.admin.groups.members import SHARE
 from seqgate.gateway.admin.operation import LiveGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.admin.request import ClusterAnswers, ControlError, Request, from_source
 from seqgate.gateway.admin.tables import Block, Column, count, shown, table
 
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-    from seqgate.gateway.admin.remote.cluster import Cluster
 # The request for deletions, and what `seqgate groups delete --json` prints.
 
 
@@ -128,10 +127,7 @@ class ClusterDeletion(ClusterGroups):
         return {name: None if result == "OK" else result for name, result in results.items()}
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    DeleteGroupsRequest: from_source(ClusterDeletion, delete_groups)
-}
-"""The answers to the requests of commands."""
+OPERATIONS: Final[ClusterAnswers] = {DeleteGroupsRequest: from_source(ClusterDeletion, delete_groups)}
 
 
 # In the gateway: its answer on the control socket.

@@ -12,7 +12,7 @@ which open transactions hold offsets; these fields stay empty.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -35,10 +35,10 @@ from seqgate.gateway.admin.groups.members import (
 from seqgate.gateway.admin.operation import LiveGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Consent, Opened, consent_by, gateway_or_cluster
 from seqgate.gateway.admin.request import (
+    ClusterAnswers,
     ControlError,
     Elsewhere,
     PagedRequest,
-    Request,
     from_source,
     nearest_hint,
     page,
@@ -597,10 +597,7 @@ class ClusterDescriptions(ClusterGroups):
         return 0
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    DescribeGroupRequest: from_source(ClusterDescriptions, describe_group)
-}
-"""The answers to the requests of commands."""
+OPERATIONS: Final[ClusterAnswers] = {DescribeGroupRequest: from_source(ClusterDescriptions, describe_group)}
 
 
 # In the gateway: the groups that it coordinates, from its own objects, and its answer on the control socket.

@@ -6,7 +6,7 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -35,11 +35,8 @@ from seqgate.gateway.admin.groups.members import (
 )
 from seqgate.gateway.admin.operation import offline_partitions
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, PagedRequest, Request, from_source, page
+from seqgate.gateway.admin.request import ClusterAnswers, ControlError, PagedRequest, from_source, page
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, table
-
-if TYPE_CHECKING:
-    from seqgate.gateway.admin.remote.cluster import Cluster
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.places import TopicPartition
@@ -222,10 +219,7 @@ class ClusterList(ClusterGroups):
         }
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    ListGroupsRequest: from_source(ClusterList, list_groups_of)
-}
-"""The answers to the requests of commands."""
+OPERATIONS: Final[ClusterAnswers] = {ListGroupsRequest: from_source(ClusterList, list_groups_of)}
 
 
 # In the gateway: its answer on the control socket.

@@ -18,8 +18,8 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -36,7 +36,7 @@ from seqgate.gateway.admin.groups.describing import (
 from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
 from seqgate.gateway.admin.operation import as_control_error, check_led_here, find_topic
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
-from seqgate.gateway.admin.request import ControlError, Request, from_source
+from seqgate.gateway.admin.request import ClusterAnswers, ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (
     Block,
     Column,
@@ -51,7 +51,6 @@ from seqgate.gateway.admin.tables import (
 from seqgate.gateway.admin.times import timestamp_ms
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
 
 # The request for a reset, and what `seqgate groups reset --json` prints.
@@ -425,10 +424,7 @@ class ClusterReset(ClusterGroups):
                 )
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
-    ResetOffsetsRequest: from_source(ClusterReset, reset_offsets)
-}
-"""The answers to the requests of commands."""
+OPERATIONS: Final[ClusterAnswers] = {ResetOffsetsRequest: from_source(ClusterReset, reset_offsets)}
 
 
 # In the gateway: its answer on the control socket.

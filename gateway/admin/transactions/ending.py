@@ -18,8 +18,8 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
@@ -34,7 +34,14 @@ from seqgate.gateway.admin.operation import (
 )
 from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster, must_agree
 from seqgate.gateway.admin.printing import print_blocks
-from seqgate.gateway.admin.request import ControlError, Elsewhere, PagedRequest, Request, from_source
+from seqgate.gateway.admin.request import (
+    ClusterAnswers,
+    ControlError,
+    Elsewhere,
+    PagedRequest,
+    Request,
+    from_source,
+)
 from seqgate.gateway.admin.tables import (
     Block,
     ClientOrNone,
@@ -67,7 +74,6 @@ from seqgate.gateway.admin.transactions.pending import (
 )
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.transaction.records import Transaction
     from seqgate.gateway.runtime.partitions.partition import Partition
@@ -522,12 +528,11 @@ class ClusterEnding(ClusterTransactions):
         )
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+OPERATIONS: Final[ClusterAnswers] = {
     FindHangingRequest: from_source(ClusterEnding, find_hanging_of),
     AbortTransactionRequest: from_source(ClusterEnding, abort_transaction),
     AbortHangingRequest: from_source(ClusterEnding, abort_hanging),
 }
-"""The answers to the requests of commands."""
 
 
 # In the gateway: its answers on the control socket.

@@ -9,7 +9,7 @@ ControlError. `ending.py` has the commands that find and abort transactions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -21,10 +21,10 @@ from seqgate.gateway.admin.producers import active_producers
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
     STOPPED,
+    ClusterAnswers,
     ControlError,
     Elsewhere,
     PagedRequest,
-    Request,
     from_source,
     in_words,
     page,
@@ -654,11 +654,10 @@ class ClusterTransactions:
         return self._clients.get((producer_id, producer_epoch))
 
 
-OPERATIONS: Final[Mapping[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+OPERATIONS: Final[ClusterAnswers] = {
     ListTransactionsRequest: list_transactions_remote,
     DescribeTransactionRequest: from_source(ClusterTransactions, describe_transaction),
 }
-"""The answers to the requests of commands."""
 
 
 # In the gateway: its transactions, from its own objects.
