@@ -315,11 +315,8 @@ def read_records(
 def _span(
     cluster: Cluster, places: Sequence[Any], start: Start, *, committed: bool
 ) -> tuple[dict[Any, int], dict[Any, int]]:
-    from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST  # noqa: PLC0415 - slow to import
-
     isolation = "read_committed" if committed else "read_uncommitted"
-    starts = cluster.offsets(places, EARLIEST)
-    ends = cluster.offsets(places, LATEST, isolation)
+    starts, ends = cluster.starts(places), cluster.ends(places, isolation)
     at_time = cluster.offsets(places, start.value, isolation) if start.kind == "time" else {}
     first = {}
     for place in places:

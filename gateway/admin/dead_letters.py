@@ -701,16 +701,13 @@ def plan_cuts(
     """Return where to cut the partitions: at an offset, at the first letter that is not older than a time, at
     the first that was not replayed, or else at the end.
     """
-    from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST  # noqa: PLC0415 - slow to import
-
     (found,) = cluster.topics([topic])
     _check_is_for_letters(cluster, topic)
     numbers = range(len(found["partitions"]))
     if partition is not None and partition not in numbers:
         raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {len(numbers) - 1}")
     places = [(topic, each) for each in (numbers if partition is None else [partition])]
-    starts = cluster.offsets(places, EARLIEST)
-    ends = cluster.offsets(places, LATEST, "read_committed")
+    starts, ends = cluster.starts(places), cluster.ends(places, "read_committed")
     wanted: dict[int, int] = {}
     if before_offset is not None:
         wanted = {each: before_offset for _, each in places}

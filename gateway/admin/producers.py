@@ -159,9 +159,7 @@ def _text(page: ProducerPage) -> Iterator[Block]:
 
 def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
     """Return all active producers by topic, partition and id, as DescribeProducers reports them."""
-    from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
-
-    rows = active_producers(cluster, led_partitions(cluster, request.topic, request.partition))
+    rows = active_producers(cluster, cluster.led_partitions(request.topic, request.partition))
     rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
     return ProducerPage(rows, True, None)
 

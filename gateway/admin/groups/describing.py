@@ -26,7 +26,6 @@ from seqgate.gateway.admin.groups.members import (
     GroupMember,
     StreamsState,
     TopologyNode,
-    asked_of,
     live_members,
     members_of,
     protocol_text,
@@ -550,17 +549,13 @@ class ClusterGroups:
         """Return the committed offsets, or the oldest records of a share group that are not done."""
         if kind != SHARE:
             return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
-        return share_progress(asked_of(self._cluster, group, share_offsets([group])))
+        return share_progress(self._cluster.ask_coordinator(group, share_offsets([group])))
 
     async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        from seqgate.gateway.admin.remote.cluster import EARLIEST  # noqa: PLC0415 - slow to import
-
-        return self._cluster.offsets(self._led.intersection(places), EARLIEST)
+        return self._cluster.starts(self._led.intersection(places))
 
     async def ends(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        from seqgate.gateway.admin.remote.cluster import LATEST  # noqa: PLC0415 - slow to import
-
-        return self._cluster.offsets(self._led.intersection(places), LATEST)
+        return self._cluster.ends(self._led.intersection(places))
 
     @cached_property
     def _led(self) -> set[TopicPartition]:

@@ -184,8 +184,8 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
         return _classic_members(cluster, group)
     asked = describing(kind, [group])
     if kind == STREAMS:
-        return streams_members(asked_of(cluster, group, _with_topology(cluster, group) or asked))
-    found = asked_of(cluster, group, asked)
+        return streams_members(cluster.ask_coordinator(group, _with_topology(cluster, group) or asked))
+    found = cluster.ask_coordinator(group, asked)
     members = [
         _member(
             member,
@@ -351,16 +351,6 @@ def _tasks(assignment: described.Assignment) -> StreamsTasks:
             for rows in (assignment.active_tasks, assignment.standby_tasks, assignment.warmup_tasks)
         )
     )
-
-
-def asked_of(cluster: Cluster, group: str, asked: Any) -> Any:
-    """Return what the coordinator answers about the one group of a request."""
-    from seqgate.gateway.admin.remote.broker import ask_coordinator  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
-    found = ask_coordinator(cluster.reached, group, asked).groups[0]
-    check(found, f"group {found.group_id}: ")
-    return found
 
 
 # In the gateway: from its own objects.

@@ -392,10 +392,7 @@ class ClusterReset(ClusterGroups):
         self, places: Sequence[TopicPartition], timestamp_ms: int | None
     ) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return the offsets of partitions, all of which must have a leader."""
-        from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST  # noqa: PLC0415 - slow to import
-
-        starts = self._cluster.offsets(places, EARLIEST)
-        ends = self._cluster.offsets(places, LATEST)
+        starts, ends = self._cluster.starts(places), self._cluster.ends(places)
         at_time = {} if timestamp_ms is None else self._cluster.offsets(places, timestamp_ms)
         found = {}
         for place in places:

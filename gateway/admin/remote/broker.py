@@ -56,16 +56,6 @@ def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = Tr
     return answer
 
 
-def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any) -> Any:
-    """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
-    found = ask_broker(bootstrap, finding(GROUP, [group])).coordinators[0]
-    if found.error_code:
-        raise ControlError(
-            f"group {group} has no coordinator: {found.error_message or ErrorCode(found.error_code).name}"
-        )
-    return ask_broker(bootstrap.other(found.host, int(found.port)), request)
-
-
 def finding(key_type: i8, names: Iterable[str]) -> FindCoordinatorRequest:
     """Return the question for coordinators."""
     from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest  # noqa: PLC0415

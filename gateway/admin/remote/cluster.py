@@ -25,6 +25,7 @@ from kio.static.primitive import i8, i32, i64
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
+    GROUP,
     TIMEOUT_S,
     BrokerAddress,
     ask_broker,
@@ -151,6 +152,16 @@ class Cluster:
     def ask_reached(self, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
         """Return the answer of the reached broker over a connection of its own. Raises ControlError."""
         return ask_broker(self.reached, request, timeout_s=timeout_s)
+
+    def ask_coordinator(self, group: str, request: Any) -> Any:
+        """Return what the coordinator answers about the one group of a request. Raises ControlError."""
+        place = self.ask_reached(finding(GROUP, [group])).coordinators[0]
+        if place.error_code:
+            reason = place.error_message or ErrorCode(place.error_code).name
+            raise ControlError(f"group {group} has no coordinator: {reason}")
+        found = ask_broker(self.reached.other(place.host, int(place.port)), request).groups[0]
+        check(found, f"group {found.group_id}: ")
+        return found
 
     def give_up_in_time(self, address: BrokerAddress) -> None:
         """Raise Unreachable once the time of the command is over."""
@@ -297,13 +308,45 @@ class Cluster:
         )
         return {tuple(place): int(answer.offset) for place, answer in found.items()}
 
+    def led_partitions(
+        self,
+        topic: str | None = None,
+        partition: int | None = None,
+        holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
+    ) -> list[TopicPartition]:
+        """Return partitions with a leader: of one topic, or where `holds` takes its name and internality."""
+        if topic is None:
+            topics = [row for row in self.all_topics() if holds(row["name"], row["is_internal"])]
+        else:
+            topics = self.topics([topic])
+        rows = [(found["name"], row) for found in topics for row in found["partitions"]]
+        if partition is not None:
+            rows = [(name, row) for name, row in rows if row["partition_index"] == partition]
+            if not rows:
+                raise ControlError(f"topic {topic} has no partition {partition}")
+        return [
+            (name, row["partition_index"])
+            for name, row in rows
+            if row["error_code"] == 0 and row["leader_id"] >= 0
+        ]
+
+    def starts(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offsets of partitions, all of which must have a leader."""
+        return self.offsets(places, EARLIEST)
+
+    def ends(
+        self, places: Iterable[TopicPartition], isolation: str = "read_uncommitted"
+    ) -> dict[TopicPartition, int]:
+        """Return the high watermarks, or last stable offsets, of partitions, which must have a leader."""
+        return self.offsets(places, LATEST, isolation)
+
     def spans(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log start and the log end of partitions; none of any where a leader does not answer."""
         from kafka.errors import KafkaError  # noqa: PLC0415
 
         wanted = list(places)
         try:
-            starts, ends = self.offsets(wanted, EARLIEST), self.offsets(wanted, LATEST)
+            starts, ends = self.starts(wanted), self.ends(wanted)
         except KafkaError:
             return {}
         return {place: (starts[place], ends[place]) for place in wanted if place in starts and place in ends}
@@ -477,32 +520,6 @@ def topic_partition(topic: str, partition: int) -> Any:
     import kafka  # noqa: PLC0415
 
     return kafka.TopicPartition(topic, partition)
-
-
-# Finds the partitions of a cluster that a command asks about.
-
-
-def led_partitions(
-    cluster: Cluster,
-    topic: str | None,
-    partition: int | None,
-    holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
-) -> list[TopicPartition]:
-    """Return partitions with a leader: of one topic, or where `holds` accepts its name and internality."""
-    if topic is None:
-        topics = [row for row in cluster.all_topics() if holds(row["name"], row["is_internal"])]
-    else:
-        topics = cluster.topics([topic])
-    rows = [(found["name"], row) for found in topics for row in found["partitions"]]
-    if partition is not None:
-        rows = [(name, row) for name, row in rows if row["partition_index"] == partition]
-        if not rows:
-            raise ControlError(f"topic {topic} has no partition {partition}")
-    return [
-        (name, row["partition_index"])
-        for name, row in rows
-        if row["error_code"] == 0 and row["leader_id"] >= 0
-    ]
 
 
 # Makes and ends clients of kafka-python.

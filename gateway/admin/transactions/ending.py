@@ -477,11 +477,9 @@ class ClusterEnding(ClusterTransactions):
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         """Yield the producers with an open transaction, those of all partitions at once."""
-        from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
-        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
+        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
 
-        places = led_partitions(
-            self._cluster,
+        places = self._cluster.led_partitions(
             request.topic,
             request.partition,
             lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
@@ -491,9 +489,7 @@ class ClusterEnding(ClusterTransactions):
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""
-        from seqgate.gateway.admin.remote.cluster import led_partitions  # noqa: PLC0415 - slow to import
-
-        return self.opened(led_partitions(self._cluster, topic, partition))
+        return self.opened(self._cluster.led_partitions(topic, partition))
 
     def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
         """Return a function that finds the transaction of each of these producers; None: nobody knows it."""

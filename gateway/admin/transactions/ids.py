@@ -612,10 +612,7 @@ class ClusterTransactions:
 
     def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
         """Return partitions with the offsets of the producer's transaction in them."""
-        from seqgate.gateway.admin.remote.cluster import LATEST  # noqa: PLC0415 - slow to import
-
-        stable = self._cluster.offsets(places, LATEST, "read_committed")
-        ends = self._cluster.offsets(places, LATEST)
+        stable, ends = self._cluster.ends(places, "read_committed"), self._cluster.ends(places)
         first = {
             producer.place: producer.first_offset
             for producer in self.opened(places)

@@ -29,7 +29,7 @@ from seqgate.gateway.admin.groups.describing import (
 from seqgate.gateway.admin.groups.listing import known_lags
 from seqgate.gateway.admin.groups.members import CLASSIC, CONSUMER, SHARE, STREAMS, describing
 from seqgate.gateway.admin.remote.broker import GROUP, ask_broker, finding
-from seqgate.gateway.admin.remote.cluster import LATEST, Cluster
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.groups import LETTER_TOPIC
 from seqgate.gateway.console.asking.connections import Cache
@@ -123,7 +123,7 @@ def series_of(topic: str) -> str:
 def ends_of(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the high watermark of each partition that has a leader."""
     wanted = set(places)
-    return cluster.offsets(wanted & cluster.leaders().keys(), LATEST) if wanted else {}
+    return cluster.ends(wanted & cluster.leaders().keys()) if wanted else {}
 
 
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from seqgate.gateway.admin.remote.cluster import LATEST, Cluster, led_partitions
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.console.asking.connections import Leader
 from seqgate.gateway.console.metrics.history import (
     DISK_FREE,
@@ -315,7 +315,7 @@ MOST_PARTITIONS: Final = 5_000
 
 def end_offsets(cluster: Cluster) -> dict[TopicPartition, int]:
     """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
-    return cluster.offsets(led_partitions(cluster, None, None)[:MOST_PARTITIONS], LATEST)
+    return cluster.ends(cluster.led_partitions()[:MOST_PARTITIONS])
 
 
 def new_records(before: Mapping[TopicPartition, int], after: Mapping[TopicPartition, int]) -> dict[str, int]:
