@@ -39,7 +39,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("admin.status", "status"),
     "console": ("console.command", "console"),
     "cluster": ("admin.cluster.command", "app"),
-    "faults": ("admin.faults", "app"),
+    "faults": ("testing.control.faults", "app"),
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs", "logs"),
     "tasks": ("admin.tasks", "tasks"),

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from seqgate.gateway.admin.faults import ControlRefused, ask
 from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
+from seqgate.gateway.testing.control.faults import ControlRefused, ask
 from seqgate.gateway.testing.control.routes import read_record, shown
 from seqgate.gateway.testing.data_directory import bootstrap_of, empty
 from seqgate.gateway.testing.faults import FaultOrders

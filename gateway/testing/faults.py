@@ -197,9 +197,11 @@ class Faults(FaultOrders["Fault"]):
             self._run(self._inside.check_disk, is_optional=True)
 
     def expire_producer(self, producer_id: int) -> int:
-        """Expire a producer, as after `producer.id.expiration.ms`; return how many partitions knew it. Its
-        next batch with a sequence above 0 is refused with UNKNOWN_PRODUCER_ID or taken as its first, as Kafka
-        does.
+        """Expire a producer, as after `producer.id.expiration.ms`; return how many partitions knew it.
+
+        Its next batch is judged as the first of a new producer: any sequence is stored, and a retry of a
+        stored batch is stored a second time. In a transaction of version 2 a sequence above 0 is refused with
+        OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         count = self._run(lambda: self._inside.expire_producer(producer_id))
         assert isinstance(count, int)

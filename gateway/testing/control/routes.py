@@ -1,4 +1,6 @@
-"""The requests of the test control: a method, a path with names in braces, and the function that answers."""
+"""The requests of the test control: a method, a path with names in braces, and the function that answers.
+`faults.py` has the answers to the requests that `seqgate faults` sends.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,38 @@ import binascii
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
 from seqgate.gateway.testing.broker_thread import BrokerThread
-from seqgate.gateway.testing.control.orders import FAULTS, Order, Orders
+from seqgate.gateway.testing.control.faults import (
+    FAULTS,
+    Advance,
+    Expected,
+    Order,
+    Orders,
+    Restart,
+    advance_clock,
+    broker_state,
+    compare_with_sent,
+    end_all_faults,
+    end_fault,
+    expire_everywhere,
+    fence_id,
+    order_fault,
+    ordered_fault,
+    ordered_faults,
+    reset_broker,
+    restart_broker,
+    start_broker,
+    stop_broker,
+)
 from seqgate.gateway.testing.inside import Inside
-from seqgate.gateway.testing.stored import StoredRecord, explain_differences
+from seqgate.gateway.testing.stored import StoredRecord
 
 T = TypeVar("T")
 
@@ -29,28 +51,6 @@ class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     partitions: int = 1
     configs: dict[str, str] = {}
-
-
-class Advance(msgspec.Struct, forbid_unknown_fields=True):
-    """A time by which to move the clock."""
-
-    days: float = 0
-    hours: float = 0
-    minutes: float = 0
-    seconds: float = 0
-    milliseconds: float = 0
-
-
-class Restart(msgspec.Struct, forbid_unknown_fields=True):
-    """The way in which the broker ends before it starts again."""
-
-    after: Literal["stop", "kill", "power_cut"] = "stop"
-
-
-class Expected(msgspec.Struct, forbid_unknown_fields=True):
-    """The values of a topic in the order in which they were sent."""
-
-    values: list[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,43 +109,6 @@ class Route:
         return names
 
 
-def _broker(asked: Asked) -> Any:
-    return {"bootstrap": asked.broker.advertised, "pid": os.getpid(), "running": asked.broker.is_running}
-
-
-def _order(asked: Asked) -> Any:
-    return asked.orders.place(asked.read(Order)).as_row()
-
-
-def _list(asked: Asked) -> Any:
-    return [each.as_row() for each in asked.orders.all()]
-
-
-def _one(asked: Asked) -> Any:
-    return asked.orders.get(asked.number).as_row()
-
-
-def _end(asked: Asked) -> Any:
-    return asked.orders.end(asked.number).as_row()
-
-
-def _end_all(asked: Asked) -> Any:
-    ended = _list(asked)
-    asked.orders.end_all()
-    return ended
-
-
-def _advance(asked: Asked) -> Any:
-    try:
-        by = timedelta(**msgspec.structs.asdict(asked.read(Advance)))
-    except OverflowError:
-        raise ValueError(f"the clock can't move by more than {timedelta.max}") from None
-    if by < timedelta():
-        raise ValueError(f"the clock only moves forward, not by {by}")
-    asked.broker.advance(by.total_seconds())
-    return {"ahead_seconds": asked.broker.machine.ahead_s}
-
-
 def _create_topic(asked: Asked) -> Any:
     new = asked.read(NewTopic)
     asked.run(lambda: asked.inside.create_topic(new.name, new.partitions, new.configs))
@@ -158,47 +121,6 @@ def _records(asked: Asked) -> Any:
 
 def _producers(asked: Asked) -> Any:
     return [row._asdict() for row in asked.run(lambda: asked.inside.producers(asked.name))]
-
-
-def _exactly_once(asked: Asked) -> Any:
-    expected = [read(value) for value in asked.read(Expected).values]
-    complaint = explain_differences(asked.run(lambda: asked.inside.records(asked.name)), expected)
-    return {"exactly_once": complaint is None, "complaint": complaint}
-
-
-def _expire(asked: Asked) -> Any:
-    return {"partitions": asked.run(lambda: asked.inside.expire_producer(asked.number))}
-
-
-def _fence(asked: Asked) -> Any:
-    asked.run(lambda: asked.inside.fence(asked.name))
-    return {"transactional_id": asked.name}
-
-
-def _reset(asked: Asked) -> Any:
-    asked.orders.end_all()
-    asked.broker.reset()
-    return _broker(asked)
-
-
-def _stop(asked: Asked) -> Any:
-    asked.broker.stop()
-    return _broker(asked)
-
-
-def _start(asked: Asked) -> Any:
-    asked.broker.start()
-    return _broker(asked)
-
-
-def _restart(asked: Asked) -> Any:
-    ends: Mapping[str, Callable[[], None]] = {
-        "stop": asked.broker.stop,
-        "kill": asked.broker.kill,
-        "power_cut": asked.broker.power_cut,
-    }
-    ends[asked.read(Restart).after]()
-    return _start(asked)
 
 
 def _kill(_: Asked) -> Any:
@@ -301,30 +223,32 @@ ROUTES: Final = (
         "GET",
         "/broker",
         "Return the address for clients, the id of the process, and whether the broker runs.",
-        _broker,
+        broker_state,
     ),
     Route(
         "POST",
         "/reset",
         "Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker "
         "keeps its address.",
-        _reset,
+        reset_broker,
     ),
-    Route("POST", "/stop", "Stop the broker cleanly. The test control still answers.", _stop),
-    Route("POST", "/start", "Start a broker that is stopped, with its data, at the same address.", _start),
+    Route("POST", "/stop", "Stop the broker cleanly. The test control still answers.", stop_broker),
+    Route(
+        "POST", "/start", "Start a broker that is stopped, with its data, at the same address.", start_broker
+    ),
     Route(
         "POST",
         "/restart",
         "End the broker, and start it with its data at the same address. Faults stay.",
-        _restart,
+        restart_broker,
         Restart,
     ),
-    Route("POST", "/faults", "Order a fault.", _order, Order),
-    Route("GET", "/faults", "Return all faults, and how often each has struck.", _list),
-    Route("GET", "/faults/{id}", "Return a fault, and how often it has struck.", _one),
-    Route("DELETE", "/faults/{id}", "End a fault, and repair what it broke.", _end),
-    Route("DELETE", "/faults", "End and remove all faults; return them as they were.", _end_all),
-    Route("POST", "/clock", "Move the broker's clock and timers forward.", _advance, Advance),
+    Route("POST", "/faults", "Order a fault.", order_fault, Order),
+    Route("GET", "/faults", "Return all faults, and how often each has struck.", ordered_faults),
+    Route("GET", "/faults/{id}", "Return a fault, and how often it has struck.", ordered_fault),
+    Route("DELETE", "/faults/{id}", "End a fault, and repair what it broke.", end_fault),
+    Route("DELETE", "/faults", "End and remove all faults; return them as they were.", end_all_faults),
+    Route("POST", "/clock", "Move the broker's clock and timers forward.", advance_clock, Advance),
     Route("GET", "/topics", "Return the names of the topics.", lambda asked: asked.run(asked.inside.topics)),
     Route("POST", "/topics", "Create a topic.", _create_topic, NewTopic),
     Route("GET", "/topics/{topic}/records", "Return the committed records of a topic.", _records),
@@ -333,12 +257,12 @@ ROUTES: Final = (
         "POST",
         "/topics/{topic}/exactly-once",
         "Compare a topic with the values that were sent: lost, doubled, unexpected, reordered.",
-        _exactly_once,
+        compare_with_sent,
         Expected,
     ),
     Route("GET", "/groups", "Return the state of each group.", lambda asked: asked.run(asked.inside.groups)),
-    Route("POST", "/producers/{id}/expire", "Expire a producer in all partitions.", _expire),
-    Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", _fence),
+    Route("POST", "/producers/{id}/expire", "Expire a producer in all partitions.", expire_everywhere),
+    Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", fence_id),
     Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill),
     Route(
         "POST",

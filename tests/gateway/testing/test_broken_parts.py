@@ -66,8 +66,10 @@ def test_a_forgotten_producer_begins_again(broker: Broker) -> None:
         assert broker.producers("t") == []
         # Neither broker nor Kafka knows the first batch any more, so the retry is stored a second time.
         assert produce_on(wire, batch(b"one", **named, base_sequence=0))["base_offset"] == 1
+        later = batch(b"later", **named, base_sequence=7)
+        assert produce_on(wire, later, partition=1)["base_offset"] == 1, "a new producer begins anywhere"
     with pytest.raises(AssertionError, match="1 doubled: 'one'"):
-        broker.assert_exactly_once("t", [b"one", b"one"])
+        broker.assert_exactly_once("t", [b"one", b"one", b"later"])
 
 
 def test_a_fenced_producer_is_refused(broker: Broker) -> None:
