@@ -1,16 +1,17 @@
-"""`seqgate certify`: runs an application's producer through fault scripts; what it prints and reports."""
+"""`seqgate certify`: runs an application's producer through fault scripts, judges each run, and reports."""
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import re
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,9 +21,10 @@ from seqgate.gateway.admin.tables import Column, counted
 from seqgate.gateway.admin.tables import shown as printing_shown
 
 if TYPE_CHECKING:
-    from seqgate.gateway.certify.run import Application, Findings, Judgement, RunOutcome, Setup
-    from seqgate.gateway.certify.scripts import Script
+    from seqgate.gateway.certify.run import Application, RunOutcome, Setup
+    from seqgate.gateway.certify.scripts import Script, Struck
     from seqgate.gateway.testing import Broker, StoredRecord
+    from seqgate.gateway.testing.stored import Reordered, Value
 
 
 @command
@@ -148,8 +150,6 @@ class Certificate(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> dict[Judgement, int]:
-        from seqgate.gateway.certify.run import Judgement  # noqa: PLC0415 - slow to import
-
         found = Counter(outcome.verdict for outcome in self.outcomes)
         return {judgement: found[judgement] for judgement in Judgement}
 
@@ -160,8 +160,6 @@ class Certificate(msgspec.Struct, frozen=True):
 
 def is_good(outcome: RunOutcome, *, may_give_up: bool) -> bool:
     """Return whether the script passed; with `may_give_up` also a reported failure is good."""
-    from seqgate.gateway.certify.run import Judgement  # noqa: PLC0415 - slow to import
-
     return outcome.verdict is Judgement.PASSED or (may_give_up and outcome.verdict is Judgement.GAVE_UP)
 
 
@@ -268,6 +266,128 @@ class _Stage:
             self._running.append(application)
             if self.is_over:
                 application.kill()
+
+
+# Judges one run of an application: what it claimed, what the topic holds, and how it ended. Pure.
+
+_NAMED: Final = 3
+"""Records of one kind that a complaint names; it counts the others."""
+
+
+class Judgement(enum.StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    """It lost, doubled or reordered a record, or stored one that nobody gave to it."""
+    HUNG = "hung"
+    NOT_STRUCK = "not struck"
+    """A fault of the script never struck, so the run shows nothing."""
+    GAVE_UP = "gave up"
+    """It reported a failure after which a correct producer goes on."""
+
+
+class ScriptEnd(msgspec.Struct, frozen=True):
+    """How it ended. `exit_code` None: hung and killed; `acknowledged` are the values that it printed."""
+
+    exit_code: int | None
+    seconds: float
+    acknowledged: frozenset[bytes] = frozenset()
+    errors: str = ""
+
+    @property
+    def claims_all(self) -> bool:
+        """Whether the application claims that all values are acknowledged."""
+        return self.exit_code == 0
+
+    def __str__(self) -> str:
+        if self.exit_code is None:
+            return "hung"
+        return "finished" if self.claims_all else f"gave up with exit code {self.exit_code}"
+
+
+class Doubled(NamedTuple):
+    value: Value
+    records: Sequence[StoredRecord]
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """The faults of the stored records. `lost` are acknowledged values that are not stored."""
+
+    lost: Sequence[bytes]
+    doubled: Sequence[Doubled]
+    reordered: Sequence[Reordered]
+    unexpected: Sequence[StoredRecord]
+
+    def __bool__(self) -> bool:
+        return any((self.lost, self.doubled, self.reordered, self.unexpected))
+
+    def complaints(self) -> Iterator[str]:
+        from seqgate.gateway.testing.stored import shown  # noqa: PLC0415 - slow to import
+
+        if self.lost:
+            yield f"lost {_some([shown(value) for value in self.lost])}"
+        if self.doubled:
+            yield (
+                "doubled "
+                f"{_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
+            )
+        if self.reordered:
+            late = [
+                f"{shown(each.record.value)} behind {shown(each.before.value)} "
+                f"({_places([each.record, each.before])})"
+                for each in self.reordered
+            ]
+            yield f"reordered {_some(late)}"
+        if self.unexpected:
+            found = [f"{shown(each.value)} ({_places([each])})" for each in self.unexpected]
+            yield f"unexpected {_some(found)}"
+
+
+def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: ScriptEnd) -> Findings:
+    """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
+    is not stored is lost only if the application claimed that it is acknowledged.
+    """
+    from seqgate.gateway.testing.stored import differences  # noqa: PLC0415 - slow to import
+
+    wrong = differences(stored, sent)
+    doubled = set(wrong.doubled)
+    places: dict[Value, list[StoredRecord]] = {}
+    for record in stored:
+        places.setdefault(record.value, []).append(record)
+    unexpected = set(wrong.unexpected)
+    missing = [value for value in wrong.lost if value is not None]
+    return Findings(
+        lost=[value for value in missing if ending.claims_all or value in ending.acknowledged],
+        doubled=[Doubled(value, places[value]) for value in sent if value in doubled],
+        reordered=wrong.reordered,
+        unexpected=[record for record in stored if record.value in unexpected],
+    )
+
+
+def judge(
+    findings: Findings, ending: ScriptEnd, struck: Collection[Struck], *, may_give_up: bool = False
+) -> Judgement:
+    """Return what a run shows. The worse comes first: a lost record counts even if no fault struck."""
+    if findings:
+        return Judgement.FAILED
+    if ending.exit_code is None:
+        return Judgement.HUNG
+    if not struck or any(not each.times for each in struck):
+        return Judgement.NOT_STRUCK
+    if not ending.claims_all and not may_give_up:
+        return Judgement.GAVE_UP
+    return Judgement.PASSED
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return f"{len(texts)}: {', '.join(texts[:_NAMED])}{more}"
+
+
+def _places(records: Sequence[StoredRecord]) -> str:
+    offsets: dict[str, list[str]] = {}
+    for each in records:
+        offsets.setdefault(f"{each.topic}-{each.partition}", []).append(str(each.offset))
+    return ", ".join(f"{partition}: {', '.join(found)}" for partition, found in offsets.items())
 
 
 # The report of a certification: as JSON, and as JUnit's XML for the test views of CI servers.
@@ -407,7 +527,7 @@ def print_scripts() -> None:
 
 def print_outcome(outcome: RunOutcome) -> None:
     """Print what one run showed."""
-    from seqgate.gateway.certify.run import BURSTS, Judgement  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify.run import BURSTS  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.scripts import CALM, SCRIPTS  # noqa: PLC0415 - slow to import
 
     if outcome.script is CALM:

@@ -1,13 +1,11 @@
-"""One run: an application sends its values while one script plays, and the run is judged.
+"""One run: an application sends its values while one script plays, and the run is judged by `command.judge`.
 
-The application gets values on its standard input, and writes acknowledged values to its standard output. It
-is judged by what it claimed, what the topic holds, and how it ended.
+The application gets values on its standard input, and writes acknowledged values to its standard output.
 """
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import os
 import shlex
 import signal
@@ -15,13 +13,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Final, NamedTuple, Self
+from typing import IO, Final, Self
 
+from seqgate.gateway.certify.command import Findings, Judgement, ScriptEnd, find, judge
 from seqgate.gateway.certify.scripts import Scene, Script, Struck
-from seqgate.gateway.testing import Broker, StoredRecord
-from seqgate.gateway.testing.stored import Reordered, Value, differences, shown
+from seqgate.gateway.testing import Broker
 
 BURSTS: Final = 20
 """Parts of the values, so that a producer that sends what it reads makes several batches of them."""
@@ -287,123 +285,3 @@ class Application:
             value = line.rstrip(b"\r\n")
             if value in values:
                 self._acknowledged.add(value)
-
-
-# Judges one run of an application: what it claimed, what the topic holds, and how it ended. Pure.
-
-_NAMED: Final = 3
-"""Records of one kind that a complaint names; it counts the others."""
-
-
-class Judgement(enum.StrEnum):
-    PASSED = "passed"
-    FAILED = "failed"
-    """It lost, doubled or reordered a record, or stored one that nobody gave to it."""
-    HUNG = "hung"
-    NOT_STRUCK = "not struck"
-    """A fault of the script never struck, so the run shows nothing."""
-    GAVE_UP = "gave up"
-    """It reported a failure after which a correct producer goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptEnd:
-    """How it ended. `exit_code` None: hung and killed; `acknowledged` are the values that it printed."""
-
-    exit_code: int | None
-    seconds: float
-    acknowledged: frozenset[bytes] = frozenset()
-    errors: str = ""
-
-    @property
-    def claims_all(self) -> bool:
-        """Whether the application claims that all values are acknowledged."""
-        return self.exit_code == 0
-
-    def __str__(self) -> str:
-        if self.exit_code is None:
-            return "hung"
-        return "finished" if self.claims_all else f"gave up with exit code {self.exit_code}"
-
-
-class Doubled(NamedTuple):
-    value: Value
-    records: Sequence[StoredRecord]
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """The faults of the stored records. `lost` are acknowledged values that are not stored."""
-
-    lost: Sequence[bytes]
-    doubled: Sequence[Doubled]
-    reordered: Sequence[Reordered]
-    unexpected: Sequence[StoredRecord]
-
-    def __bool__(self) -> bool:
-        return any((self.lost, self.doubled, self.reordered, self.unexpected))
-
-    def complaints(self) -> Iterator[str]:
-        if self.lost:
-            yield f"lost {_some([shown(value) for value in self.lost])}"
-        if self.doubled:
-            yield (
-                "doubled "
-                f"{_some([f'{shown(each.value)} ({_places(each.records)})' for each in self.doubled])}"
-            )
-        if self.reordered:
-            late = [
-                f"{shown(each.record.value)} behind {shown(each.before.value)} "
-                f"({_places([each.record, each.before])})"
-                for each in self.reordered
-            ]
-            yield f"reordered {_some(late)}"
-        if self.unexpected:
-            found = [f"{shown(each.value)} ({_places([each])})" for each in self.unexpected]
-            yield f"unexpected {_some(found)}"
-
-
-def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: ScriptEnd) -> Findings:
-    """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
-    is not stored is lost only if the application claimed that it is acknowledged.
-    """
-    wrong = differences(stored, sent)
-    doubled = set(wrong.doubled)
-    places: dict[Value, list[StoredRecord]] = {}
-    for record in stored:
-        places.setdefault(record.value, []).append(record)
-    unexpected = set(wrong.unexpected)
-    missing = [value for value in wrong.lost if value is not None]
-    return Findings(
-        lost=[value for value in missing if ending.claims_all or value in ending.acknowledged],
-        doubled=[Doubled(value, places[value]) for value in sent if value in doubled],
-        reordered=wrong.reordered,
-        unexpected=[record for record in stored if record.value in unexpected],
-    )
-
-
-def judge(
-    findings: Findings, ending: ScriptEnd, struck: Collection[Struck], *, may_give_up: bool = False
-) -> Judgement:
-    """Return what a run shows. The worse comes first: a lost record counts even if no fault struck."""
-    if findings:
-        return Judgement.FAILED
-    if ending.exit_code is None:
-        return Judgement.HUNG
-    if not struck or any(not each.times for each in struck):
-        return Judgement.NOT_STRUCK
-    if not ending.claims_all and not may_give_up:
-        return Judgement.GAVE_UP
-    return Judgement.PASSED
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return f"{len(texts)}: {', '.join(texts[:_NAMED])}{more}"
-
-
-def _places(records: Sequence[StoredRecord]) -> str:
-    offsets: dict[str, list[str]] = {}
-    for each in records:
-        offsets.setdefault(f"{each.topic}-{each.partition}", []).append(str(each.offset))
-    return ", ".join(f"{partition}: {', '.join(found)}" for partition, found in offsets.items())

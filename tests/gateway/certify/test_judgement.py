@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.run import Doubled, Findings, Judgement, ScriptEnd, find, judge
+from seqgate.gateway.certify.command import Doubled, Findings, Judgement, ScriptEnd, find, judge
 from seqgate.gateway.certify.scripts import Struck
 from seqgate.gateway.testing import StoredRecord
 
