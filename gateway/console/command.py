@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import command, flag, option, stop
 from seqgate.gateway.admin.options import CommandConfig
-from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses, shown_address
+from seqgate.gateway.admin.request import CONSOLE_SOCKET, ControlError
+from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.packages import install
+
+if TYPE_CHECKING:
+    from seqgate.gateway.console.asking.connections import ClusterLogin
+    from seqgate.gateway.console.console import ConsoleOptions
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 
@@ -89,10 +97,9 @@ def console(
     (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
     try:
         from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
-        from seqgate.gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
         from seqgate.gateway.console.console import ConsoleOptions  # noqa: PLC0415 - slow to import
 
-        run(
+        _run(
             ConsoleOptions(
                 bootstrap=addresses,
                 listen=listening,
@@ -124,3 +131,84 @@ def _addresses(text: str, option: str, *, may_be_any_port: bool = False) -> tupl
     if may_be_any_port and len(found) != 1:
         raise stop(f"{option}: {text!r} must be one address", code=2)
     return found
+
+
+# Runs the console until Ctrl-C or SIGTERM.
+
+_BACKLOG: Final = 128
+_CONNECTIONS: Final = 200
+"""Connections of browsers at a time; further ones get status 503."""
+_END_S: Final = 3
+
+
+def _run(options: ConsoleOptions) -> None:
+    """Run the console. Raises ControlError when it must not, or can't, start; ModuleNotFoundError."""
+    import uvicorn  # noqa: PLC0415 - needs seqgate[console]
+
+    from seqgate.gateway.console.application import application  # noqa: PLC0415 - needs seqgate[console]
+    from seqgate.gateway.console.console import Console  # noqa: PLC0415 - slow to import
+
+    try:
+        console = Console(options)
+    except ValueError as error:
+        raise ControlError(f"--metrics: {error}") from None
+    complaint = exposure_complaint(options, console.cluster_login)
+    if complaint is not None:
+        raise ControlError(complaint)
+    listening = _listening(options)
+    scheme = "https" if options.certificate else "http"
+    shown = shown_address(*listening.getsockname()[:2])
+
+    def ready() -> None:
+        sys.stdout.write(f"seqgate console ready: {scheme}://{shown}/\n")
+        sys.stdout.flush()
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(console, ready),
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_END_S,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.certificate_key,
+        )
+    )
+    server.run(sockets=[listening])
+
+
+def _listening(options: ConsoleOptions) -> socket.socket:
+    """Return the socket that listens: that of the gateway beside which this console runs, if there is one.
+    Raises ControlError.
+    """
+    inherited = os.environ.pop(CONSOLE_SOCKET, None)
+    if inherited is not None:
+        return socket.socket(fileno=int(inherited))
+    host, port = options.listen
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG
+        )
+    except OSError as error:
+        raise ControlError(
+            f"--listen {shown_address(host, port)}: {error.strerror or error}; choose another address"
+        ) from None
+
+
+def exposure_complaint(options: ConsoleOptions, cluster_login: ClusterLogin) -> str | None:
+    """Return why a console with these options must not start, and what to do; None when it may."""
+    host, port = options.listen
+    if options.is_insecure or is_loopback(host):
+        return None
+    try:
+        if cluster_login.mechanisms():
+            return None
+        reason = "the listener at --bootstrap has no logins"
+    except ControlError as error:
+        reason = f"the console can't find out whether people must log in ({error})"
+    return (
+        f"a console on {host or 'every interface'}:{port} would let everybody who reaches it read and change "
+        f"everything: {reason}. Listen on 127.0.0.1, use a listener with logins (`seqgate help security`), "
+        f"or give --insecure where only trusted people reach the address"
+    )

@@ -12,8 +12,8 @@ import pytest
 
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.status import StatusRequest
-from seqgate.gateway.console.application import exposure_complaint
 from seqgate.gateway.console.asking.connections import ClusterLogin
+from seqgate.gateway.console.command import exposure_complaint
 from seqgate.gateway.console.console import ConsoleOptions
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_cluster import await_true
