@@ -1,9 +1,8 @@
-"""Decisions about the leaders of partitions: give those of a gateway that is gone to live ones, move one,
-reassign replicas; and the plan by which leaders are spread evenly after gateways came or went.
+"""Decisions about the leaders of partitions: give those of a gateway that is gone to live ones, and move one;
+and the plan by which leaders are spread evenly after gateways came or went.
 
 All gateways read all records from the bucket, so every live one can lead every partition. The replicas of a
-partition are the gateways that are to lead it first; the first of them is preferred. Source for the shape of
-a reassignment: Kafka's PartitionReassignmentReplicas.
+partition are the gateways that are to lead it first; the first of them is preferred.
 
 The plan follows from the image alone, and all gateways make the same one. Each carries out the moves of the
 partitions that it leads, and plans again on the image after them, so a move that another gateway made
@@ -29,7 +28,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
-from seqgate.gateway.metadata.topics import replicas_error
 
 NO_MOVE: Final = -1
 
@@ -123,9 +121,9 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
             target = reassigned_replicas(partition)
             others = [replica for replica in target if replica in live and replica != partition.leader]
             if others:
-                yield _changed(partition, next_leader=others[0])
+                yield next_record(partition, next_leader=others[0])
             else:
-                yield _settled(partition, _with(target, partition.leader), partition.isr)
+                yield settled(partition, _with(target, partition.leader), partition.isr)
 
 
 def move(
@@ -170,7 +168,7 @@ def stay_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[l
         has_moved = partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch)
         answer.append(has_moved)
         if partition is not None and not has_moved:
-            stays.append(_changed(partition))
+            stays.append(next_record(partition))
     return Decision(stays, answer)
 
 
@@ -187,45 +185,7 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
         return Decision((), ApiError(ErrorCode.election_not_needed, text))
     if partition.next_leader == to:
         return Decision((), None)
-    return Decision((_changed(partition, next_leader=to),), None)
-
-
-def reassign(
-    image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
-) -> Decision[ApiError | None]:
-    """Reassign a partition to other replicas, at once unless the leader is none of them: it then hands over
-    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides.
-    """
-    topic = image.topics_by_name.get(name)
-    if topic is None:
-        return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
-    partition = topic.partitions.get(index)
-    if partition is None:
-        return Decision(
-            (), ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
-        )
-    if replicas is None:
-        return _cancelled(partition)
-    live = image.brokers.live(node_id)
-    error = replicas_error(replicas, live)
-    if error is not None or not image.brokers.by_id:
-        return Decision((), error)
-    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
-    target = tuple(replicas)
-    removing = tuple(replica for replica in before if replica not in target)
-    if partition.leader in target or partition.leader not in live:
-        changed = _settled(partition, target, target)
-    else:
-        adding = tuple(replica for replica in target if replica not in before)
-        changed = _changed(
-            partition,
-            replicas=target + removing,
-            adding_replicas=adding,
-            removing_replicas=removing,
-            next_leader=target[0],
-        )
-    is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
-    return Decision(() if is_same else (changed,), None)
+    return Decision((next_record(partition, next_leader=to),), None)
 
 
 def is_reassigned(partition: PartitionRecord) -> bool:
@@ -239,14 +199,18 @@ def reassigned_replicas(partition: PartitionRecord) -> tuple[int, ...]:
     return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
 
 
-def _cancelled(partition: PartitionRecord) -> Decision[ApiError | None]:
-    if not is_reassigned(partition):
-        return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
-    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
-    # The leader is first, as it was when the reassignment began or became so since.
-    first = tuple(replica for replica in before if replica == partition.leader)
-    replicas = first + tuple(replica for replica in before if replica != partition.leader)
-    return Decision((_settled(partition, replicas, replicas),), None)
+def next_record(partition: PartitionRecord, **changes: Any) -> PartitionRecord:
+    """Return the next record of a partition, which has these fields in place of the present ones."""
+    return msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1, **changes)
+
+
+def settled(
+    partition: PartitionRecord, replicas: tuple[int, ...], isr: tuple[int, ...], **changes: Any
+) -> PartitionRecord:
+    """Return the next record of a partition without a reassignment, and without a move that was ordered."""
+    none: tuple[int, ...] = ()
+    changes |= {"adding_replicas": none, "removing_replicas": none, "next_leader": NO_MOVE}
+    return next_record(partition, replicas=replicas, isr=isr, **changes)
 
 
 def _with(replicas: tuple[int, ...], leader: int) -> tuple[int, ...]:
@@ -256,25 +220,11 @@ def _with(replicas: tuple[int, ...], leader: int) -> tuple[int, ...]:
     return (*replicas[:-1], leader)
 
 
-def _changed(partition: PartitionRecord, **changes: Any) -> PartitionRecord:
-    """Return the next record of a partition, which has these fields in place of the present ones."""
-    return msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1, **changes)
-
-
-def _settled(
-    partition: PartitionRecord, replicas: tuple[int, ...], isr: tuple[int, ...], **changes: Any
-) -> PartitionRecord:
-    """Return the next record of a partition without a reassignment, and without a move that was ordered."""
-    none: tuple[int, ...] = ()
-    changes |= {"adding_replicas": none, "removing_replicas": none, "next_leader": NO_MOVE}
-    return _changed(partition, replicas=replicas, isr=isr, **changes)
-
-
 def _led(
     partition: PartitionRecord, leader: int, replicas: tuple[int, ...], live: Collection[int]
 ) -> PartitionRecord:
     isr = tuple(replica for replica in replicas if replica in live)
-    return _settled(partition, replicas, isr, leader=leader, leader_epoch=partition.leader_epoch + 1)
+    return settled(partition, replicas, isr, leader=leader, leader_epoch=partition.leader_epoch + 1)
 
 
 PLANNED_AT_ONCE: Final = 1_000

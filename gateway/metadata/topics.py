@@ -240,7 +240,8 @@ def _manual_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | No
 def replicas_error(
     replicas: Sequence[int], brokers: Sequence[int], replication_factor: int | None = None
 ) -> ApiError | None:
-    """Return the error in the replicas to which a request assigns a partition. `brokers` are the live ones.
+    """Return the error in the replicas of a request for a partition: none, one that is not live (`brokers`
+    are), one named twice, or another number than `replication_factor`.
     Source: Kafka's ReplicationControlManager.validateManualPartitionAssignment.
     """
     if not replicas:

@@ -9,8 +9,8 @@ the cluster.
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
 All gateways share the records, so only the leadership of a partition moves. A gateway alone is the only place
-for a partition. `metadata/leadership.py` decides. Source: Kafka's
-ReplicationControlManager.alterPartitionReassignments.
+for a partition. Source: Kafka's ReplicationControlManager.alterPartitionReassignments,
+PartitionReassignmentReplicas.
 
 ListPartitionReassignments (key 46, version 0): list the reassignments in progress. Rights: `DESCRIBE` on the
 cluster.
@@ -34,10 +34,11 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError, Decision, told
+from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import is_reassigned, reassign
-from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.metadata.leadership import is_reassigned, next_record, settled
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
+from seqgate.gateway.metadata.topics import replicas_error
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
@@ -89,6 +90,54 @@ async def _carry_out(
         return Decision(records, None)
 
     return await change_metadata(context, decide, request.timeout) if request.topics else None
+
+
+def reassign(
+    image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
+) -> Decision[ApiError | None]:
+    """Reassign a partition to other replicas, at once unless the leader is none of them: it then hands over
+    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides.
+    """
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return Decision(
+            (), ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
+        )
+    if replicas is None:
+        return _cancelled(partition)
+    live = image.brokers.live(node_id)
+    error = replicas_error(replicas, live)
+    if error is not None or not image.brokers.by_id:
+        return Decision((), error)
+    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    target = tuple(replicas)
+    removing = tuple(replica for replica in before if replica not in target)
+    if partition.leader in target or partition.leader not in live:
+        changed = settled(partition, target, target)
+    else:
+        adding = tuple(replica for replica in target if replica not in before)
+        changed = next_record(
+            partition,
+            replicas=target + removing,
+            adding_replicas=adding,
+            removing_replicas=removing,
+            next_leader=target[0],
+        )
+    is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
+    return Decision(() if is_same else (changed,), None)
+
+
+def _cancelled(partition: PartitionRecord) -> Decision[ApiError | None]:
+    if not is_reassigned(partition):
+        return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
+    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    # The leader is first, as it was when the reassignment began or became so since.
+    first = tuple(replica for replica in before if replica == partition.leader)
+    replicas = first + tuple(replica for replica in before if replica != partition.leader)
+    return Decision((settled(partition, replicas, replicas),), None)
 
 
 async def _topic(

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
+from seqgate.gateway.handlers.admin.alter_partition_reassignments import reassign
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
@@ -13,7 +14,6 @@ from seqgate.gateway.metadata.leadership import (
     is_reassigned,
     move,
     order_move,
-    reassign,
     reassigned_replicas,
     stay_all,
 )
