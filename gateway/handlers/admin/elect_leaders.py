@@ -1,16 +1,25 @@
 """ElectLeaders (key 43, versions 0-2): elect the leader of partitions. Rights: `ALTER` on the cluster.
 
-    partition                           answer
-    led by the elected gateway          ELECTION_NOT_NEEDED, for preferred and for unclean elections
-    led by another live gateway         it hands over to the preferred one; unclean: ELECTION_NOT_NEEDED
-    preferred one not live, or its log  PREFERRED_LEADER_NOT_AVAILABLE; unclean:
-    here without a usable log           ELIGIBLE_LEADERS_NOT_AVAILABLE
-    unknown                             UNKNOWN_TOPIC_OR_PARTITION
+    preferred election                  answer: the first row that fits
+    the preferred gateway is not live   PREFERRED_LEADER_NOT_AVAILABLE, whoever leads
+    another gateway leads               none, once that one has handed over to the preferred gateway
+    it leads here without a usable log  PREFERRED_LEADER_NOT_AVAILABLE
+    it leads                            ELECTION_NOT_NEEDED
+
+    unclean election                    answer: the first row that fits
+    the leader is not live              ELIGIBLE_LEADERS_NOT_AVAILABLE
+    it leads here without a usable log  ELIGIBLE_LEADERS_NOT_AVAILABLE
+    it leads                            ELECTION_NOT_NEEDED, also if another gateway is preferred
+
+    both                                answer
+    an unknown partition                UNKNOWN_TOPIC_OR_PARTITION
     any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
-A gateway alone leads each partition that it can open. An election waits until the metadata names the new
-leader, or the time is up (REQUEST_TIMED_OUT; the move goes on). A request without a list means all topics,
-and its answer lists no partition that needed no election.
+The preferred gateway is the first replica. A gateway alone leads every partition, and is preferred for each.
+A gateway knows of unusable logs only where it leads itself. A preferred election waits until the metadata
+names the new leader, or the time is up (REQUEST_TIMED_OUT; the move goes on). An unclean one never moves a
+partition: the gateways themselves give those of a gateway that is gone to live ones. A request without a list
+means all topics, and its answer lists no partition that needed no election.
 Source: Kafka's ReplicationControlManager.electLeaders, QuorumController.electLeaders.
 """
 
@@ -36,6 +45,7 @@ from seqgate.gateway.metadata.records import MetadataRecord
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
+from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import LogError
 
@@ -47,12 +57,10 @@ _UNCLEAN: Final = 1
 _NOT_NEEDED: Final = ApiError(
     ErrorCode.election_not_needed, "Leader election not needed for topic partition."
 )
-_NO_PREFERRED: Final = ApiError(
-    ErrorCode.preferred_leader_not_available, "The log of the partition is offline; see `seqgate status`."
-)
-_NO_ELIGIBLE: Final = ApiError(
-    ErrorCode.eligible_leaders_not_available, "The log of the partition is offline; see `seqgate status`."
-)
+_NO_LEADER_CODES: Final = {
+    _PREFERRED: ErrorCode.preferred_leader_not_available,
+    _UNCLEAN: ErrorCode.eligible_leaders_not_available,
+}
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
@@ -124,9 +132,15 @@ def _outcome(context: RequestContext[Services], name: str, index: int, kind: int
     if partition is None:
         return ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
     logs = context.services.partitions.registry.by_name.get(name)
-    if partition_state(context, partition, logs, index).error_code is ErrorCode.none:
+    if partition_state(context, partition, logs, index).leader_id != NO_LEADER:
         return _NOT_NEEDED
-    return _NO_PREFERRED if kind == _PREFERRED else _NO_ELIGIBLE
+    if context.node.brokers.leader_of(partition) == NO_LEADER:
+        return ApiError(_NO_LEADER_CODES[kind], _not_live(partition.leader))
+    return ApiError(_NO_LEADER_CODES[kind], "The log of the partition is offline; see `seqgate status`.")
+
+
+def _not_live(node_id: int) -> str:
+    return f"Broker {node_id} is not live."
 
 
 def _row(module: ModuleType, index: int, outcome: ApiError) -> Any:
@@ -152,13 +166,14 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
         records: list[MetadataRecord] = []
         for name, index in _asked(image, request):
             topic = image.topics_by_name[name]
-            preferred = topic.partitions[index].replicas[0]
-            decision = order_move(image, topic.topic_id, index, preferred)
-            records += decision.records
-            if decision.answer is None:
+            partition = topic.partitions[index]
+            preferred = partition.replicas[0]
+            if preferred not in image.brokers.live(preferred):
+                text = _not_live(preferred)
+                outcomes[name, index] = ApiError(ErrorCode.preferred_leader_not_available, text)
+            elif partition.leader != preferred:
+                records += order_move(image, topic.topic_id, index, preferred).records
                 targets[name, index] = preferred
-            elif decision.answer.error_code is not ErrorCode.election_not_needed:
-                outcomes[name, index] = decision.answer
         return Decision(records, None)
 
     try:

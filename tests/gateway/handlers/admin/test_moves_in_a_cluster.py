@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import Node
-from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition
+from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, broker, commit, node_of_two, partition
 
 TIMEOUT_MS = 30_000
-NO_LEADER_MS = 1
+PREFERRED, UNCLEAN = 0, 1
 
 
 @pytest.fixture
@@ -37,19 +38,26 @@ async def listed(node: Node, topics: Any = None) -> Any:
     return answer["topics"]
 
 
-async def elect(
-    node: Node, *indexes: int, timeout_ms: int = TIMEOUT_MS, every: bool = False
-) -> dict[int, int]:
+async def election(
+    node: Node, *indexes: int, kind: int = PREFERRED, timeout_ms: int = TIMEOUT_MS, every: bool = False
+) -> dict[int, tuple[int, str | None]]:
     asked = None if every else [{"topic": "t", "partitions": list(indexes)}]
     answer = await Asking(node).ask(
-        "elect_leaders", 2, election_type=0, topic_partitions=asked, timeout=timeout_ms
+        "elect_leaders", 2, election_type=kind, topic_partitions=asked, timeout=timeout_ms
     )
     assert answer["error_code"] == 0
     return {
-        row["partition_id"]: row["error_code"]
+        row["partition_id"]: (row["error_code"], row["error_message"])
         for topic in answer["replica_election_results"]
         for row in topic["partition_result"]
     }
+
+
+async def elect(
+    node: Node, *indexes: int, timeout_ms: int = TIMEOUT_MS, every: bool = False
+) -> dict[int, int]:
+    rows = await election(node, *indexes, timeout_ms=timeout_ms, every=every)
+    return {index: code for index, (code, _) in rows.items()}
 
 
 async def test_a_reassignment_is_in_progress_until_the_leader_hands_over(node: Node) -> None:
@@ -107,6 +115,18 @@ async def test_an_election_that_takes_too_long_goes_on(node: Node) -> None:
 
 async def test_an_election_of_all_topics_names_only_what_was_elected(node: Node) -> None:
     assert await elect(node, every=True) == {}
+
+
+async def test_an_election_says_which_gateway_is_not_live(node: Node) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    await commit(node, replace(broker(OTHER, 2), fenced=True))
+    is_gone = f"Broker {OTHER} is not live."
+    no_preferred = int(ErrorCode.preferred_leader_not_available), is_gone
+    assert await election(node, 0, 1) == {0: no_preferred, 1: no_preferred}
+    assert await election(node, 0, 1, kind=UNCLEAN) == {
+        0: (int(ErrorCode.election_not_needed), "Leader election not needed for topic partition."),
+        1: (int(ErrorCode.eligible_leaders_not_available), is_gone),
+    }
 
 
 async def test_the_quorum_has_all_live_gateways(node: Node) -> None:
