@@ -34,7 +34,6 @@ from seqgate.gateway.certify.scripts import SCRIPTS
 from seqgate.gateway.cli import app
 from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
 from seqgate.gateway.config.kept_brokers import KEPT_SECTION, KEPT_SETTINGS, MAX_KEPT_NAMES, OF_ONE_BROKER
-from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from seqgate.gateway.config.setting import Setting, render
 from seqgate.gateway.config.table import SETTINGS, TOPIC_ONLY_SETTINGS
 from seqgate.gateway.handlers import APIS
@@ -42,6 +41,7 @@ from seqgate.gateway.handlers.answering.api import Api
 from seqgate.gateway.metrics.metric import Subject
 from seqgate.gateway.metrics.table import SUBJECTS
 from seqgate.gateway.protocol.kafka_4_4 import api_name
+from seqgate.gateway.telemetry.subscriptions import CLIENT_METRICS_CONFIGS
 from seqgate.gateway.testing.control.routes import description
 from seqgate.spark_kafka_compat.options import OPTIONS, USE_NAMES
 

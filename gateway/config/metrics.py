@@ -1,6 +1,5 @@
-"""Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714),
-for all clients and for one subscription (CLIENT_METRICS resources of AlterConfigs). Names, types, defaults
-and the range of the interval of a subscription are Kafka's (ClientMetricsConfigs).
+"""Settings of the metrics that the gateway shows and sends, and of those that clients push to it (KIP-714).
+`telemetry/subscriptions.py` has the configurations of one subscription.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec.structs import replace
 
 from seqgate.gateway.config.listeners import Listener, address_complaint, parse_listener
-from seqgate.gateway.config.setting import Section, Setting, SettingValue, complaint_of
+from seqgate.gateway.config.setting import Section, SettingValue, complaint_of
 
 # Settings of the export of metrics to a collector of OpenTelemetry, and the form of their values.
 
@@ -136,35 +135,3 @@ TELEMETRY_SETTINGS = (
         "Subscriptions of client metrics that may exist. One more gets POLICY_VIOLATION."
     ),
 )
-
-
-METRICS: Final = "metrics"
-INTERVAL_MS: Final = "interval.ms"
-MATCH: Final = "match"
-DEFAULT_INTERVAL_MS: Final = 300_000
-"""The push interval (ms) of a subscription that sets none, and of a client without a subscription."""
-SHORTEST_INTERVAL_MS: Final = 100
-LONGEST_INTERVAL_MS: Final = 3_600_000
-
-_OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics", dynamic=True)
-
-CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
-    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS)(
-        "Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
-        "subscriptions pushes at the shortest of their intervals."
-    ),
-    _OF_ONE_SUBSCRIPTION.items(MATCH, ())(
-        "Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
-        "match. The selectors are `client_instance_id`, `client_id`, `client_software_name`, "
-        "`client_software_version`, `client_source_address` and `client_source_port`. The expression is a "
-        "regular expression of RE2 that matches the whole value. An empty list applies to every client."
-    ),
-    _OF_ONE_SUBSCRIPTION.items(METRICS, ())(
-        "Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
-        "`*` is every metric; an empty list is none."
-    ),
-)
-"""The configurations in the order of their names."""
-BY_CLIENT_METRICS_NAME: Final[dict[str, Setting]] = {
-    setting.name: setting for setting in CLIENT_METRICS_CONFIGS
-}

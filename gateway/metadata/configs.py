@@ -19,13 +19,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
 from seqgate.gateway.config.groups import BY_GROUP_NAME, GROUP_CONFIGS, LETTER_TOPIC, GroupConfig
-from seqgate.gateway.config.metrics import (
-    BY_CLIENT_METRICS_NAME,
-    INTERVAL_MS,
-    LONGEST_INTERVAL_MS,
-    MATCH,
-    SHORTEST_INTERVAL_MS,
-)
 from seqgate.gateway.config.setting import (
     EmptyItemError,
     InvalidValueError,
@@ -50,7 +43,15 @@ from seqgate.gateway.metadata.image import (
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
-from seqgate.gateway.telemetry.subscriptions import InvalidMatch, parse_match
+from seqgate.gateway.telemetry.subscriptions import (
+    BY_CLIENT_METRICS_NAME,
+    INTERVAL_MS,
+    LONGEST_INTERVAL_MS,
+    MATCH,
+    SHORTEST_INTERVAL_MS,
+    InvalidMatch,
+    parse_match,
+)
 
 # The configurations of groups: which may be set, and which are in effect (Kafka's GroupConfig,
 # GroupConfigManager).

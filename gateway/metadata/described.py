@@ -10,7 +10,6 @@ import msgspec
 
 from seqgate.gateway.config.config import Config, ConfigEntry, ConfigSource
 from seqgate.gateway.config.groups import GROUP_CONFIGS
-from seqgate.gateway.config.metrics import CLIENT_METRICS_CONFIGS
 from seqgate.gateway.config.setting import InvalidValueError, Setting, SettingType, SettingValue, render
 from seqgate.gateway.config.table import (
     BY_NAME,
@@ -20,6 +19,7 @@ from seqgate.gateway.config.table import (
     split_listener,
     without_listener,
 )
+from seqgate.gateway.telemetry.subscriptions import CLIENT_METRICS_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
 """The type that DescribeConfigs returns for a logger's level, and for a name that nobody knows."""

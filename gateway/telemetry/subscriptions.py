@@ -29,17 +29,42 @@ from typing import Final
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.config.metrics import (
-    BY_CLIENT_METRICS_NAME,
-    DEFAULT_INTERVAL_MS,
-    INTERVAL_MS,
-    LONGEST_INTERVAL_MS,
-    MATCH,
-    METRICS,
-    SHORTEST_INTERVAL_MS,
-)
-from seqgate.gateway.config.setting import InvalidValueError
+from seqgate.gateway.config.setting import InvalidValueError, Section, Setting
 from seqgate.seq_validator.checksum import crc32c
+
+# The configurations of one subscription, a CLIENT_METRICS resource of AlterConfigs. Names, types, defaults
+# and the range of the interval are Kafka's (ClientMetricsConfigs).
+
+METRICS: Final = "metrics"
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+DEFAULT_INTERVAL_MS: Final = 300_000
+"""The push interval (ms) of a subscription that sets none, and of a client without a subscription."""
+SHORTEST_INTERVAL_MS: Final = 100
+LONGEST_INTERVAL_MS: Final = 3_600_000
+
+_OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics", dynamic=True)
+
+CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
+    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS)(
+        "Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
+        "subscriptions pushes at the shortest of their intervals."
+    ),
+    _OF_ONE_SUBSCRIPTION.items(MATCH, ())(
+        "Clients to which the subscription applies: a list of `SELECTOR=EXPRESSION`, all of which must "
+        "match. The selectors are `client_instance_id`, `client_id`, `client_software_name`, "
+        "`client_software_version`, `client_source_address` and `client_source_port`. The expression is a "
+        "regular expression of RE2 that matches the whole value. An empty list applies to every client."
+    ),
+    _OF_ONE_SUBSCRIPTION.items(METRICS, ())(
+        "Beginnings of the names of the metrics that clients push, such as `org.apache.kafka.producer.`. "
+        "`*` is every metric; an empty list is none."
+    ),
+)
+"""The configurations in the order of their names."""
+BY_CLIENT_METRICS_NAME: Final[dict[str, Setting]] = {
+    setting.name: setting for setting in CLIENT_METRICS_CONFIGS
+}
 
 ALL_METRICS: Final = "*"
 _SIGN: Final = 1 << 31
