@@ -197,10 +197,6 @@ _INHERITED: Final = frozenset(
 """The sources of values that a topic or group takes from its broker, in Kafka's words."""
 
 
-NOT_SET: Final = frozenset({"DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG", "DEFAULT_CONFIG"})
-"""The sources of values that nobody has set on a topic."""
-
-
 class Resource(NamedTuple):
     """A topic, broker or group that has configurations, or a subscription of client metrics (KIP-714)."""
 
@@ -239,6 +235,8 @@ def find_configs(
 ) -> ConfigListing:
     """Return the configurations with these names; without, those that are set, or all with `everything`."""
     rows = _all_rows(cluster, resource)
+    if rows is None:
+        raise ControlError(unreadable(*resource))
     if names:
         if resource.is_all_brokers:
             check_known(cluster, resource, names)
@@ -256,15 +254,21 @@ def _is_set(kind: str, source: str) -> bool:
     return source in _SET_BY_SOMEBODY and (kind == "broker" or source not in _INHERITED)
 
 
-def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
+def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow] | None:
     if not resource.is_all_brokers:
-        return described(cluster, resource.kind, [resource.name]).get(resource.name, [])
+        return described(cluster, resource.kind, [resource.name]).get(resource.name)
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
     # kafka-python can't address the defaults of all brokers
     (found,) = cluster.ask_reached(describing("broker", [_ALL])).results
     check(found)
     return _rows(found.configs)
+
+
+def unreadable(kind: str, name: str) -> str:
+    """Return the sentence for a resource that `described` leaves out."""
+    on = "it" if kind in {"topic", "group"} else "the cluster"
+    return f"the configurations of {kind} {name} can't be read; DescribeConfigs on {on} may be missing"
 
 
 def describing(kind: str, names: Sequence[str], keys: Sequence[str] | None = None) -> Any:
@@ -285,11 +289,15 @@ def describing(kind: str, names: Sequence[str], keys: Sequence[str] | None = Non
 
 
 def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
-    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name."""
+    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name. Leave
+    out those that the cluster does not describe to this user.
+    """
     place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
     answer = cluster.ask(place, describing(kind, names))
     if answer is not None:
-        return {str(found.resource_name): _rows(found.configs) for found in answer.results}
+        return {
+            str(each.resource_name): _rows(each.configs) for each in answer.results if not each.error_code
+        }
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
 
     resources = [ConfigResource(ConfigResourceType(_TYPES[kind]), name) for name in names]
@@ -306,6 +314,7 @@ def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, li
             for row, entry in sorted(entries.items())
         ]
         for name, entries in found.items()
+        if entries  # kafka-python does not tell errors
     }
 
 
@@ -351,11 +360,9 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> N
     """
     from seqgate.gateway.config.table import without_listener  # noqa: PLC0415 - slow to import
 
-    if resource.is_all_brokers:
-        # The defaults of all brokers are listed only where they are set.
-        known = {row.name for row in _all_rows(cluster, Resource("broker", str(cluster.broker_ids()[0])))}
-    else:
-        known = {row.name for row in _all_rows(cluster, resource)}
+    # The defaults of all brokers are listed only where they are set.
+    asked = Resource("broker", str(cluster.broker_ids()[0])) if resource.is_all_brokers else resource
+    known = {row.name for row in _all_rows(cluster, asked) or ()}
     for name in names:
         # A setting of one listener is listed only where somebody has set it, so its name can't be checked.
         if known and not known.intersection({name, without_listener(name)}):

@@ -675,14 +675,12 @@ def _name_headers(cluster: Cluster, topics: Collection[str]) -> dict[str, set[st
 
 def _configs(cluster: Cluster, topics: Collection[str]) -> dict[str, dict[str, str | None]]:
     """Return the configurations of topics. Raises ControlError where the user may not describe them."""
-    from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.configs import described, unreadable  # noqa: PLC0415 - slow to import
 
     found = described(cluster, "topic", sorted(topics)) if topics else {}
     for topic in topics:
-        if not found.get(topic):
-            raise ControlError(
-                f"the configurations of topic {topic} can't be read; DescribeConfigs on it may be missing"
-            )
+        if topic not in found:
+            raise ControlError(unreadable("topic", topic))
     return {topic: {row.name: row.value for row in rows} for topic, rows in found.items()}
 
 

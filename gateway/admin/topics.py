@@ -25,6 +25,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
 if TYPE_CHECKING:
+    from seqgate.gateway.admin.configs import ConfigRow
     from seqgate.gateway.admin.remote.cluster import Cluster
 
 # The JSON output of `seqgate topics … --json`.
@@ -56,12 +57,14 @@ class PartitionRow(msgspec.Struct, frozen=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
-    """A topic with its partitions, and the configurations that are set on the topic."""
+    """A topic with its partitions, and the configurations that are set on the topic; `configs` is None where
+    the user may not read them.
+    """
 
     topic: TopicName
     topic_id: str
     is_internal: bool
-    configs: dict[str, str | None]
+    configs: dict[str, str | None] | None
     partitions: list[PartitionRow]
 
     @property
@@ -280,8 +283,11 @@ def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
             f"Topic {shown(topic.topic)} ({topic.topic_id}): {counted(len(topic.partitions), 'partition')}, "
             f"{counted(topic.offsets, 'offset')}."
         )
-        set_here = ", ".join(f"{name}={shown(value or '')}" for name, value in topic.configs.items())
-        yield f"Set on the topic: {set_here or 'nothing'}."
+        if topic.configs is None:
+            yield "Set on the topic: not known, because DescribeConfigs on it may be missing."
+        else:
+            set_here = ", ".join(f"{name}={shown(value or '')}" for name, value in topic.configs.items())
+            yield f"Set on the topic: {set_here or 'nothing'}."
         yield ""
         yield table(PartitionRow, topic.partitions)
 
@@ -318,10 +324,10 @@ def _topic_id(topic: Mapping[str, Any]) -> str:
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
     """Return the topics with their partitions and the configurations that are set on them."""
-    from seqgate.gateway.admin import configs  # noqa: PLC0415 - a list does not need it
+    from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - a list does not need it
 
     found = cluster.topics(names)
-    set_on = configs.described(cluster, "topic", names)
+    configs = described(cluster, "topic", names)
     offsets = cluster.spans(
         (topic["name"], row["partition_index"])
         for topic in found
@@ -333,11 +339,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescrip
             topic=topic["name"],
             topic_id=_topic_id(topic),
             is_internal=topic["is_internal"],
-            configs={
-                row.name: row.value
-                for row in set_on.get(topic["name"], [])
-                if row.source not in configs.NOT_SET
-            },
+            configs=_set_on_topic(configs.get(topic["name"])),
             partitions=[
                 _partition_row(topic["name"], row, offsets)
                 for row in sorted(topic["partitions"], key=lambda row: int(row["partition_index"]))
@@ -345,6 +347,14 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescrip
         )
         for topic in found
     ]
+
+
+_NOT_SET: Final = frozenset({"DYNAMIC_DEFAULT_BROKER_CONFIG", "STATIC_BROKER_CONFIG", "DEFAULT_CONFIG"})
+"""The sources of values that nobody has set on a topic."""
+
+
+def _set_on_topic(rows: Sequence[ConfigRow] | None) -> dict[str, str | None] | None:
+    return None if rows is None else {row.name: row.value for row in rows if row.source not in _NOT_SET}
 
 
 def _partition_row(

@@ -1,0 +1,50 @@
+"""A user who may describe a topic and not its configurations learns that they can't be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+from seqgate.gateway.admin import topics
+from seqgate.gateway.admin.configs import Resource, check_known, find_configs
+from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.cluster import Cluster, connected
+from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.tables import Block
+from seqgate.gateway.testing import Broker
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+SECRET, OPEN = "secret", "open"
+
+
+@pytest.fixture(params=["by itself", "by kafka-python"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Broker(settings=AUTHORIZER) as broker:
+        for name in (SECRET, OPEN):
+            broker.create_topic(name, configs={"retention.ms": "3600000"})
+        addresses = parse_addresses(broker.bootstrap)
+        topic = ResourcePattern(ResourceType.TOPIC, SECRET)
+        described = ACL("User:ANONYMOUS", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, topic)
+        with connected(addresses) as before:
+            assert not before.admin.create_acls([described])["failed"]
+        with connected(addresses, lasts=request.param == "by kafka-python") as reached:
+            yield reached
+
+
+def test_the_configurations_of_a_topic(cluster: Cluster) -> None:
+    secret, opened = topics.describe_topics(cluster, [SECRET, OPEN])
+    assert (secret.configs, opened.configs) == (None, {"retention.ms": "3600000"})
+    lines: list[Block] = list(topics._descriptions_text([secret, opened]))
+    assert [line for line in lines if str(line).startswith("Set on the topic")] == [
+        "Set on the topic: not known, because DescribeConfigs on it may be missing.",
+        "Set on the topic: retention.ms=3600000.",
+    ]
+    resource = Resource("topic", SECRET)
+    with pytest.raises(ControlError, match=f"the configurations of topic {SECRET} can't be read"):
+        find_configs(cluster, resource, [], everything=False)
+    check_known(cluster, resource, ["any"])
