@@ -2,7 +2,8 @@
 the level of this release. Rights: `ALTER` on the cluster.
 
     level                               answer
-    the present one                     accepted
+    the present one                     accepted; from v1 on the upgrade type must be 1, 2 or 3
+    any, with another upgrade type      INVALID_UPDATE_VERSION from v1 on, also for the present level
     a lower one, also as a downgrade    INVALID_UPDATE_VERSION; Kafka takes a downgrade that says it is one
     any other, or an unknown feature    INVALID_UPDATE_VERSION
     any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED
