@@ -24,7 +24,8 @@ UnregisterBroker (key 64, version 0): remove a gateway that has ended from the c
 cluster.
 
 Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
-INVALID_REQUEST. `metadata/membership.py` decides. Source: Kafka's ClusterControlManager.unregisterBroker.
+INVALID_REQUEST. `unregister_broker` in `metadata/membership.py` decides. Source: Kafka's
+ClusterControlManager.unregisterBroker.
 
 UnregisterController (key 94, version 0): remove a controller that has ended from the quorum. Rights: `ALTER`
 on the cluster.

@@ -16,14 +16,14 @@ Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on th
 A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
 names a resource twice; Seqgate answers INVALID_REQUEST. The levels of loggers are not altered in this way.
-`metadata/configs.py` decides as for IncrementalAlterConfigs. Source: Kafka's ConfigAdminManager,
-ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
+`alter_configs` in `metadata/configs.py` decides as for IncrementalAlterConfigs. Source: Kafka's
+ConfigAdminManager, ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
 
 IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
 configurations. Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on the group (its
 configurations); `ALTER_CONFIGS` on the cluster (configurations of brokers, their loggers and client metrics).
 
-`metadata/configs.py` decides. Source: KIP-339, Kafka's ConfigAdminManager,
+`alter_configs` in `metadata/configs.py` decides. Source: KIP-339, Kafka's ConfigAdminManager,
 ConfigurationControlManager.incrementalAlterConfigs.
 
 ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142). Rights:

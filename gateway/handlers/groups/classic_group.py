@@ -2,24 +2,27 @@
 Rights: `READ` on the group.
 
 From v4 on a new member first gets an id, with which it must join again (KIP-394), unless it is static (v5,
-KIP-345). `coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupCoordinatorService.joinGroup,
+KIP-345). `join` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `join` in
+`classic_members.py`. Source: Kafka's GroupCoordinatorService.joinGroup,
 GroupMetadataManager.classicGroupJoin.
 
 SyncGroup (key 14, versions 0–5): the leader sends the assignment, and every member gets its part. Rights:
 `READ` on the group.
 
-`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupSync.
+`sync` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `sync` in
+`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupSync.
 
 Heartbeat (key 12, versions 0–4): keep a member's session alive; the answer announces a rebalance. Rights:
 `READ` on the group.
 
-`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
+`heartbeat` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `heartbeat` in
+`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
 
 LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once, static ones by their instance
 id. Rights: `READ` on the group.
 
-`coordinator/group/classic_rebalance.py` decides. Source: Kafka's GroupMetadataManager.classicGroupLeave,
-LeaveGroupResponse, KIP-345.
+`leave` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `leave` in
+`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
 
 DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups. Rights:
 `DESCRIBE` on the group.

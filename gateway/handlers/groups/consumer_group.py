@@ -7,8 +7,8 @@ ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consu
 `READ` on the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
 In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A regular
-expression matches only topics that the client may describe. `coordinator/group/consumer_heartbeat.py`
-decides. Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat,
+expression matches only topics that the client may describe. `heartbeat` in
+`coordinator/group/consumer_heartbeat.py` decides. Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat,
 GroupCoordinatorService.consumerGroupHeartbeat.
 """
 

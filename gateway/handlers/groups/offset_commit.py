@@ -2,8 +2,8 @@
 Rights: `READ` on the group; `READ` on the topic.
 
 The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by
-id. `coordinator/group/offsets.py` decides. Source: Kafka's KafkaApis.handleOffsetCommitRequest,
-OffsetMetadataManager.commitOffset.
+id. `OffsetCommits.check` in `coordinator/group/offsets.py` decides. Source: Kafka's
+KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
 
 `CommitRepeats` is the fast path for requests that equal an earlier one except for correlation id, offsets and
 leader epochs. A consumer commits the same partitions again and again, and its commits differ only in

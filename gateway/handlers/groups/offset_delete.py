@@ -1,7 +1,8 @@
 """OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe
 to. Rights: `DELETE` on the group; `READ` on the topic.
 
-`coordinator/group/offsets.py` decides. Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
+`OffsetCommits.delete` in `coordinator/group/offsets.py` decides. Source: Kafka's
+OffsetMetadataManager.deleteOffsets, KIP-496.
 """
 
 from __future__ import annotations

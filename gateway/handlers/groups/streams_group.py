@@ -13,8 +13,8 @@ StreamsGroupHeartbeat (key 88, versions 0–1): join, stay in and leave the grou
 cluster (to create internal topics); `CREATE` on the topic (or this, to create it).
 
 The coordinator assigns the application's tasks. Its repartition and changelog topics are created in the
-background; the answer does not wait. `coordinator/streams/heartbeat.py` decides. Source: Kafka's
-KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
+background; the answer does not wait. `heartbeat` in `coordinator/streams/heartbeat.py` decides. Source:
+Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
 
 StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description of a group's topology, which
 a heartbeat asked a member for (KIP-1331). Rights: `READ` on the group.

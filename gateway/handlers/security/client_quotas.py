@@ -1,15 +1,15 @@
 """AlterClientQuotas (key 49, versions 0-1): set and remove quotas of users, client ids and addresses. Rights:
 `ALTER_CONFIGS` on the cluster.
 
-A change counts at once, on open connections, too. `metadata/client_quotas.py` decides. Source: Kafka's
-ControllerApis.handleAlterClientQuotas, ClientQuotaControlManager.
+A change counts at once, on open connections, too. `alter_client_quotas` in `metadata/client_quotas.py`
+decides. Source: Kafka's ControllerApis.handleAlterClientQuotas, ClientQuotaControlManager.
 
 DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses. Rights:
 `DESCRIBE_CONFIGS` on the cluster.
 
 Entities and keys are listed in the order of Kafka's hash tables, which follows from the names and their
-number. `metadata/client_quotas.py` decides. Source: Kafka's KafkaApis.handleDescribeClientQuotas,
-ClientQuotasImage.describe.
+number. `describe_client_quotas` in `metadata/client_quotas.py` decides. Source: Kafka's
+KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 `ALTER` on the cluster.
 
 A change counts for the next login, because a login looks up the credential when it begins; open connections
-keep theirs. `metadata/users.py` decides. Source: Kafka's ControllerApis.handleAlterUserScramCredentials,
-ScramControlManager.
+keep theirs. `alter_users` in `metadata/users.py` decides. Source: Kafka's
+ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
 
 DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their mechanisms and iterations.
 Rights: `DESCRIBE` on the cluster.

@@ -4,8 +4,8 @@
 The member holds the records of the answer until it acknowledges them or their lock times out. When no record
 can be acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are skipped until
 they are due; a waiting request then tries again. A request asks for its rights once, when it begins.
-`coordinator/share/share_partition.py` decides. Source: Kafka's KafkaApis.handleShareFetchRequest,
-DelayedShareFetch.
+`SharePartition.acquire` in `coordinator/share/share_partition.py` decides. Source: Kafka's
+KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 
 A group acquires whole batches. A group that reads committed records skips an aborted batch as if the log did
 not contain it: the bytes of the answer may contain the batch, but nobody acquires it. Source: Kafka's
@@ -24,7 +24,8 @@ KafkaApis.processShareFetchResponse, processShareAcknowledgeResponse.
 ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one
 (KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
-`coordinator/share/share_partition.py` decides. Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
+`SharePartition.acknowledge` in `coordinator/share/share_partition.py` decides. Source: Kafka's
+KafkaApis.handleShareAcknowledgeRequest.
 """
 
 from __future__ import annotations

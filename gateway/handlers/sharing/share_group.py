@@ -8,8 +8,8 @@ count. Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.
 ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932). Rights: `READ` on
 the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
-`coordinator/group/share_heartbeat.py` decides. Source: Kafka's KafkaApis.handleShareGroupHeartbeat,
-GroupMetadataManager.shareGroupHeartbeat.
+`heartbeat` in `coordinator/group/share_heartbeat.py` decides. Source: Kafka's
+KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
 """
 
 from __future__ import annotations

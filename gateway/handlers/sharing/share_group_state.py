@@ -2,21 +2,21 @@
 begin it anew. Rights: `CLUSTER_ACTION` on the cluster.
 
 Group coordinators and share-partition leaders of other gateways send it. A start offset of -1 leaves it to
-the partition's leader where the group begins. `coordinator/share/records.py` decides. Source: KIP-932,
-Kafka's ShareCoordinatorShard.initializeState.
+the partition's leader where the group begins. `ShareStates.initialize` in `coordinator/share/records.py`
+decides. Source: KIP-932, Kafka's ShareCoordinatorShard.initializeState.
 
 ReadShareGroupState (key 84, version 0): return the delivery state of partitions to their leader. Rights:
 `CLUSTER_ACTION` on the cluster.
 
 A leader in a new leader epoch takes the partition over: the changes of the leader before are refused from
-then on, and what its members had acquired is available. `coordinator/share/records.py` decides. Source:
-KIP-932, Kafka's ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
+then on, and what its members had acquired is available. `ShareStates.read` in `coordinator/share/records.py`
+decides. Source: KIP-932, Kafka's ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch.
 
 ReadShareGroupStateSummary (key 87, versions 0-1): return the start offsets of partitions in a share group.
 Rights: `CLUSTER_ACTION` on the cluster.
 
 The group coordinator sends it to describe the group. A state that has not begun has the start offset -1. From
-v1 on the answer counts the deliveries that are completed from the start offset on.
+v1 on the answer counts the deliveries that are completed from the start offset on. `ShareStates.summarize` in
 `coordinator/share/records.py` decides. Source: KIP-932, KIP-1226, Kafka's
 ShareCoordinatorShard.readStateSummary.
 
@@ -25,15 +25,15 @@ leader. Rights: `CLUSTER_ACTION` on the cluster.
 
 A leader of an earlier leader epoch gets FENCED_LEADER_EPOCH; changes of a state that has begun anew get
 FENCED_STATE_EPOCH. The number of completed deliveries (v1) is not stored, because it follows from the state.
-Batches that no state can have get INVALID_REQUEST; Kafka stores them. `coordinator/share/records.py` decides.
-Source: KIP-932, Kafka's ShareCoordinatorShard.writeState.
+Batches that no state can have get INVALID_REQUEST; Kafka stores them. `ShareStates.write` in
+`coordinator/share/records.py` decides. Source: KIP-932, Kafka's ShareCoordinatorShard.writeState.
 
 DeleteShareGroupState (key 86, version 0): delete the delivery state of partitions in a share group. Rights:
 `CLUSTER_ACTION` on the cluster.
 
 The group coordinator sends it when the group, or its offsets in a topic, are deleted. A state that does not
-exist is deleted already. `coordinator/share/records.py` decides. Source: KIP-932, Kafka's
-ShareCoordinatorShard.deleteState.
+exist is deleted already. `ShareStates.delete` in `coordinator/share/records.py` decides. Source: KIP-932,
+Kafka's ShareCoordinatorShard.deleteState.
 
 The shared part of the five APIs between gateways about the delivery state of share groups (KIP-932).
 

@@ -6,8 +6,8 @@ the shortest of their intervals; without any it is asked for none, and asks agai
 that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its subscriptions have
 changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. Kafka
 offers the API only where a plugin receives metrics; Seqgate where `seqgate[otlp]` is installed.
-`telemetry/subscriptions.py` decides. Source: Kafka's
-ClientMetricsManager.processGetTelemetrySubscriptionRequest.
+`Subscriptions.choose` in `telemetry/subscriptions.py` decides, and `ClientInstance.ask` whether the client
+asks too early. Source: Kafka's ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
 PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714). Rights: none.
 

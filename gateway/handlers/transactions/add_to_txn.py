@@ -6,14 +6,15 @@ Rights: `WRITE` on the transactional id (up to v3); `WRITE` on the topic; `CLUST
     v4, v5  several, sent by Kafka's brokers; `verify_only` asks whether partitions take part and adds none
 
 All partitions of a transaction are added, or none: when one does not exist or the client may not write to it,
-the others are not attempted. `coordinator/transaction/rules.py` decides. Source: Kafka's
-KafkaApis.handleAddPartitionsToTxnRequest.
+the others are not attempted. `add_partitions` in `coordinator/transaction/rules.py` decides, and
+`check_partition` for `verify_only`. Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 
 AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group. Rights:
 `WRITE` on the transactional id; `READ` on the group.
 
 The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on.
-`coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleAddOffsetsToTxnRequest.
+`add_partitions` in `coordinator/transaction/rules.py` decides. Source: Kafka's
+KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """EndTxn (key 26, versions 0–5): commit or abort; answered when every partition has its marker. Rights:
 `WRITE` on the transactional id.
 
-From v5 on each end raises the epoch, and the answer has the new one (KIP-890).
+From v5 on each end raises the epoch, and the answer has the new one (KIP-890). `end` in
 `coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleEndTxnRequest.
 """
 

@@ -4,8 +4,9 @@ topic).
 
 Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own
 producer with a newer epoch, which fences the former producer; an open transaction is aborted first. From v3
-on a producer may name its former id and epoch (KIP-360). `coordinator/transaction/rules.py` decides. Source:
-Kafka's KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
+on a producer may name its former id and epoch (KIP-360). `begin_producer` in
+`coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleInitProducerIdRequest,
+TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ Rights: `WRITE` on the transactional id; `READ` on the group; `READ` on the topi
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
 AddOffsetsToTxn does. From v6 on topics are named by id, and a member learns that its group is unknown or its
 epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A share group, which commits nothing, is unknown
-in every version. `coordinator/group/offsets.py` decides, as for OffsetCommit. Source: Kafka's
-KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
+in every version. `OffsetCommits.check_in_transaction` in `coordinator/group/offsets.py` decides, as for
+OffsetCommit. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
+OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
