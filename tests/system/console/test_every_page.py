@@ -270,6 +270,7 @@ def test_a_list_is_filtered_while_somebody_types(browser: Browser, base: str, bu
     with watched(browser, base) as window:
         page = window.open(path)
         expect(page.locator("tbody tr").first).to_be_visible()
+        expect(page.locator("[data-island=live-filter]")).to_have_attribute("data-started", "yes")
         page.locator("[data-filter]").press_sequentially("no-such-thing")
         expect(page.locator("tbody tr")).to_have_count(0)
         expect(page.locator(".empty-title")).to_be_visible()
@@ -280,6 +281,7 @@ def test_a_list_is_filtered_while_somebody_types(browser: Browser, base: str, bu
 def test_half_a_regular_expression_is_told_in_place_of_the_list(browser: Browser, base: str) -> None:
     with watched(browser, base) as window:
         page = window.open("/transactions")
+        expect(page.locator("[data-island=live-filter]")).to_have_attribute("data-started", "yes")
         page.locator("[data-filter]").press_sequentially("till-(")
         expect(page.get_by_role("alert")).to_contain_text("is not a regular expression of RE2")
         page.locator("[data-filter]").press_sequentially("7)")
