@@ -374,7 +374,7 @@ class _Appending:
         )
         if isinstance(info, ProduceRow):
             return info
-        if request.acks and not may_answer(partition, info):
+        if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:
                 pending = self._pending = PendingAnswer(context, self._topics, request.timeout_ms)
@@ -464,13 +464,6 @@ def produce_frame(context: ProduceContext, topics: Sequence[CodecTopicRows]) -> 
         return encode_produce_response(version, context.correlation_id, topics)
     topics, endpoints = name_leaders(context, topics, _LED_ELSEWHERE)
     return encode_produce_response(version, context.correlation_id, topics, endpoints)
-
-
-def may_answer(partition: Partition, info: Appended) -> bool:
-    """Return whether a batch may be answered: the high watermark has passed its last record, or that of the
-    original where the batch is a duplicate.
-    """
-    return info.answer_after < partition.log.high_watermark
 
 
 class PendingAnswer:
@@ -864,7 +857,7 @@ class ProduceRepeats:
             return target.refuse(correlation_id, info)
         if not acks:
             return None
-        if not may_answer(partition, info):
+        if not partition.is_persisted(info.answer_after):
             deferred = Deferred()
             decided: Callable[[bool], None] = partial(target.answer, deferred, peer, correlation_id, info)
             waits = self._services.waits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 from seqgate.gateway.handlers.records import produce
@@ -14,15 +13,6 @@ from seqgate.log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 
-def _answered_when(is_persisted: Callable[[Partition, int], bool]) -> list[Change]:
-    """Return the changes with which this decides when answers may leave, those of Produce too."""
-
-    def may_answer(partition: Partition, info: Appended) -> bool:
-        return is_persisted(partition, info.answer_after)
-
-    return [(Partition, "is_persisted", is_persisted), (produce, "may_answer", may_answer)]
-
-
 @fault_in("power")
 def acknowledged_before_the_flush() -> list[Change]:
     """acks=all is answered when the batch is written, before it is durable"""
@@ -30,7 +20,7 @@ def acknowledged_before_the_flush() -> list[Change]:
     def is_persisted(self: Partition, last_offset: int) -> bool:
         return last_offset < self.log.log_end_offset
 
-    return _answered_when(is_persisted)
+    return [(Partition, "is_persisted", is_persisted)]
 
 
 @fault_in("power")
@@ -46,7 +36,7 @@ def visible_before_the_flush() -> list[Change]:
     def is_persisted(self: Partition, last_offset: int) -> bool:
         return last_offset < self.log.recovery_point
 
-    return [(Partition, "append", visible), *_answered_when(is_persisted)]
+    return [(Partition, "append", visible), (Partition, "is_persisted", is_persisted)]
 
 
 @fault_in("power")

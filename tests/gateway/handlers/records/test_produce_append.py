@@ -45,6 +45,9 @@ class FakePartition:
         self.log = self
         self._waiting: list[FlushWaiter] = []
 
+    def is_persisted(self, last_offset: int) -> bool:
+        return last_offset < self.high_watermark
+
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
         owner: Any = self
         self._waiting.append(FlushWaiter(owner, offset, then))
