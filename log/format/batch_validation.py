@@ -190,15 +190,10 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
                     plain = memoryview(_plain(batch, records, config, record_check))
                     start, end = 0, len(plain)
                 _check_records(batch, plain, start, end, config, now_ms, record_check)
-        elif record_check is not DONE:
-            latest = now_ms + config.message_timestamp_after_max_ms
-            if (
-                attributes & COMPRESSION_MASK
-                or config.examines_timestamps
-                or batch.max_timestamp > latest
-                or batch.base_timestamp > latest
-            ):
-                _check_limits(batch, records, config, now_ms, record_check)
+        elif record_check is not DONE and (
+            attributes & COMPRESSION_MASK or _must_examine_timestamps(batch, config, now_ms)
+        ):
+            _check_limits(batch, records, config, now_ms, record_check)
     if size_bytes > config.segment_bytes:
         raise RecordBatchTooLarge(
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
