@@ -388,7 +388,7 @@ class GroupCoordinator:
         self._deadlines.clock_was_set(by_ms)
 
     def _set_deadline(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
-        """Have what is due in the group done at its next deadline."""
+        """Set the time of the next visit to the group: its next deadline, if it has one."""
         deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
         key = loaded.partition.index, group_id
         if deadline_ms is None or deadline_ms == NEVER:

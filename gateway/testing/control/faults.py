@@ -294,7 +294,7 @@ for _broker_command in (reset, stop_, start, restart, advance, expire_producer, 
 
 
 class Order(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What a program may say about a fault; docs/testing.md says which fault needs what."""
+    """A fault as a program orders it. `FAULTS` says which of these options each fault takes."""
 
     fault: str
     api: str | None = None
