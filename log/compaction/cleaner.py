@@ -20,12 +20,6 @@ which the first cleaning of the batch sets. Aborted records never stay. A transa
 batches of its transaction are left, and then until its own horizon. A batch that loses all records stays as
 an empty one if its offsets and sequences are needed: as the last batch of a tracked producer, or the last
 batch of the cleaning. Source: Kafka's `Cleaner.cleanInto`, `MemoryRecords.filterTo` (KIP-98, KIP-534).
-
-`OffsetMap` maps each key of a dirty section to its newest offset, in memory of a fixed size. A slot holds 16
-bytes of a keyed hash of the key, and 8 bytes of offset + 1, so that zeros mean free; probing is linear. As in
-Kafka's `SkimpyOffsetMap` the hash stands for the key. The probability that two of n keys collide is below
-n²/2¹²⁹ (10⁻²⁶ for five million keys). The hash is BLAKE2b with a new random key for every cleaning, so nobody
-can choose colliding keys: Kafka's MD5 has known collisions.
 """
 
 from __future__ import annotations
@@ -34,16 +28,13 @@ import contextlib
 import ctypes
 import errno
 import heapq
-import mmap
 import os
 import secrets
 import signal
-import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import BinaryIO, Final
 
 from seqgate.log.compaction.job import (
@@ -57,6 +48,7 @@ from seqgate.log.compaction.job import (
     decode_job,
     encode_report,
 )
+from seqgate.log.compaction.offset_map import OffsetMap
 from seqgate.log.config import ANY_RECORD_BYTES, DEFAULT_DECOMPRESSED_BYTES
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, LogError
@@ -71,7 +63,6 @@ from seqgate.log.files.file_names import (
 from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.batch_validation import (
-    PlainRecord,
     delete_horizon_ms,
     empty_batch,
     plain_records,
@@ -79,6 +70,7 @@ from seqgate.log.format.batch_validation import (
     stored_records,
 )
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
+from seqgate.log.format.record_walk import PlainRecord
 from seqgate.log.format.records import EndMarker, read_end_marker
 from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
@@ -175,7 +167,6 @@ class LogCleaner:
     def fill_map_from(self, segment: JobSegment, transactions: CleanedTransactions) -> bool:
         """Map the keys of a segment. Return whether the map had room for all."""
         first_dirty_offset = self.job.first_dirty_offset
-        put = self.map.put
         for header, batch in self.batches(segment):
             if header.is_control:
                 marker = read_end_marker(batch) if header.record_count else None
@@ -186,14 +177,8 @@ class LogCleaner:
                 plain = plain_records(
                     header, batch, self.job.max_decompressed_bytes, self.job.max_record_bytes
                 )
-                for record in stored_records(header, plain):
-                    if (
-                        record.key is not None
-                        and record.offset >= first_dirty_offset
-                        and not put(record.key, record.offset)
-                    ):
-                        self.map.account_for(record.offset - 1)
-                        return False
+                if not self.map.put_all(stored_records(header, plain), first_dirty_offset):
+                    return False
             self.map.account_for(header.last_offset)
         return True
 
@@ -651,71 +636,3 @@ class KeptRecords:
     @staticmethod
     def _emptied(header: BatchHeader, batch: memoryview) -> bytes | memoryview:
         return empty_batch(header) if header.record_count else batch
-
-
-_HASH_BYTES: Final = 16
-ENTRY_BYTES: Final = _HASH_BYTES + 8
-_OFFSET: Final = struct.Struct(">Q")
-NOT_FOUND: Final = -1
-_FREE: Final = bytes(8)
-
-
-class OffsetMap:
-    """At most `capacity` keys with their newest offsets. It accounts for offsets up to `latest_offset`. The
-    kernel allocates the memory as it is written to.
-    """
-
-    __slots__ = ("_hash", "_memory", "_slots", "capacity", "latest_offset", "size")
-
-    def __init__(self, memory_bytes: int, *, load_factor: float = 0.9, salt: bytes = b"") -> None:
-        """Reserve `memory_bytes` at most; use `load_factor` of the slots. Raises ValueError without any."""
-        self._slots = memory_bytes // ENTRY_BYTES
-        self.capacity = min(int(self._slots * load_factor), self._slots - 1)
-        if self.capacity < 1:
-            raise ValueError(
-                f"{memory_bytes} bytes with a load factor of {load_factor} hold no key; give the offset map "
-                "more memory"
-            )
-        self._memory = mmap.mmap(-1, self._slots * ENTRY_BYTES)
-        self._hash = blake2b(digest_size=_HASH_BYTES, key=salt)
-        self.size = 0
-        self.latest_offset = -1
-
-    def put(self, key: bytes, offset: int) -> bool:
-        """Store a newer offset of `key`. Return False, without storing, for a new key in a full map."""
-        digest, position, entry = self._find(key)
-        memory = self._memory
-        if entry[_HASH_BYTES:] == _FREE:
-            if self.size >= self.capacity:
-                return False
-            self.size += 1
-            memory[position : position + _HASH_BYTES] = digest
-        memory[position + _HASH_BYTES : position + ENTRY_BYTES] = _OFFSET.pack(offset + 1)
-        self.latest_offset = offset
-        return True
-
-    def get(self, key: bytes) -> int:
-        """Return the newest offset of `key`, -1 when the key is not in the map."""
-        _, _, entry = self._find(key)
-        return int(_OFFSET.unpack_from(entry, _HASH_BYTES)[0]) - 1
-
-    def account_for(self, offset: int) -> None:
-        """Record that the map accounts for all records up to `offset` (inclusive)."""
-        self.latest_offset = max(self.latest_offset, offset)
-
-    def close(self) -> None:
-        self._memory.close()
-
-    def _find(self, key: bytes) -> tuple[bytes, int, bytes]:
-        """Return the hash of `key`, the position of its slot, or of a free one for it, and the content."""
-        hasher = self._hash.copy()
-        hasher.update(key)
-        digest = hasher.digest()
-        memory, slots = self._memory, self._slots
-        slot = int.from_bytes(digest[:8], "big") % slots
-        while True:
-            position = slot * ENTRY_BYTES
-            entry = memory[position : position + ENTRY_BYTES]
-            if entry[:_HASH_BYTES] == digest or entry[_HASH_BYTES:] == _FREE:
-                return digest, position, entry
-            slot = slot + 1 if slot + 1 < slots else 0

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from types import FunctionType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from seqgate.log.config import ANY_RECORD_BYTES
 from seqgate.log.errors import (
@@ -60,7 +60,7 @@ from seqgate.log.format.record_batch import (
     parse_header,
     sealed,
 )
-from seqgate.log.format.record_walk import largest_timestamp
+from seqgate.log.format.record_walk import PlainRecord, largest_timestamp, sound_records
 from seqgate.log.format.records import (
     HEADERS_PER_RECORD,
     MAX_HEADERS,
@@ -110,6 +110,8 @@ QUICK_SIZED_RECORDS: Final = 1_000
 """The number of records of a compressed batch where the topic limits their sizes, which are then read one by
 one. A larger batch is checked in a thread, too.
 """
+_RECORDS_AT_ONCE: Final = 256
+"""The records of a stored batch that are held decoded."""
 QUICK_DECODED_BYTES: Final = 16 << 10
 """The decompressed bytes of a batch whose records are decoded in the event loop, to find out what is wrong. A
 larger batch is decoded in a thread.
@@ -540,23 +542,6 @@ def _refuse_keyless(deltas: list[int]) -> None:
     )
 
 
-_new_tuple = tuple.__new__
-
-
-class PlainRecord(NamedTuple):
-    """A record inside the plain bytes of its batch. `offset` is absolute, `timestamp_delta` as stored."""
-
-    offset: int
-    timestamp_delta: int
-    key: bytes | None
-    has_value: bool
-    start: int
-    """The position of the record's length, its first bytes."""
-    rest: int
-    """The position after the record's timestamp delta."""
-    end: int
-
-
 def plain_records(
     header: BatchHeader, batch: memoryview, limit_bytes: int, max_record_bytes: int = ANY_RECORD_BYTES
 ) -> bytes:
@@ -596,53 +581,44 @@ def check_record_sizes(plain: Buffer, record_count: int, max_record_bytes: int) 
 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[PlainRecord]:
     """Yield the records in a batch's plain bytes, by ascending offsets. Raises InvalidRecord on damage."""
-    position = 0
-    previous = -1
     base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
-    try:
-        for _ in range(header.record_count):
-            start = position
-            length, position = _varint(plain, position)
-            end = position + length
-            timestamp_delta, rest = _varlong(plain, position + 1)
-            offset_delta, position = _varint(plain, rest)
-            if not previous < offset_delta <= last_offset_delta:
-                raise InvalidRecord(
-                    f"a record has offset delta {offset_delta}; "
-                    f"it must be above {previous} and at most {last_offset_delta}"
-                )
-            key_bytes, position = _varint(plain, position)
-            key = None
-            if key_bytes >= 0:
-                key = plain[position : position + key_bytes]
-                position += key_bytes
-            value_bytes, position = _varint(plain, position)
-            if position + max(value_bytes, 0) >= end or end > len(plain):
-                raise InvalidRecord("a record is shorter than its content")
-            # The NamedTuple's own constructor takes three times as long, and this code runs for every record.
-            yield _new_tuple(
-                PlainRecord,
-                (base_offset + offset_delta, timestamp_delta, key, value_bytes >= 0, start, rest, end),
-            )
-            previous, position = offset_delta, end
-    except IndexError:
-        raise InvalidRecord("the records are cut") from None
+    position, previous, left = 0, -1, header.record_count
+    while left > 0:
+        wanted = min(left, _RECORDS_AT_ONCE)
+        found = sound_records(plain, position, wanted, previous, base_offset, last_offset_delta)
+        if len(found) < wanted:
+            if found:
+                previous, position = found[-1].offset - base_offset, found[-1].end
+            found.append(_stored_record(plain, position, previous, base_offset, last_offset_delta))
+        yield from found
+        left -= len(found)
+        previous, position = found[-1].offset - base_offset, found[-1].end
     if position != len(plain):
         raise InvalidRecord(f"{len(plain) - position} bytes follow the last record")
 
 
-def _varint(plain: bytes, position: int) -> tuple[int, int]:
-    byte = plain[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    return read_varint(plain, position)
-
-
-def _varlong(plain: bytes, position: int) -> tuple[int, int]:
-    byte = plain[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    return read_varlong(plain, position)
+def _stored_record(
+    plain: bytes, start: int, previous: int, base_offset: int, last_offset_delta: int
+) -> PlainRecord:
+    """Return the record at `start`, a rare one. Raises InvalidRecord for a damaged one."""
+    length, position = read_varint(plain, start)
+    end = position + length
+    timestamp_delta, rest = read_varlong(plain, position + 1)
+    offset_delta, position = read_varint(plain, rest)
+    if not previous < offset_delta <= last_offset_delta:
+        raise InvalidRecord(
+            f"a record has offset delta {offset_delta}; "
+            f"it must be above {previous} and at most {last_offset_delta}"
+        )
+    key_bytes, position = read_varint(plain, position)
+    key = None
+    if key_bytes >= 0:
+        key = plain[position : position + key_bytes]
+        position += key_bytes
+    value_bytes, position = read_varint(plain, position)
+    if position + max(value_bytes, 0) >= end or end > len(plain):
+        raise InvalidRecord("a record is shorter than its content")
+    return PlainRecord(base_offset + offset_delta, timestamp_delta, key, value_bytes >= 0, start, rest, end)
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:

@@ -13,7 +13,11 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from zlib import crc32
 
-MODULES = ("seqgate.log.format.record_walk", "seqgate.gateway.protocol.produce_prefix")
+MODULES = (
+    "seqgate.log.format.record_walk",
+    "seqgate.gateway.protocol.produce_prefix",
+    "seqgate.log.compaction.offset_map",
+)
 PURE = "SEQGATE_PURE"
 """The environment variable that switches the translations off, with any value but an empty one or 0."""
 _ELF_HEAD_BYTES = 64

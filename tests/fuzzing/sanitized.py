@@ -10,8 +10,10 @@ import ctypes
 import random
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+from seqgate.log.compaction.offset_map import ENTRY_BYTES
 from seqgate.log.format.record_batch import HEADER_BYTES
 from tests.fuzzing.changes import changed
 from tests.fuzzing.record_batches import mutated, seeds
@@ -68,11 +70,43 @@ def produce_request(chance: random.Random) -> Input:
     return Input(data, (version, int.from_bytes(data[8:10], "big", signed=True)))
 
 
-READERS: dict[str, tuple[str, Callable[[random.Random], Input]]] = {
-    "seqgate.log.format.record_walk": ("largest_timestamp", records),
-    "seqgate.gateway.protocol.produce_prefix": ("split_request", produce_request),
+def stored_records(chance: random.Random) -> Input:
+    """Return an input of `sound_records`."""
+    data = mutated(chance.choice(BATCHES), chance)
+    count = chance.choice((int.from_bytes(data[57:61], "big") % 5000, 1, 256))
+    return Input(data[HEADER_BYTES:], (0, count, -1, chance.choice((0, 2**62)), 2**31 - 1))
+
+
+def keys(chance: random.Random) -> Input:
+    """Return an input of `offsets_of_keys`: bytes that are the keys of an offset map, some more than once."""
+    return Input(chance.randbytes(chance.randrange(60)), (chance.randint(2, 40), chance.randint(1, 2)))
+
+
+def offsets_of_keys(module: Any) -> Callable[[memoryview, int, int], list[int]]:
+    """Return a function that puts keys of some bytes each into an offset map, and returns their offsets."""
+
+    def read(data: memoryview, slots: int, key_bytes: int) -> list[int]:
+        offset_map = module.OffsetMap(slots * ENTRY_BYTES, load_factor=1.0)
+        found = [bytes(data[at : at + key_bytes]) for at in range(0, len(data), key_bytes)]
+        for offset, key in enumerate(found):
+            offset_map.put(key, offset)
+        offsets = [offset_map.get(key) for key in found]
+        offset_map.close()
+        return offsets
+
+    return read
+
+
+Reader = tuple[Callable[[Any], Callable[..., Any]], Callable[[random.Random], Input]]
+READERS: dict[str, list[Reader]] = {
+    "seqgate.log.format.record_walk": [
+        (attrgetter("largest_timestamp"), records),
+        (attrgetter("sound_records"), stored_records),
+    ],
+    "seqgate.gateway.protocol.produce_prefix": [(attrgetter("split_request"), produce_request)],
+    "seqgate.log.compaction.offset_map": [(offsets_of_keys, keys)],
 }
-"""The function of each module that reads bytes, and its inputs."""
+"""The functions of each module that read bytes, and their inputs."""
 
 
 def at_the_end_of_a_block(data: bytes) -> memoryview:
@@ -84,17 +118,28 @@ def at_the_end_of_a_block(data: bytes) -> memoryview:
 
 def main(module: str, path: str, seed: str, count: str) -> None:
     """Feed `count` inputs, chosen by `seed`. Raises AssertionError where the answers differ."""
-    function, make = READERS[module]
-    read = getattr(compiled(module, path), function)
-    read_exactly = getattr(interpreted(module), function)
+    modules = compiled(module, path), interpreted(module)
+    for function_of, make in READERS[module]:
+        read, read_exactly = map(function_of, modules)
+        compare(read, read_exactly, make, seed, int(count))
+
+
+def compare(
+    read: Callable[..., Any],
+    read_exactly: Callable[..., Any],
+    make: Callable[[random.Random], Input],
+    seed: str,
+    count: int,
+) -> None:
+    """Raises AssertionError where the answers of both functions differ."""
     chance, understood = random.Random(seed), 0
-    for number in range(int(count)):
+    for number in range(count):
         data, arguments = make(chance)
         found = read(at_the_end_of_a_block(data), *arguments)
         expected = read_exactly(memoryview(data), *arguments)
         assert found == expected, f"seed {seed}, input {number}: {data.hex()}"
-        understood += found is not None
-    assert understood > int(count) // 100, "nearly all inputs are refused at once"
+        understood += found is not None and found != []
+    assert understood > count // 100, "nearly all inputs are refused at once"
 
 
 if __name__ == "__main__":

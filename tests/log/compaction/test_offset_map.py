@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgate.log.compaction.cleaner import ENTRY_BYTES, NOT_FOUND, OffsetMap
+from seqgate.log.compaction.offset_map import ENTRY_BYTES, NOT_FOUND, OffsetMap
+from seqgate.log.format.record_walk import PlainRecord
+from tests.support.core_modules import both_ways
+
+WAYS: list[type[OffsetMap]] = [module.OffsetMap for module in both_ways("seqgate.log.compaction.offset_map")]
 
 keys = st.binary(max_size=3)
 
@@ -14,18 +18,45 @@ keys = st.binary(max_size=3)
 @settings(max_examples=100)
 @given(st.lists(keys, max_size=60), st.integers(2, 40), st.binary(max_size=16), keys)
 def test_as_a_dictionary(written: list[bytes], slots: int, salt: bytes, other: bytes) -> None:
-    offset_map = OffsetMap(slots * ENTRY_BYTES, load_factor=1.0, salt=salt)
-    expected: dict[bytes, int] = {}
-    for offset, key in enumerate(written):
-        has_room = key in expected or len(expected) < offset_map.capacity
-        assert offset_map.put(key, offset) == has_room
-        if has_room:
-            expected[key] = offset
-    assert {key: offset_map.get(key) for key in expected} == expected
-    if other not in expected:
-        assert offset_map.get(other) == NOT_FOUND
-    assert offset_map.size == len(expected)
-    offset_map.close()
+    for way in WAYS:
+        offset_map = way(slots * ENTRY_BYTES, load_factor=1.0, salt=salt)
+        expected: dict[bytes, int] = {}
+        for offset, key in enumerate(written):
+            has_room = key in expected or len(expected) < offset_map.capacity
+            assert offset_map.put(key, offset) == has_room
+            if has_room:
+                expected[key] = offset
+        assert {key: offset_map.get(key) for key in expected} == expected
+        if other not in expected:
+            assert offset_map.get(other) == NOT_FOUND
+        assert offset_map.size == len(expected)
+        offset_map.close()
+
+
+def records(*keys: bytes | None) -> list[PlainRecord]:
+    return [PlainRecord(offset, 0, key, True, 0, 0, 0) for offset, key in enumerate(keys)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_before_the_section_and_without_a_key_are_left_out(way: type[OffsetMap]) -> None:
+    offset_map = way(10 * ENTRY_BYTES)
+    assert offset_map.put_all(records(b"a", b"b", None, b"a", b"c"), 2)
+    assert [offset_map.get(key) for key in (b"a", b"b", b"c")] == [3, NOT_FOUND, 4]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_full_map_accounts_for_the_records_before_the_first_without_room(way: type[OffsetMap]) -> None:
+    offset_map = way(3 * ENTRY_BYTES, load_factor=1.0)
+    assert not offset_map.put_all(records(b"a", b"b", None, b"a", b"c", b"a"), 0)
+    assert (offset_map.get(b"a"), offset_map.latest_offset) == (3, 3)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("offset", [0, 2**62])
+def test_offsets_are_whole(way: type[OffsetMap], offset: int) -> None:
+    offset_map = way(9 * ENTRY_BYTES)
+    offset_map.put(b"a", offset)
+    assert offset_map.get(b"a") == offset
 
 
 def test_the_load_factor_is_the_limit() -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqgate.log.errors import LogError
+from seqgate.log.errors import InvalidRecord, LogError
+from seqgate.log.format import batch_validation
+from seqgate.log.format.batch_validation import stored_records
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, parse_header
 from seqgate.log.format.records import HEADERS_PER_RECORD, MAX_HEADERS, NewRecord, build_batch, iterate_plain
 from tests.fuzzing.changes import changed
@@ -19,7 +22,9 @@ from tests.support.core_modules import both_ways
 Walk = Callable[[memoryview, int, int, int, int, int, int, int, int, int, bool], int | None]
 FOREVER = 2**63 - 1
 NOW_MS = 1_700_000_000_000
-WALKS: list[Walk] = [module.largest_timestamp for module in both_ways("seqgate.log.format.record_walk")]
+_WAYS = both_ways("seqgate.log.format.record_walk")
+WALKS: list[Walk] = [module.largest_timestamp for module in _WAYS]
+STORED_RECORDS = [module.sound_records for module in _WAYS]
 
 
 class Limits(NamedTuple):
@@ -102,6 +107,44 @@ def test_it_says_of_any_bytes_what_the_exact_decoding_says(
     expected = exactly(plain, limits)
     # A change may make a number of over 56 bits, which is left to the exact decoding.
     assert walked(plain, limits) in ({expected}, {None} if changes else {expected})
+
+
+def stored(plain: bytes, header: BatchHeader) -> list[tuple[object, ...]] | str:
+    """Return the records as compaction reads them, or the error with which it stops."""
+    try:
+        return list(batch_validation.stored_records(header, plain))
+    except InvalidRecord as error:
+        return str(error)
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(record, min_size=1, max_size=600),
+    st.randoms(use_true_random=False),
+    st.integers(0, 3),
+    st.integers(0, 2),
+)
+def test_stored_records_are_those_of_the_exact_decoding(
+    records: list[NewRecord], chance: Random, changes: int, lost: int
+) -> None:
+    """Records may be missing, because compaction has removed them."""
+    batch = build_batch(records)
+    header, plain = parse_header(batch), batch[HEADER_BYTES:]
+    if lost:
+        kept = [found for found in stored_records(header, plain) if chance.randrange(3) >= lost]
+        plain = b"".join(plain[found.start : found.end] for found in kept)
+        header.record_count = len(kept)
+    for _ in range(changes):
+        plain = changed(plain, chance)
+    found = []
+    for sound in (lambda *_: [], *STORED_RECORDS):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(batch_validation, "sound_records", sound)
+            found.append(stored(plain, header))
+    assert all(answer == found[0] for answer in found[1:])
+    if not changes:
+        assert len(found[0]) == header.record_count
+        assert all(len(sound(plain, 0, 9**9, -1, 0, 9**9)) == header.record_count for sound in STORED_RECORDS)
 
 
 def test_it_finds_good_records_good() -> None:
