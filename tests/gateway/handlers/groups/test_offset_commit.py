@@ -15,10 +15,14 @@ from msgspec.structs import replace
 from seqgate.gateway.coordinator.group.records import CommittedOffset
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.groups import offset_commit
-from seqgate.gateway.handlers.groups.offset_commit import FIRST_VERSION, MAX_CHANGES, MAX_FRAME_BYTES
+from seqgate.gateway.handlers.groups.offset_commit import (
+    FIRST_VERSION,
+    FIRST_WITH_LEADER_EPOCH,
+    MAX_CHANGES,
+    MAX_FRAME_BYTES,
+)
 from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from seqgate.gateway.protocol.messages import encode_response, is_flexible
-from seqgate.gateway.protocol.offset_commit_codec import FIRST_WITH_LEADER_EPOCH
 from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions

@@ -11,17 +11,20 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from seqgate.gateway.handlers.groups.offset_commit import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end
-from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
-from seqgate.gateway.protocol.messages import is_flexible, milliseconds, request_schema
-from seqgate.gateway.protocol.offset_commit_codec import (
+from seqgate.gateway.handlers.groups.offset_commit import (
+    FIRST_VERSION,
+    PREFIX_START,
+    CommitShape,
     OffsetCommitRequest,
     PartitionOffset,
     TopicErrors,
     TopicOffsets,
     encode_offset_commit_response,
     offset_commit_reader,
+    prefix_end,
 )
+from seqgate.gateway.protocol.frames import MalformedRequest, parse_request_header, skip_tagged_fields
+from seqgate.gateway.protocol.messages import is_flexible, milliseconds, request_schema
 from tests.support.wire import Plain, encode
 
 API_KEY = 8
