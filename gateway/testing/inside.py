@@ -12,6 +12,7 @@ from uuid import UUID
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_id
+from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.metadata.topics import TopicCreation, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.clock import Clock
@@ -160,7 +161,7 @@ class Inside:
             found = None
         if found is None:
             raise LookupError(f"there is no transactional id {transactional_id!r}")
-        await transactions.begin_producer(transactional_id, found.timeout_ms, Producer())
+        await begin_producer(transactions, transactional_id, found.timeout_ms, Producer())
 
 
 # Loses what a log had not flushed, as a machine does that loses its power.

@@ -12,8 +12,10 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer
+from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.records.produce_append import ProduceServices, append_batch
+from seqgate.gateway.handlers.transactions.end_txn import EndRequest, end_transaction
+from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import iterate_records
@@ -68,7 +70,7 @@ class Client:
 
     async def begin(self) -> None:
         transactions = self.node.services.coordinators.transactions
-        self.producer = await transactions.begin_producer(self.transactional_id, TIMEOUT_MS, Producer())
+        self.producer = await begin_producer(transactions, self.transactional_id, TIMEOUT_MS, Producer())
 
     async def write(self, label: str, partition: int) -> None:
         """Write one record, acknowledged as with acks=all."""
@@ -135,7 +137,7 @@ class Client:
     async def end(self, *, commit: bool) -> None:
         transactions = self.node.services.coordinators.transactions
         request = EndRequest(self.producer, commit, self.client_version)
-        self.producer = await transactions.end(self.transactional_id, request)
+        self.producer = await end_transaction(transactions, self.transactional_id, request)
 
     async def transact(self, attempt: Attempt, *, commit: bool) -> None:
         """Run a transaction over all partitions, with a group's offset if the attempt has one."""

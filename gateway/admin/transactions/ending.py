@@ -558,14 +558,15 @@ class LiveEnding(LiveTransactions):
 
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
         from seqgate.gateway.coordinator.transaction import rules  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer  # noqa: PLC0415
         from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
 
         # The limit of the timeout may be lower now than when the producer began.
         timeout_ms = min(before.timeout_ms, self._transactions.limits.max_timeout_ms)
         try:
             with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
-                producer = await self._transactions.begin_producer(
-                    transactional_id, timeout_ms, rules.Producer()
+                producer = await begin_producer(
+                    self._transactions, transactional_id, timeout_ms, rules.Producer()
                 )
         except rules.TransactionRefused as error:
             raise ControlError(

@@ -20,7 +20,7 @@ stores them: it fences a producer, and deletes an id, in one step. Source: Kafka
 from __future__ import annotations
 
 import struct
-from enum import Enum, IntEnum
+from enum import IntEnum
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -85,32 +85,8 @@ COMPLETED: Final = {PREPARE_COMMIT: COMPLETE_COMMIT, PREPARE_ABORT: COMPLETE_ABO
 """The state that follows when all markers are written."""
 
 
-class End(Enum):
-    """The outcome of an EndTxn."""
-
-    PREPARE = "the end is decided now"
-    DONE = "the transaction has already ended in this way"
-    BUSY = "the transaction is ending in this way; try again"
-    INVALID = "there is no transaction that can end in this way"
-
-
 COMMIT: Final = True
 ABORT: Final = False
-_SAME_END: Final = {
-    (PREPARE_COMMIT, COMMIT): End.BUSY,
-    (PREPARE_ABORT, ABORT): End.BUSY,
-    (COMPLETE_COMMIT, COMMIT): End.DONE,
-    (COMPLETE_ABORT, ABORT): End.DONE,
-}
-_ONGOING_ENDS: Final = {(ONGOING, COMMIT): End.PREPARE, (ONGOING, ABORT): End.PREPARE}
-
-END_V1: Final = {**_ONGOING_ENDS, **_SAME_END}
-"""The outcomes for a client whose epoch stays: a retry can't be recognized. Missing entries are INVALID."""
-END_V2: Final = {**_ONGOING_ENDS, **{(state, ABORT): End.PREPARE for state in IDLE}}
-"""The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty one."""
-END_V2_AGAIN: Final = _SAME_END
-"""The outcomes for a client whose epoch rises with every end, when its epoch shows a retry."""
-
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1

@@ -5,6 +5,9 @@ No rule changes state: the result is the value of a record, and the state change
 replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with
 one.
 
+Two rules stand beside their APIs: `next_state` in `handlers/transactions/init_producer_id.py`, and
+`decided_by` in `handlers/transactions/end_txn.py`.
+
 Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized
 (KIP-360, KIP-890). Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
@@ -31,23 +34,14 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import (
     BY_NAME,
-    COMMIT,
     COMPLETED,
     DECIDED,
-    EMPTY,
-    END_V1,
-    END_V2,
-    END_V2_AGAIN,
     IDLE,
-    MAX_TRANSACTIONAL_ID_BYTES,
     MAY_FOLLOW,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    NO_TIME,
     ONGOING,
     PREPARE_ABORT,
-    PREPARE_COMMIT,
-    End,
     Transaction,
     TransactionRecord,
     TransactionState,
@@ -95,90 +89,9 @@ class Producer(NamedTuple):
 _NOBODY: Final = Producer()
 
 
-class EndRequest(NamedTuple):
-    """An EndTxn; from v5 on the client has version 2."""
-
-    producer: Producer
-    commit: bool
-    client_version: int
-
-
-def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimits) -> None:
-    """Validate the fields of an InitProducerId, whoever sends it. Raises TransactionRefused."""
-    if not transactional_id or len(transactional_id.encode()) > MAX_TRANSACTIONAL_ID_BYTES:
-        raise TransactionRefused(ErrorCode.invalid_request)
-    if not 0 < timeout_ms <= limits.max_timeout_ms:
-        raise TransactionRefused(ErrorCode.invalid_transaction_timeout)
-
-
-def begin_producer(
-    current: Transaction | None,
-    timeout_ms: int,
-    claimed: Producer,
-    fresh_producer_id: int | None,
-    now_ms: int,
-) -> Transaction:
-    """Handle an InitProducerId. A result in PREPARE_ABORT means: end the open transaction first, then ask
-    again.
-
-    `claimed` is the client's former producer, if the request names it. Raises TransactionRefused,
-    NeedsProducerId.
-    """
-    if current is None:
-        producer_id = _fresh(fresh_producer_id)
-        return Transaction(producer_id, 0, timeout_ms, last_update_ms=now_ms)
-    if claimed.is_named and not _is_or_was(current, claimed):
-        raise TransactionRefused(ErrorCode.producer_fenced)
-    if current.state in DECIDED:
-        raise TransactionRefused(ErrorCode.concurrent_transactions)
-    if current.state is ONGOING:
-        if claimed.is_named and claimed.producer_epoch != current.producer_epoch:
-            # Kafka aborts the present producer's transaction, and then refuses
-            raise TransactionRefused(ErrorCode.producer_fenced)
-        return fence(current, now_ms)
-    changes: dict[str, Any] = {
-        "timeout_ms": timeout_ms,
-        "partitions": frozenset(),
-        "start_ms": NO_TIME,
-        "last_update_ms": now_ms,
-        "next_producer_id": NO_PRODUCER_ID,
-    }
-    return _become(current, EMPTY, **changes, **_next_producer(current, claimed, fresh_producer_id))
-
-
-def _is_or_was(current: Transaction, claimed: Producer) -> bool:
-    """Return whether a producer id is the present one, or the previous one whose epochs were used up."""
-    if claimed.producer_id == current.producer_id:
-        return True
-    return (
-        claimed.producer_id == current.previous_producer_id and claimed.producer_epoch >= LAST_EPOCH_TO_BUMP
-    )
-
-
-def _begins_anew(current: Transaction, claimed: Producer) -> bool:
-    """Return whether the epoch must rise: the client is new, or has the newest epoch."""
-    return not claimed.is_named or claimed.producer_epoch == current.producer_epoch
-
-
-def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: int | None) -> dict[str, int]:
-    if _begins_anew(current, claimed):
-        last_producer_epoch = current.producer_epoch if claimed.is_named else NO_PRODUCER_EPOCH
-        if current.producer_epoch >= LAST_EPOCH_TO_BUMP:
-            return {
-                "producer_id": _fresh(fresh_producer_id),
-                "previous_producer_id": current.producer_id,
-                "producer_epoch": 0,
-                "last_producer_epoch": last_producer_epoch,
-            }
-        return {"producer_epoch": current.producer_epoch + 1, "last_producer_epoch": last_producer_epoch}
-    if claimed.producer_epoch == current.last_producer_epoch:
-        return {}  # The request is a retry, because the answer was lost.
-    raise TransactionRefused(ErrorCode.producer_fenced)
-
-
 def fence(current: Transaction, now_ms: int) -> Transaction:
     """Abort an open transaction without its producer's request; the markers' epoch fences the producer."""
-    return _become(
+    return become(
         current,
         PREPARE_ABORT,
         producer_epoch=min(current.producer_epoch + 1, MAX_EPOCH),
@@ -205,7 +118,7 @@ def add_partitions(
     after = before | partitions
     if len(after) > max_partitions:
         raise TransactionRefused(ErrorCode.policy_violation)
-    return _become(
+    return become(
         transaction,
         ONGOING,
         partitions=after,
@@ -231,68 +144,6 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
     return current
 
 
-def end(
-    current: Transaction | None, request: EndRequest, fresh_producer_id: int | None, now_ms: int
-) -> Transaction | None:
-    """Handle an EndTxn: return the decided transaction, or None when it has already ended in this way. Raises
-    TransactionRefused, NeedsProducerId.
-    """
-    if current is None:
-        raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-    table = _end_table(current, request)
-    outcome = table.get((current.state, request.commit), End.INVALID)
-    if outcome is End.DONE:
-        return None
-    if outcome is End.BUSY:
-        raise TransactionRefused(ErrorCode.concurrent_transactions)
-    if outcome is End.INVALID:
-        raise TransactionRefused(ErrorCode.invalid_txn_state)
-    changes: dict[str, Any] = {"client_version": request.client_version, "last_update_ms": now_ms}
-    if request.client_version >= VERSION_2:
-        if current.producer_epoch >= LAST_EPOCH_TO_BUMP:
-            changes["next_producer_id"] = _fresh(fresh_producer_id)
-        changes["producer_epoch"] = min(current.producer_epoch + 1, MAX_EPOCH)
-        changes["last_producer_epoch"] = current.producer_epoch
-    if current.state is not ONGOING:  # a transaction that wrote nothing has no start time
-        changes |= {"start_ms": now_ms, "partitions": frozenset()}
-    return _become(current, PREPARE_COMMIT if request.commit is COMMIT else PREPARE_ABORT, **changes)
-
-
-def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
-    """Return the outcomes, by whether this is a retry. Raises TransactionRefused for a wrong producer."""
-    claimed = request.producer
-    is_same_epoch = claimed.producer_epoch == current.producer_epoch
-    if request.client_version < VERSION_2:
-        if claimed.producer_id != current.producer_id:
-            raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-        if not is_same_epoch:
-            raise TransactionRefused(ErrorCode.producer_fenced)
-        return END_V1
-    is_after_overflow = (
-        claimed.producer_id == current.previous_producer_id
-        and claimed.producer_epoch == LAST_EPOCH_TO_BUMP
-        and current.producer_epoch == 0
-    )
-    if claimed.producer_id != current.producer_id and not is_after_overflow:
-        raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-    # An EndTxn of version 1 keeps the epoch. This epoch is one above the epoch of the instance that this
-    # producer fenced.
-    is_after_bump = (
-        claimed.producer_epoch + 1 == current.producer_epoch and current.client_version >= VERSION_2
-    )
-    if is_after_bump and current.state not in {EMPTY, ONGOING}:
-        return END_V2_AGAIN
-    if is_after_overflow and current.state in COMPLETED.values():
-        return END_V2_AGAIN
-    if is_same_epoch and current.state in DECIDED:
-        # Kafka refuses the present producer as a fenced one. It has got this epoch by the answer to the end
-        # before, whose markers are not written yet.
-        raise TransactionRefused(ErrorCode.concurrent_transactions)
-    if is_same_epoch:
-        return END_V2
-    raise TransactionRefused(ErrorCode.producer_fenced)
-
-
 def complete(current: Transaction, now_ms: int) -> Transaction:
     """Return the transaction after all its markers are written."""
     changes: dict[str, Any] = {}
@@ -303,9 +154,7 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
             "producer_epoch": 0,
             "next_producer_id": NO_PRODUCER_ID,
         }
-    return _become(
-        current, COMPLETED[current.state], partitions=frozenset(), last_update_ms=now_ms, **changes
-    )
+    return become(current, COMPLETED[current.state], partitions=frozenset(), last_update_ms=now_ms, **changes)
 
 
 def raised_epoch(decided: Transaction) -> bool:
@@ -328,13 +177,8 @@ def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> boo
     return transaction.state in IDLE and transaction.last_update_ms + expiration_ms <= now_ms
 
 
-def _fresh(producer_id: int | None) -> int:
-    if producer_id is None:
-        raise NeedsProducerId
-    return producer_id
-
-
-def _become(current: Transaction, state: TransactionState, **changes: Any) -> Transaction:
+def become(current: Transaction, state: TransactionState, **changes: Any) -> Transaction:
+    """Return the transaction in a state that may follow its present one, with these changes."""
     if current.state not in MAY_FOLLOW[state]:
         raise AssertionError(f"state {state.text} can't follow state {current.state.text}")
     return current._replace(state=state, **changes)

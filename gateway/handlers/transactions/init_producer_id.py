@@ -4,9 +4,8 @@ topic).
 
 Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own
 producer with a newer epoch, which fences the former producer; an open transaction is aborted first. From v3
-on a producer may name its former id and epoch (KIP-360). `begin_producer` in
-`coordinator/transaction/rules.py` decides. Source: Kafka's KafkaApis.handleInitProducerIdRequest,
-TransactionCoordinator.handleInitProducerId.
+on a producer may name its former id and epoch (KIP-360). Source: Kafka's
+KafkaApis.handleInitProducerIdRequest, TransactionCoordinator.handleInitProducerId.
 """
 
 from __future__ import annotations
@@ -16,13 +15,32 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.coordinator.transaction.records import (
+    DECIDED,
+    EMPTY,
+    MAX_TRANSACTIONAL_ID_BYTES,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    ONGOING,
+    Transaction,
+)
+from seqgate.gateway.coordinator.transaction.rules import (
+    LAST_EPOCH_TO_BUMP,
+    NeedsProducerId,
+    Producer,
+    TransactionLimits,
+    TransactionRefused,
+    become,
+    fence,
+)
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext, client_of
 from seqgate.gateway.handlers.answering.rights import has_on_cluster
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for
 from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.pid_allocator import NoProducerIds
@@ -49,8 +67,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         return await _idempotent(context)
     timeout_ms = milliseconds(request.transaction_timeout)
     try:
-        producer = await context.services.coordinators.transactions.begin_producer(
-            request.transactional_id, timeout_ms, claimed
+        producer = await begin_producer(
+            context.services.coordinators.transactions, request.transactional_id, timeout_ms, claimed
         )
     except (TransactionRefused, Unavailable) as refused:
         return _answer(context, error_code_for(refused, version, FIRST_WITH_FENCED))
@@ -104,6 +122,114 @@ def _answer(context: RequestContext[Services], error: ErrorCode, producer: Produ
     return context.answer(
         error_code=error, producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
     )
+
+
+async def begin_producer(
+    transactions: TransactionCoordinator, transactional_id: str, timeout_ms: int, claimed: Producer
+) -> Producer:
+    """Return the new producer id and epoch of a transactional id, durably; they fence all earlier producers.
+
+    An open transaction is aborted first; the request waits for its end. Raises TransactionRefused,
+    Unavailable.
+    """
+    limits = transactions.limits
+    check_begin(transactional_id, timeout_ms, limits)
+
+    def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
+        if current is None:
+            count = sum(len(loaded.shard.transactions) for loaded in transactions.shards)
+            if count >= limits.max_transactional_ids:
+                raise TransactionRefused(ErrorCode.policy_violation)
+        return next_state(current, timeout_ms, claimed, fresh_id, now_ms)
+
+    async def attempt() -> Producer:
+        written = await transactions.change_with_id(transactional_id, begin)
+        assert written.value is not None
+        if written.value.state in DECIDED:
+            raise TransactionRefused(ErrorCode.concurrent_transactions)
+        await transactions.shards.persisted(written.loaded, written.last_offset)
+        return Producer(written.value.producer_id, written.value.producer_epoch)
+
+    return await transactions.endings.repeat_after_ends(transactional_id, attempt)
+
+
+def check_begin(transactional_id: str, timeout_ms: int, limits: TransactionLimits) -> None:
+    """Validate the fields of an InitProducerId, whoever sends it. Raises TransactionRefused."""
+    if not transactional_id or len(transactional_id.encode()) > MAX_TRANSACTIONAL_ID_BYTES:
+        raise TransactionRefused(ErrorCode.invalid_request)
+    if not 0 < timeout_ms <= limits.max_timeout_ms:
+        raise TransactionRefused(ErrorCode.invalid_transaction_timeout)
+
+
+def next_state(
+    current: Transaction | None,
+    timeout_ms: int,
+    claimed: Producer,
+    fresh_producer_id: int | None,
+    now_ms: int,
+) -> Transaction:
+    """Return the state of a transactional id after an InitProducerId. A result in PREPARE_ABORT means: end
+    the open transaction first, then ask again.
+
+    `claimed` is the client's former producer, if the request names it. Raises TransactionRefused,
+    NeedsProducerId.
+    """
+    if current is None:
+        producer_id = _fresh(fresh_producer_id)
+        return Transaction(producer_id, 0, timeout_ms, last_update_ms=now_ms)
+    if claimed.is_named and not _is_or_was(current, claimed):
+        raise TransactionRefused(ErrorCode.producer_fenced)
+    if current.state in DECIDED:
+        raise TransactionRefused(ErrorCode.concurrent_transactions)
+    if current.state is ONGOING:
+        if claimed.is_named and claimed.producer_epoch != current.producer_epoch:
+            # Kafka aborts the present producer's transaction, and then refuses
+            raise TransactionRefused(ErrorCode.producer_fenced)
+        return fence(current, now_ms)
+    changes: dict[str, Any] = {
+        "timeout_ms": timeout_ms,
+        "partitions": frozenset(),
+        "start_ms": NO_TIME,
+        "last_update_ms": now_ms,
+        "next_producer_id": NO_PRODUCER_ID,
+    }
+    return become(current, EMPTY, **changes, **_next_producer(current, claimed, fresh_producer_id))
+
+
+def _is_or_was(current: Transaction, claimed: Producer) -> bool:
+    """Return whether a producer id is the present one, or the previous one whose epochs were used up."""
+    if claimed.producer_id == current.producer_id:
+        return True
+    return (
+        claimed.producer_id == current.previous_producer_id and claimed.producer_epoch >= LAST_EPOCH_TO_BUMP
+    )
+
+
+def _begins_anew(current: Transaction, claimed: Producer) -> bool:
+    """Return whether the epoch must rise: the client is new, or has the newest epoch."""
+    return not claimed.is_named or claimed.producer_epoch == current.producer_epoch
+
+
+def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: int | None) -> dict[str, int]:
+    if _begins_anew(current, claimed):
+        last_producer_epoch = current.producer_epoch if claimed.is_named else NO_PRODUCER_EPOCH
+        if current.producer_epoch >= LAST_EPOCH_TO_BUMP:
+            return {
+                "producer_id": _fresh(fresh_producer_id),
+                "previous_producer_id": current.producer_id,
+                "producer_epoch": 0,
+                "last_producer_epoch": last_producer_epoch,
+            }
+        return {"producer_epoch": current.producer_epoch + 1, "last_producer_epoch": last_producer_epoch}
+    if claimed.producer_epoch == current.last_producer_epoch:
+        return {}  # The request is a retry, because the answer was lost.
+    raise TransactionRefused(ErrorCode.producer_fenced)
+
+
+def _fresh(producer_id: int | None) -> int:
+    if producer_id is None:
+        raise NeedsProducerId
+    return producer_id
 
 
 API = Api(22, 0, 5, api.everything, handle=handle)

@@ -37,7 +37,6 @@ from seqgate.gateway.coordinator.transaction.records import (
     TransactionRecord,
 )
 from seqgate.gateway.coordinator.transaction.rules import (
-    EndRequest,
     NeedsProducerId,
     NewestConnections,
     Producer,
@@ -236,7 +235,7 @@ class TransactionCoordinator:
         self.shards.ask(loaded, operation, lambda _, error: settle(waiter, None, error), noted)
         return await waiter
 
-    async def _change_with_id(
+    async def change_with_id(
         self,
         transactional_id: str,
         judge: Callable[[Transaction | None, int | None, int], Transaction | None],
@@ -253,7 +252,7 @@ class TransactionCoordinator:
                 loaded, transactional_id, lambda current, now_ms: judge(current, fresh_id, now_ms)
             )
         except NeedsProducerId:
-            return await self._change_with_id(transactional_id, judge, await self._fresh_producer_id())
+            return await self.change_with_id(transactional_id, judge, await self._fresh_producer_id())
 
     async def _fresh_producer_id(self) -> int:
         """Return a new producer id. Raises Unavailable."""
@@ -282,33 +281,6 @@ class TransactionCoordinator:
     def _forget_unpersisted(self, transactional_ids: Iterable[str]) -> None:
         for transactional_id in transactional_ids:
             self._unpersisted.pop(transactional_id, None)
-
-    # --- producers
-
-    async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
-        """Carry out InitProducerId: return the new producer id and epoch, and fence all earlier producers.
-
-        An open transaction is aborted first; the request waits for its end. Raises TransactionRefused,
-        Unavailable.
-        """
-        rules.check_begin(transactional_id, timeout_ms, self.limits)
-
-        def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
-            if current is None:
-                count = sum(len(loaded.shard.transactions) for loaded in self.shards)
-                if count >= self.limits.max_transactional_ids:
-                    raise TransactionRefused(ErrorCode.policy_violation)
-            return rules.begin_producer(current, timeout_ms, claimed, fresh_id, now_ms)
-
-        async def attempt() -> Producer:
-            written = await self._change_with_id(transactional_id, begin)
-            assert written.value is not None
-            if written.value.state in DECIDED:
-                raise TransactionRefused(ErrorCode.concurrent_transactions)
-            await self.shards.persisted(written.loaded, written.last_offset)
-            return Producer(written.value.producer_id, written.value.producer_epoch)
-
-        return await self.endings.retry(transactional_id, attempt)
 
     # --- partitions of a transaction
 
@@ -355,29 +327,6 @@ class TransactionCoordinator:
         return judge
 
     # --- ends
-
-    async def end(self, transactional_id: str, request: EndRequest) -> Producer:
-        """Carry out EndTxn: decide the end durably, and usually complete it; return the producer id and epoch
-        to use next. Raises TransactionRefused, Unavailable.
-        """
-
-        async def attempt() -> Producer:
-            decided = await self._change_with_id(
-                transactional_id,
-                lambda current, fresh_id, now_ms: rules.end(current, request, fresh_id, now_ms),
-            )
-            value = decided.value
-            assert value is not None
-            if not decided.is_new:
-                return Producer(value.producer_id, value.producer_epoch)
-            ending = self.endings.of(transactional_id)
-            await self.shards.persisted(decided.loaded, decided.last_offset)
-            if ending is not None:
-                await wait_for_end(ending)
-            completed = rules.complete(value, 0)
-            return Producer(completed.producer_id, completed.producer_epoch)
-
-        return await self.endings.retry(transactional_id, attempt)
 
     def _begin_ending(
         self, transactional_id: str, decided: WrittenState, left: Sequence[OpenInPartition] = ()
@@ -481,7 +430,7 @@ class TransactionEndings:
                 ending.cancel()
                 del self._running[transactional_id]
 
-    async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def repeat_after_ends(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Attempt; while another transaction of the id is ending, wait and repeat. Raises its errors."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + END_WAIT_S

@@ -18,6 +18,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
+from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.runtime.upkeep.background_jobs import FileDeletion
 from seqgate.log.stopped import LeakKind
 from tests.gateway.admin.answers import answer
@@ -185,7 +186,7 @@ class TestState:
         async with swept_node(tmp_path) as node:
             transactions = node.services.coordinators.transactions
             await transactions.ensure_topic()
-            producer = await transactions.begin_producer("copier", 1000, Producer())
+            producer = await begin_producer(transactions, "copier", 1000, Producer())
             await transactions.add_partitions("copier", producer, frozenset({("orders", 0)}), 0)
             await delete(node, "orders")
             assert (await sweep(node)).leaks == [], (
@@ -218,7 +219,7 @@ class TestHealthy:
             await begin_group(node.services.coordinators, share_key(node, "small"), "small", 3)
             await begin_group(node.services.coordinators, share_key(node, "going"), "going", 3)
             await transactions.ensure_topic()
-            producer = await transactions.begin_producer("copier", 60_000, Producer())
+            producer = await begin_producer(transactions, "copier", 60_000, Producer())
             await transactions.add_partitions("copier", producer, frozenset({("small", 0)}), 0)
             await delete(node, "going")
             age_all(tmp_path)

@@ -26,6 +26,7 @@ from seqgate.gateway.handlers.records import delete_records
 from seqgate.gateway.handlers.sharing import share_group_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.handlers.transactions import describe_producers
+from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.handlers.transactions.transactions import LIST_TRANSACTIONS_API
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TOPIC_RESOURCE
 from seqgate.gateway.runtime.loop import slices
@@ -328,7 +329,7 @@ class TestLists:
             await services.coordinators.groups.run(
                 record.group_id, lambda shard, effects, record=record: shard.commits.commit([record], effects)
             )
-            await services.coordinators.transactions.begin_producer(f"t{number}", 1000, Producer())
+            await begin_producer(services.coordinators.transactions, f"t{number}", 1000, Producer())
             partition.append(batch(1, producer_id=100 + number, base_sequence=0), NOW_MS)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.coordinator.transaction.records import EMPTY
 from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.handlers.transactions import end_txn, init_producer_id
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.producer_ids import claim_block
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
@@ -136,28 +136,28 @@ def old_epochs_accepted() -> list[Change]:
 @fault
 def epoch_not_raised() -> list[Change]:
     """InitProducerId returns a transactional id's epoch unchanged, so the previous producer is not fenced"""
-    begin_producer = rules.begin_producer
+    next_state = init_producer_id.next_state
 
     def same(*args: Any, **kwargs: Any) -> Any:
-        current, after = args[0], begin_producer(*args, **kwargs)
+        current, after = args[0], next_state(*args, **kwargs)
         if current is None or after.state is not EMPTY:
             return after
         return after._replace(producer_epoch=current.producer_epoch)
 
-    return [(rules, "begin_producer", same)]
+    return [(init_producer_id, "next_state", same)]
 
 
 @fault_in("transactions", "disk", "compaction")
 def old_epoch_may_commit() -> list[Change]:
     """EndTxn does not compare the producer epoch"""
-    end = rules.end
+    decided_by = end_txn.decided_by
 
     def lenient(current: Any, request: Any, *args: Any) -> Any:
         if current is not None and request.producer.producer_id == current.producer_id:
             request = request._replace(producer=Producer(current.producer_id, current.producer_epoch))
-        return end(current, request, *args)
+        return decided_by(current, request, *args)
 
-    return [(rules, "end", lenient)]
+    return [(end_txn, "decided_by", lenient)]
 
 
 @fault

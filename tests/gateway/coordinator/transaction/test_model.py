@@ -28,12 +28,13 @@ from seqgate.gateway.coordinator.transaction.records import (
     encode,
 )
 from seqgate.gateway.coordinator.transaction.rules import (
-    EndRequest,
     NeedsProducerId,
     Producer,
     TransactionRefused,
     TransactionShard,
 )
+from seqgate.gateway.handlers.transactions.end_txn import EndRequest, decided_by
+from seqgate.gateway.handlers.transactions.init_producer_id import next_state
 
 NAME = "t"
 TIMEOUT_MS = 100
@@ -128,11 +129,9 @@ class Machine(RuleBasedStateMachine):
         client.producer, client.wrote, client.asked = producer, set(), None
 
     def _begin(self, claimed: Producer) -> Producer | None:
-        needs_id = _needs_id(
-            lambda: rules.begin_producer(self.current, TIMEOUT_MS, claimed, None, self.now_ms)
-        )
+        needs_id = _needs_id(lambda: next_state(self.current, TIMEOUT_MS, claimed, None, self.now_ms))
         fresh = self.fresh() if needs_id else None
-        after = _asked(lambda: rules.begin_producer(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms))
+        after = _asked(lambda: next_state(self.current, TIMEOUT_MS, claimed, fresh, self.now_ms))
         if isinstance(after, ErrorCode):
             assert after in {ErrorCode.concurrent_transactions, ErrorCode.producer_fenced}
             assert claimed.is_named or after is ErrorCode.concurrent_transactions
@@ -175,9 +174,9 @@ class Machine(RuleBasedStateMachine):
         request = client.asked if asks_again else EndRequest(client.producer, commit, client.version)
         assert request is not None
         before = self.current
-        needs_id = _needs_id(lambda: rules.end(before, request, None, self.now_ms))
+        needs_id = _needs_id(lambda: decided_by(before, request, None, self.now_ms))
         fresh = self.fresh() if needs_id else None
-        after = _asked(lambda: rules.end(before, request, fresh, self.now_ms))
+        after = _asked(lambda: decided_by(before, request, fresh, self.now_ms))
         if isinstance(after, ErrorCode):
             return
         assert before is not None

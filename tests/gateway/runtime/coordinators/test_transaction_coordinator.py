@@ -20,7 +20,9 @@ from seqgate.gateway.coordinator.transaction.records import (
     Transaction,
     TransactionRecord,
 )
-from seqgate.gateway.coordinator.transaction.rules import EndRequest, Producer, TransactionRefused
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from seqgate.gateway.handlers.transactions.end_txn import EndRequest, end_transaction
+from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -175,7 +177,7 @@ class TestTransactions:
             await client.transact(Attempt("a"), commit=True)
             assert client.producer.producer_epoch == 0
             assert client.producer.producer_id != request.producer.producer_id
-            assert await transactions.end(NAME, request) == client.producer, (
+            assert await end_transaction(transactions, NAME, request) == client.producer, (
                 "a repeated EndTxn must get the same answer"
             )
             await client.transact(Attempt("b"), commit=True)
@@ -278,7 +280,7 @@ class TestTime:
             node.services.coordinators.transactions.forget_expired()
             assert node.services.coordinators.transactions.find(NAME) is None
             assert current(node, "used").state is ONGOING
-            claimed = node.services.coordinators.transactions.begin_producer(NAME, 1_000, client.producer)
+            claimed = begin_producer(node.services.coordinators.transactions, NAME, 1_000, client.producer)
             assert (await claimed).producer_epoch == 0
             (loaded,) = node.services.coordinators.transactions.shards
             await node.services.coordinators.transactions.shards.run(loaded, lambda *_: Change(None))
