@@ -17,7 +17,7 @@ from typing import Any
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group import consumer_group, share_group
 from seqgate.gateway.coordinator.group import records as group_records
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import CurrentValue, MemberState, MemberValue
 from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
 from seqgate.gateway.coordinator.group.events import Effects

@@ -74,7 +74,7 @@ class Member(msgspec.Struct, eq=False):
 
 
 class ClassicGroup:
-    """State of a group. `classic_rebalance` has the transitions between states."""
+    """State of a group. `classic_protocol` has the transitions between states."""
 
     type: ClassVar = "classic"
     """The word of ListGroups for a group of this protocol."""

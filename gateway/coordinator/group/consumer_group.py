@@ -71,7 +71,7 @@ class MemberValue(NamedTuple):
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic: ClassicMember | None = None
-    """The member's classic protocol data while it speaks that protocol (see `classic_members`); else None."""
+    """The member's data of the classic protocol while it speaks that protocol; else None."""
 
 
 class MemberState(enum.IntEnum):

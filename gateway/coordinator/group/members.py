@@ -1,4 +1,5 @@
-"""The operations of group members: join, sync, heartbeat, leave, and timing out.
+"""The operations of group members beside the requests of the classic protocol (`classic_protocol`):
+heartbeats of the consumer protocol, descriptions of topologies, and timing out.
 
 A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group
 whose members change their protocol one by one is converted on the way (see `migration`). Source: Kafka's
@@ -7,21 +8,15 @@ whose members change their protocol one by one is converted on the way (see `mig
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.change import Waiter
-from seqgate.gateway.coordinator.group import classic_members, migration
-from seqgate.gateway.coordinator.group import classic_rebalance as rebalance
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import Join
-from seqgate.gateway.coordinator.group.consumer_group import MEMBER, ConsumerGroup
+from seqgate.gateway.coordinator.group import classic_protocol, migration
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.classic_protocol import ClassicRequests
 from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import LEAVING
-from seqgate.gateway.coordinator.group.events import Before, Effects, JoinReply, SyncReply
+from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
-from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams import topology_description
@@ -29,8 +24,9 @@ from seqgate.gateway.coordinator.streams.topology_description import Description
 
 
 class Members:
-    def __init__(self, stored: StoredGroups) -> None:
+    def __init__(self, stored: StoredGroups, classic: ClassicRequests) -> None:
         self._stored = stored
+        self._classic = classic
 
     def loaded(self, effects: Effects) -> None:
         """Finish loading: a group that now has more members than allowed rebalances, and some of them can't
@@ -39,120 +35,9 @@ class Members:
         stored = self._stored
         for group in stored.groups.values():
             if len(group.members) > stored.limits.max_size:
-                rebalance.prepare_rebalance(
+                classic_protocol.prepare_rebalance(
                     group, stored.limits, effects, "it has more members than group.max.size"
                 )
-
-    def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
-        """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
-        stored = self._stored
-        limits = stored.limits
-        if not group_id:
-            effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
-            return
-        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-            effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
-            return
-        size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
-        if not stored.member_bytes.admit(size_bytes, effects.now_ms):
-            effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
-            return
-        consumer_group = stored.consumers.groups.get(group_id)
-        if consumer_group is not None and consumer_group.members:
-            self._join_consumers(consumer_group, request, waiter, effects)
-            return
-        group = stored.groups.get(group_id)
-        if group is None:
-            streams_group = stored.streams.groups.get(group_id)
-            has_tasks = streams_group is not None and not streams_group.is_empty
-            if group_id in stored.shares.groups or has_tasks:
-                effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
-                return
-            if request.member_id:
-                effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
-                return
-            if consumer_group is not None:
-                stored.consumers.delete(group_id, effects)
-            elif streams_group is not None:
-                stored.streams.delete(group_id, effects)
-            elif stored.is_full:
-                effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
-                return
-            group = stored.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
-        rebalance.join(group, request, waiter, limits, effects)
-
-    def sync(
-        self,
-        committer: Committer,
-        protocol: tuple[str | None, str | None],
-        assignments: Mapping[str, bytes],
-        waiter: Waiter,
-        effects: Effects,
-    ) -> None:
-        """Handle a SyncGroup; answer it when the leader has assigned."""
-        stored = self._stored
-        consumer_group = stored.consumers.groups.get(committer.group_id)
-        if consumer_group is not None:
-            try:
-                reply = classic_members.sync(
-                    consumer_group, committer, protocol, stored.topics, effects.now_ms
-                )
-            except GroupError as error:
-                reply = SyncReply(error_code=error.error_code)
-            effects.reply(waiter, reply)
-            return
-        group = self._find(committer.group_id)
-        if isinstance(group, ErrorCode):
-            effects.reply(waiter, SyncReply(error_code=group))
-            return
-        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
-            # Kafka answers with this error when its log refuses an assignment
-            effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
-            return
-        rebalance.sync(group, committer, protocol, assignments, waiter, effects)
-
-    def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
-        consumer_group = self._stored.consumers.groups.get(member.group_id)
-        group = self._find(member.group_id)
-        try:
-            if consumer_group is not None:
-                return classic_members.heartbeat(consumer_group, member, now_ms)
-            if isinstance(group, ErrorCode):
-                return group
-            return rebalance.heartbeat(group, member, now_ms)
-        except GroupError as error:
-            return error.error_code
-
-    def leave(
-        self,
-        group_id: str,
-        leaving: Sequence[tuple[str, str | None]],
-        effects: Effects,
-        reason: str | None = None,
-    ) -> ErrorCode | list[ErrorCode]:
-        """Handle a LeaveGroup; return one error, or one for each. `reason` is why, in the client's words."""
-        stored = self._stored
-        if not group_id:
-            return ErrorCode.invalid_group_id
-        consumer_group = stored.consumers.groups.get(group_id)
-        if consumer_group is not None:
-            before, members = Before(consumer_group, ""), list(consumer_group.members.values())
-            errors, records = classic_members.leave(consumer_group, leaving)
-            effects.records += records
-            effects.events += before.leave_events(members, reason)
-            if records:
-                self._members_removed(consumer_group, effects)
-            return errors
-        group = stored.groups.get(group_id)
-        if group is None:
-            return [ErrorCode.unknown_member_id] * len(leaving)
-        return rebalance.leave(group, leaving, stored.limits, effects, reason)
-
-    def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
-        """Return the classic group, or the error that answers a request for it."""
-        if not group_id:
-            return ErrorCode.invalid_group_id
-        return self._stored.groups.get(group_id) or ErrorCode.unknown_member_id
 
     def consumer_heartbeat(self, request: Heartbeat, effects: Effects) -> HeartbeatReply:
         """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused.
@@ -173,7 +58,7 @@ class Members:
             stored.check_room(request.group_id)
             reply = stored.consumers.heartbeat(request, stored.topics, effects)
             if request.member_epoch == LEAVING:
-                self._members_removed(stored.consumers.groups[request.group_id], effects)
+                self._classic.members_removed(stored.consumers.groups[request.group_id], effects)
             return reply
         is_empty = group.state is GroupState.EMPTY
         limits = stored.consumers.limits_of(group.group_id)
@@ -214,51 +99,6 @@ class Members:
             stored.streams.write(record, effects)
         return refusal
 
-    # --- groups that change their protocol
-
-    def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
-        static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
-        before = Before(group, request.member_id or request.fresh_member_id, request.group_instance_id)
-        try:
-            reply, records = classic_members.join(
-                group,
-                request,
-                self._stored.topics,
-                self._stored.consumers.limits_of(group.group_id),
-                effects.now_ms,
-            )
-        except GroupError as error:
-            effects.reply(waiter, JoinReply(error_code=error.error_code))
-            return
-        effects.records += records
-        changed = any(record.row is MEMBER for record in records)
-        effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
-        effects.reply(waiter, reply)
-        # the static member that was replaced may have been the last one of the consumer protocol
-        replaces_consumer = static is not None and not static.is_classic
-        if replaces_consumer and self._may_downgrade(group):
-            self._downgrade(group, effects)
-
-    def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
-        """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
-        if self._may_downgrade(group):
-            self._downgrade(group, effects)
-            converted = self._stored.groups[group.group_id]
-            reason = "the last member of the consumer protocol is gone, so it is a classic group now"
-            rebalance.prepare_rebalance(converted, self._stored.limits, effects, reason)
-
-    def _may_downgrade(self, group: ConsumerGroup) -> bool:
-        return migration.may_downgrade(
-            group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
-        )
-
-    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
-        stored = self._stored
-        converted = migration.downgraded(group, stored.topics, effects.now_ms)
-        stored.consumers.delete(group.group_id, effects)
-        stored.groups[group.group_id] = converted
-        effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
-
     # --- timeouts
 
     def expire(self, group_id: str, effects: Effects) -> None:
@@ -273,11 +113,11 @@ class Members:
             if kind is stored.shares:
                 effects.gone_sharers += [(group_id, member_id) for member_id in gone]
             elif kind is stored.consumers and gone:
-                self._members_removed(stored.consumers.groups[group_id], effects)
+                self._classic.members_removed(stored.consumers.groups[group_id], effects)
             return
         group = stored.groups.get(group_id)
         if group is not None:
-            rebalance.expire(group, stored.limits, effects)
+            classic_protocol.expire(group, stored.limits, effects)
 
     def next_deadline_ms(self, group_id: str) -> int | None:
         """Return the time at which `expire` should be called for a group; None for a group that is gone."""
@@ -286,8 +126,4 @@ class Members:
         if kind is not None:
             return kind.next_deadline_ms(group_id)
         group = stored.groups.get(group_id)
-        return None if group is None else rebalance.next_deadline_ms(group)
-
-
-def _refused(request: Join, error: ErrorCode) -> JoinReply:
-    return JoinReply(error_code=error, member_id=request.member_id)
+        return None if group is None else classic_protocol.next_deadline_ms(group)

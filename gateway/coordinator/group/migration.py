@@ -9,13 +9,15 @@ Classic members keep their member ids and assignments; the generation becomes th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from seqgate.gateway.coordinator.group.classic_members import assignment_of
 from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     assigned_partitions,
+    encode_assignment,
     read_subscription,
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
@@ -161,3 +163,18 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
     converted.subscribed_topics = converted.topics_of_members()
     converted.become(GroupState.STABLE, now_ms)
     return converted
+
+
+def assignment_of(member: ConsumerMember, metadata: bytes, places: Iterable[Place], topics: Topics) -> bytes:
+    """Encode the places for the client, in the version of the subscription `metadata`."""
+    names = {}
+    for name in member.value.subscribed_names:
+        topic = topics.describe(name)
+        if topic is not None:
+            names[topic[0]] = name
+    partitions: dict[str, list[int]] = {}
+    for topic_id, partition in places:
+        if topic_id in names:
+            partitions.setdefault(names[topic_id], []).append(partition)
+    subscription = read_subscription(metadata)
+    return encode_assignment(0 if subscription is None else subscription.version, partitions)

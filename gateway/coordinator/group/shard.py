@@ -11,6 +11,7 @@ from collections.abc import Container
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.classic_protocol import ClassicRequests
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.members import Members
@@ -25,7 +26,9 @@ class GroupShard:
 
     def __init__(self, stored: StoredGroups) -> None:
         self.stored = stored
-        self.members = Members(stored)
+        self.classic = ClassicRequests(stored)
+        """Handles the requests of the classic protocol."""
+        self.members = Members(stored, self.classic)
         self.commits = OffsetCommits(stored)
         self.groups = stored.groups
         """The classic groups."""

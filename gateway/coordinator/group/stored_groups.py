@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,

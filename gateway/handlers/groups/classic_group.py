@@ -2,27 +2,26 @@
 Rights: `READ` on the group.
 
 From v4 on a new member first gets an id, with which it must join again (KIP-394), unless it is static (v5,
-KIP-345). `join` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `join` in
-`classic_members.py`. Source: Kafka's GroupCoordinatorService.joinGroup,
-GroupMetadataManager.classicGroupJoin.
+KIP-345). `ClassicRequests.join` in `coordinator/group/classic_protocol.py` decides, for every kind of group.
+Source: Kafka's GroupCoordinatorService.joinGroup, GroupMetadataManager.classicGroupJoin.
 
 SyncGroup (key 14, versions 0–5): the leader sends the assignment, and every member gets its part. Rights:
 `READ` on the group.
 
-`sync` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `sync` in
-`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupSync.
+`ClassicRequests.sync` in `coordinator/group/classic_protocol.py` decides, for every kind of group.
+Source: Kafka's GroupMetadataManager.classicGroupSync.
 
 Heartbeat (key 12, versions 0–4): keep a member's session alive; the answer announces a rebalance. Rights:
 `READ` on the group.
 
-`heartbeat` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `heartbeat` in
-`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
+`ClassicRequests.heartbeat` in `coordinator/group/classic_protocol.py` decides, for every kind of group.
+Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
 
 LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once, static ones by their instance
 id. Rights: `READ` on the group.
 
-`leave` in `coordinator/group/classic_rebalance.py` decides, and for a consumer group `leave` in
-`classic_members.py`. Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
+`ClassicRequests.leave` in `coordinator/group/classic_protocol.py` decides, for every kind of group.
+Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
 
 DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups. Rights:
 `DESCRIBE` on the group.
@@ -39,7 +38,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
-from seqgate.gateway.coordinator.group.classic_rebalance import Join
+from seqgate.gateway.coordinator.group.classic_protocol import Join
 from seqgate.gateway.coordinator.group.events import JoinReply, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.handlers.answering import api

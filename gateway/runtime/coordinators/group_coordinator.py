@@ -25,7 +25,7 @@ from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits, Join
 from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
 from seqgate.gateway.coordinator.group.events import (
     Effects,
@@ -191,7 +191,7 @@ class GroupCoordinator:
         """Carry out JoinGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         await self.run(
-            group_id, lambda shard, effects: shard.members.join(group_id, request, waiter, effects)
+            group_id, lambda shard, effects: shard.classic.join(group_id, request, waiter, effects)
         )
         reply = await waiter
         assert isinstance(reply, JoinReply)
@@ -204,7 +204,7 @@ class GroupCoordinator:
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         await self.run(
             member.group_id,
-            lambda shard, effects: shard.members.sync(member, protocol, assignments, waiter, effects),
+            lambda shard, effects: shard.classic.sync(member, protocol, assignments, waiter, effects),
         )
         reply = await waiter
         assert isinstance(reply, SyncReply)
@@ -213,7 +213,7 @@ class GroupCoordinator:
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Carry out Heartbeat at once: a heartbeat changes nothing that is stored. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
-        error = loaded.shard.members.heartbeat(member, self._clock.now_ms())
+        error = loaded.shard.classic.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
             self._set_deadline(loaded, member.group_id)
         return error
@@ -223,7 +223,7 @@ class GroupCoordinator:
     ) -> ErrorCode | list[ErrorCode]:
         """Carry out LeaveGroup. Raises Unavailable."""
         return await self.run(
-            group_id, lambda shard, effects: shard.members.leave(group_id, leaving, effects, reason)
+            group_id, lambda shard, effects: shard.classic.leave(group_id, leaving, effects, reason)
         )
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:

@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import Protocols
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (

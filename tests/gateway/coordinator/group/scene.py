@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits, Join
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits, Join
 from seqgate.gateway.coordinator.group.events import Effects, JoinReply, Reply, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import (
@@ -113,7 +113,7 @@ class Scene:
             reason=who.reason,
         )
         effects = self.effects()
-        self.shard.members.join(group_id, request, self.asked, effects)
+        self.shard.classic.join(group_id, request, self.asked, effects)
         self.take(effects)
         return self.asked
 
@@ -131,7 +131,7 @@ class Scene:
         if generation_id is None:
             generation_id = self.generation_id
         committer = Committer(GROUP, generation_id, member_id, group_instance_id)
-        self.shard.members.sync(committer, protocol, assignments or {}, self.asked, effects)
+        self.shard.classic.sync(committer, protocol, assignments or {}, self.asked, effects)
         self.take(effects)
         return self.asked
 
@@ -139,7 +139,7 @@ class Scene:
         self, member_id: str, generation_id: int | None = None, group_instance_id: str | None = None
     ) -> ErrorCode:
         generation_id = self.generation_id if generation_id is None else generation_id
-        return self.shard.members.heartbeat(
+        return self.shard.classic.heartbeat(
             Committer(GROUP, generation_id, member_id, group_instance_id), self.now_ms
         )
 
@@ -147,7 +147,7 @@ class Scene:
         self, *leaving: tuple[str, str | None], reason: str | None = None
     ) -> ErrorCode | Sequence[ErrorCode]:
         effects = self.effects()
-        errors = self.shard.members.leave(GROUP, leaving, effects, reason)
+        errors = self.shard.classic.leave(GROUP, leaving, effects, reason)
         self.take(effects)
         return errors
 

@@ -6,9 +6,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.coordinator.group import classic_rebalance
+from seqgate.gateway.coordinator.group import classic_protocol
 from seqgate.gateway.coordinator.group.classic_group import GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from tests.gateway.coordinator.group.scene import (
     DELAY_MS,
     LIMITS,
@@ -93,7 +93,7 @@ class TestMemberIdRequired:
         assert scene.joined(waiter).leader == given
 
     def test_unused_ids_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(classic_rebalance, "MAX_PENDING_MEMBERS", 3)
+        monkeypatch.setattr(classic_protocol, "MAX_PENDING_MEMBERS", 3)
         scene = Scene()
         who = Who(requires_known_member_id=True)
         given = [scene.joined(scene.join(who)).member_id for _ in range(5)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import (
+from seqgate.gateway.coordinator.group.classic_protocol import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     NOBODY_JOINED_DELAY_MS,
 )
@@ -111,7 +111,7 @@ class TestLeave:
     def test_unknown_groups(self) -> None:
         scene = Scene()
         assert scene.leave(("m", None), ("", "i")) == [ErrorCode.unknown_member_id] * 2
-        assert scene.shard.members.leave("", [("m", None)], scene.effects()) is ErrorCode.invalid_group_id
+        assert scene.shard.classic.leave("", [("m", None)], scene.effects()) is ErrorCode.invalid_group_id
 
 
 class TestSession:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group import classic_rebalance
+from seqgate.gateway.coordinator.group import classic_protocol
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.events import Effects, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
@@ -269,13 +269,13 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         group = self.group
         if group is None:
             return
-        deadline_ms = classic_rebalance.next_deadline_ms(group)
+        deadline_ms = classic_protocol.next_deadline_ms(group)
         if deadline_ms == NEVER:
             assert group.state is GroupState.EMPTY
             return
         for at_ms, is_due in ((deadline_ms - 1, False), (deadline_ms, True)):
             tried, effects = copy.deepcopy(group), Effects(at_ms)
-            classic_rebalance.expire(tried, self.scene.shard.stored.limits, effects)
+            classic_protocol.expire(tried, self.scene.shard.stored.limits, effects)
             has_acted = bool(effects.records or effects.replies) or fingerprint(tried) != fingerprint(group)
             assert has_acted == is_due
 

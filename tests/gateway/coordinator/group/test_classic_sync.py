@@ -105,7 +105,7 @@ class TestSyncRefused:
     def test_without_a_group_id(self) -> None:
         scene = Scene()
         effects = scene.effects()
-        scene.shard.members.sync(Committer(""), (None, None), {}, 1, effects)
+        scene.shard.classic.sync(Committer(""), (None, None), {}, 1, effects)
         assert [reply.error_code for _, reply in effects.replies] == [ErrorCode.invalid_group_id]
 
 
@@ -188,7 +188,7 @@ class TestHeartbeat:
         assert scene.heartbeat("m") is ErrorCode.unknown_member_id
 
     def test_without_a_group_id(self) -> None:
-        assert Scene().shard.members.heartbeat(Committer(""), START_MS) is ErrorCode.invalid_group_id
+        assert Scene().shard.classic.heartbeat(Committer(""), START_MS) is ErrorCode.invalid_group_id
 
     def test_of_a_pending_member(self) -> None:
         scene = Scene()

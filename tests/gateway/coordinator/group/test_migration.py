@@ -6,7 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.classic_group import GroupState
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,

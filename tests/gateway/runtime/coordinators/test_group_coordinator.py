@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.coordinator.group.classic_rebalance import Join
+from seqgate.gateway.coordinator.group.classic_protocol import Join
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC

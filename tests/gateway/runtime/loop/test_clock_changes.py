@@ -7,7 +7,7 @@ import pytest
 
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
-from seqgate.gateway.coordinator.group.classic_rebalance import GroupLimits
+from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups

@@ -1,4 +1,7 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the members of a classic group, and their timeouts.
+"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: the classic protocol, in a classic group and in a consumer
+group, and the timeouts of classic members.
+
+In a classic group the members divide the partitions:
 
     join ──► all joined, or the time is up ──► generation + 1, all answered ──► sync: the leader assigns ──►
     Stable
@@ -6,12 +9,23 @@
 The first generation of a group waits `initial_rebalance_delay_ms` for more members, and waits again while
 members come, at most a rebalance timeout in all. Source: Kafka's `GroupMetadataManager.classicGroup*`,
 KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
+
+In a consumer group the coordinator assigns partitions to these members, too (KIP-848, online migration).
+JoinGroup is answered at once and never names a leader. SyncGroup returns the partitions that the member has
+by now. The answer to a heartbeat makes the member join again when it gets further partitions, or must revoke
+some.
+
+    classic protocol      consumer group
+    generation_id         member epoch
+    owned partitions      the partitions not revoked yet; none if a client revokes all before it joins
+
+Source: Kafka's `GroupMetadataManager.classicGroup*ToConsumerGroup`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
@@ -25,9 +39,32 @@ from seqgate.gateway.coordinator.group.classic_group import (
     Member,
     Protocols,
 )
-from seqgate.gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
+from seqgate.gateway.coordinator.group.consumer_assignors import (
+    CONSUMER_PROTOCOL,
+    EVERYTHING,
+    MemberSubscription,
+    Sight,
+    read_subscription,
+)
+from seqgate.gateway.coordinator.group.consumer_group import (
+    MEMBER,
+    NOWHERE,
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    MemberValue,
+)
+from seqgate.gateway.coordinator.group.consumer_heartbeat import (
+    ConsumerLimits,
+    describe,
+    reconcile,
+    renew_target,
+    replace_static,
+)
 from seqgate.gateway.coordinator.group.events import (
     SESSION_TIMED_OUT,
+    Before,
     Effects,
     Emptied,
     JoinReply,
@@ -41,8 +78,15 @@ from seqgate.gateway.coordinator.group.events import (
     client_says,
     who,
 )
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.migration import assignment_of, downgraded, may_downgrade
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
+from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
+from seqgate.gateway.coordinator.rows import RowRecord
+
+if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client disconnected while its JoinGroup waits is removed after this time."""
@@ -83,10 +127,180 @@ class Join(msgspec.Struct, frozen=True):
     """The topics that the regular expressions of a consumer group may match for this client."""
 
 
-# --- joining a group
+class ClassicRequests:
+    """Handles the four requests, whichever kind of group the member is in."""
+
+    def __init__(self, stored: StoredGroups) -> None:
+        self._stored = stored
+
+    def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
+        """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
+        stored = self._stored
+        limits = stored.limits
+        if not group_id:
+            effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
+            return
+        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+            effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
+            return
+        size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
+        if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+            effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
+            return
+        consumer_group = stored.consumers.groups.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            self._join_consumers(consumer_group, request, waiter, effects)
+            return
+        group = stored.groups.get(group_id)
+        if group is None:
+            streams_group = stored.streams.groups.get(group_id)
+            has_tasks = streams_group is not None and not streams_group.is_empty
+            if group_id in stored.shares.groups or has_tasks:
+                effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
+                return
+            if request.member_id:
+                effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
+                return
+            if consumer_group is not None:
+                stored.consumers.delete(group_id, effects)
+            elif streams_group is not None:
+                stored.streams.delete(group_id, effects)
+            elif stored.is_full:
+                effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
+                return
+            group = stored.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
+        _join_classic_group(group, request, waiter, limits, effects)
+
+    def sync(
+        self,
+        committer: Committer,
+        protocol: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+        waiter: Waiter,
+        effects: Effects,
+    ) -> None:
+        """Handle a SyncGroup; answer it when the leader has assigned."""
+        stored = self._stored
+        consumer_group = stored.consumers.groups.get(committer.group_id)
+        if consumer_group is not None:
+            try:
+                reply = _sync_in_consumer_group(
+                    consumer_group, committer, protocol, stored.topics, effects.now_ms
+                )
+            except GroupError as error:
+                reply = SyncReply(error_code=error.error_code)
+            effects.reply(waiter, reply)
+            return
+        group = self._find(committer.group_id)
+        if isinstance(group, ErrorCode):
+            effects.reply(waiter, SyncReply(error_code=group))
+            return
+        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
+            # Kafka answers with this error when its log refuses an assignment
+            effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
+            return
+        _sync_in_classic_group(group, committer, protocol, assignments, waiter, effects)
+
+    def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
+        """Handle a Heartbeat; return an error code, which may announce a rebalance."""
+        consumer_group = self._stored.consumers.groups.get(member.group_id)
+        group = self._find(member.group_id)
+        try:
+            if consumer_group is not None:
+                return _heartbeat_in_consumer_group(consumer_group, member, now_ms)
+            if isinstance(group, ErrorCode):
+                return group
+            return _heartbeat_in_classic_group(group, member, now_ms)
+        except GroupError as error:
+            return error.error_code
+
+    def leave(
+        self,
+        group_id: str,
+        leaving: Sequence[tuple[str, str | None]],
+        effects: Effects,
+        reason: str | None = None,
+    ) -> ErrorCode | list[ErrorCode]:
+        """Handle a LeaveGroup; return one error, or one for each. `reason` is why, in the client's words."""
+        stored = self._stored
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        consumer_group = stored.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            before, members = Before(consumer_group, ""), list(consumer_group.members.values())
+            errors, records = _leave_consumer_group(consumer_group, leaving)
+            effects.records += records
+            effects.events += before.leave_events(members, reason)
+            if records:
+                self.members_removed(consumer_group, effects)
+            return errors
+        group = stored.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.unknown_member_id] * len(leaving)
+        return _leave_classic_group(group, leaving, stored.limits, effects, reason)
+
+    def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
+        """Return the classic group, or the error that answers a request for it."""
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        return self._stored.groups.get(group_id) or ErrorCode.unknown_member_id
+
+    # --- groups that change their protocol
+
+    def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
+        static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
+        before = Before(group, request.member_id or request.fresh_member_id, request.group_instance_id)
+        try:
+            reply, records = _join_consumer_group(
+                group,
+                request,
+                self._stored.topics,
+                self._stored.consumers.limits_of(group.group_id),
+                effects.now_ms,
+            )
+        except GroupError as error:
+            effects.reply(waiter, JoinReply(error_code=error.error_code))
+            return
+        effects.records += records
+        changed = any(record.row is MEMBER for record in records)
+        effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
+        effects.reply(waiter, reply)
+        # the static member that was replaced may have been the last one of the consumer protocol
+        replaces_consumer = static is not None and not static.is_classic
+        if replaces_consumer and self._may_downgrade(group):
+            self._downgrade(group, effects)
+
+    def members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
+        """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
+        if self._may_downgrade(group):
+            self._downgrade(group, effects)
+            converted = self._stored.groups[group.group_id]
+            reason = "the last member of the consumer protocol is gone, so it is a classic group now"
+            prepare_rebalance(converted, self._stored.limits, effects, reason)
+
+    def _may_downgrade(self, group: ConsumerGroup) -> bool:
+        return may_downgrade(
+            group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
+        )
+
+    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
+        stored = self._stored
+        converted = downgraded(group, stored.topics, effects.now_ms)
+        stored.consumers.delete(group.group_id, effects)
+        stored.groups[group.group_id] = converted
+        effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
 
 
-def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects) -> None:
+def _refused(request: Join, error: ErrorCode) -> JoinReply:
+    return JoinReply(error_code=error, member_id=request.member_id)
+
+
+# --- joining a classic group
+
+
+def _join_classic_group(
+    group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
+) -> None:
     """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
     member_id = request.member_id
     if not _has_room(group, member_id, limits):
@@ -323,7 +537,7 @@ def _join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects)
 # --- sync
 
 
-def sync(
+def _sync_in_classic_group(
     group: ClassicGroup,
     committer: Committer,
     protocol: tuple[str | None, str | None],
@@ -381,7 +595,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effe
 # --- heartbeats and leaving
 
 
-def heartbeat(group: ClassicGroup, committer: Committer, now_ms: int) -> ErrorCode:
+def _heartbeat_in_classic_group(group: ClassicGroup, committer: Committer, now_ms: int) -> ErrorCode:
     """Handle a Heartbeat: restart the member's session. Raises GroupError."""
     if group.state is GroupState.DEAD:
         raise GroupError(ErrorCode.coordinator_not_available)
@@ -394,7 +608,7 @@ def heartbeat(group: ClassicGroup, committer: Committer, now_ms: int) -> ErrorCo
     return ErrorCode.none
 
 
-def leave(
+def _leave_classic_group(
     group: ClassicGroup,
     leaving: Sequence[tuple[str, str | None]],
     limits: GroupLimits,
@@ -490,3 +704,197 @@ def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects:
         group.remove(member_id)
         effects.events.append(MemberRemoved(group.group_id, who(member), "it did not send SyncGroup in time"))
     prepare_rebalance(group, limits, effects, "members did not send SyncGroup in time")
+
+
+# --- members of a consumer group that still speak the classic protocol
+
+
+def _join_consumer_group(
+    group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, now_ms: int
+) -> tuple[JoinReply, list[RowRecord]]:
+    """Handle a JoinGroup of a classic member to a consumer group. Raises GroupError."""
+    instance_id = request.group_instance_id
+    member_id = request.member_id or request.fresh_member_id
+    is_known = member_id in group.members or instance_id in group.static_members
+    if not is_known and len(group.members) >= limits.max_size:
+        raise GroupError(ErrorCode.group_max_size_reached)
+    if not _supports(group, request):
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    if not request.member_id and instance_id is None and request.requires_known_member_id:
+        return JoinReply(error_code=ErrorCode.member_id_required, member_id=member_id), []
+    subscription = read_subscription(request.protocols[0][1])
+    if subscription is None:
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    records: list[RowRecord] = []
+    size = len(group.members)
+    member = _known_or_new(group, request, member_id, records)
+    is_new = len(group.members) > size
+    changed = _update_member(group, member, request, subscription, records, is_new=is_new)
+    renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
+    subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
+    reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
+    member.session_deadline_ms = now_ms + request.session_timeout_ms
+    member.join_deadline_ms = NEVER
+    member.sync_deadline_ms = now_ms + request.rebalance_timeout_ms
+    reply = JoinReply(
+        generation_id=member.member_epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=request.protocols[0][0],
+        member_id=member.member_id,
+    )
+    return reply, records
+
+
+def _supports(group: ConsumerGroup, request: Join) -> bool:
+    """Return whether the request names a protocol that all classic members speak. A group that becomes a
+    classic group, when only classic members are left, needs that protocol.
+    """
+    candidates = {name for name, _ in request.protocols}
+    for member in group.members.values():
+        if member.value.classic is not None:
+            candidates &= {name for name, _ in member.value.classic.protocols}
+    return request.protocol_type == CONSUMER_PROTOCOL and bool(candidates)
+
+
+def _known_or_new(
+    group: ConsumerGroup, request: Join, member_id: str, records: list[RowRecord]
+) -> ConsumerMember:
+    """Return the member; create an unknown one, which replaces that of its instance id. Raises GroupError."""
+    instance_id = request.group_instance_id
+    if instance_id is not None and request.member_id:
+        return _check_static(group, member_id, instance_id)
+    static_id = None if instance_id is None else group.static_members.get(instance_id)
+    if static_id is not None:
+        return replace_static(group, group.members[static_id], member_id, records)
+    known = group.members.get(member_id)
+    if known is not None:
+        return known
+    member = group.members[member_id] = ConsumerMember(member_id)
+    return member
+
+
+def _update_member(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: Join,
+    subscription: MemberSubscription,
+    records: list[RowRecord],
+    *,
+    is_new: bool,
+) -> bool:
+    """Store what the request says about the member; return whether the group's subscriptions changed."""
+    before, instance_id = member.value, request.group_instance_id
+    value = MemberValue(
+        before.instance_id if instance_id is None else instance_id,
+        subscription.rack_id or before.rack_id,
+        request.client_id,
+        request.client_host,
+        tuple(sorted(subscription.topics)),
+        None,
+        request.rebalance_timeout_ms,
+        before.server_assignor,
+        ClassicMember(request.session_timeout_ms, request.protocols),
+    )
+    member.revocation_deadline_ms = NEVER
+    return describe(group, member, value, records, is_new=is_new) or is_new
+
+
+def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    static_id = group.static_members.get(instance_id)
+    if static_id is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    if static_id != member_id:
+        raise GroupError(ErrorCode.fenced_instance_id)
+    return group.members[static_id]
+
+
+def _classic_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerMember, ClassicMember]:
+    """Return the classic member that sent the request in its present generation. Raises GroupError."""
+    if committer.group_instance_id is None:
+        found = group.members.get(committer.member_id)
+    else:
+        found = _check_static(group, committer.member_id, committer.group_instance_id)
+    if found is None or found.value.classic is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    if committer.generation_id != found.member_epoch:
+        raise GroupError(ErrorCode.illegal_generation)
+    return found, found.value.classic
+
+
+def _must_join_again(member: ConsumerMember, now_ms: int) -> None:
+    """Give the member its rebalance timeout from now to join again, unless its deadline is set already."""
+    if member.join_deadline_ms == NEVER:
+        member.join_deadline_ms = now_ms + member.value.rebalance_timeout_ms
+
+
+def _sync_in_consumer_group(
+    group: ConsumerGroup,
+    committer: Committer,
+    protocol: tuple[str | None, str | None],
+    topics: Topics,
+    now_ms: int,
+) -> SyncReply:
+    """Handle a SyncGroup: return the member's present assignment. Raises GroupError."""
+    member, classic = _classic_member(group, committer)
+    protocol_type, protocol_name = protocol
+    name, metadata = classic.protocols[0]
+    if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
+    # a member that must revoke partitions learns which from the assignment of this answer
+    must_revoke = member.current.state is MemberState.UNREVOKED_PARTITIONS
+    if group.assignment_epoch > member.member_epoch and not must_revoke:
+        _must_join_again(member, now_ms)
+        raise GroupError(ErrorCode.rebalance_in_progress)
+    member.sync_deadline_ms = NEVER
+    member.session_deadline_ms = now_ms + classic.session_timeout_ms
+    assignment = assignment_of(member, metadata, member.current.assigned, topics)
+    return SyncReply(protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment)
+
+
+def _heartbeat_in_consumer_group(group: ConsumerGroup, committer: Committer, now_ms: int) -> ErrorCode:
+    """Handle a Heartbeat; REBALANCE_IN_PROGRESS makes the member join again. Raises GroupError."""
+    member, classic = _classic_member(group, committer)
+    member.session_deadline_ms = now_ms + classic.session_timeout_ms
+    state = member.current.state
+    if (
+        member.member_epoch < group.assignment_epoch
+        or state is MemberState.UNREVOKED_PARTITIONS
+        or (state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+    ):
+        _must_join_again(member, now_ms)
+        return ErrorCode.rebalance_in_progress
+    return ErrorCode.none
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    missing = group.targets.get(member.member_id, NOWHERE) - member.current.assigned
+    return bool(missing & group.held_by_others(member))
+
+
+def _leave_consumer_group(
+    group: ConsumerGroup, leaving: Sequence[tuple[str, str | None]]
+) -> tuple[list[ErrorCode], list[RowRecord]]:
+    """Handle a LeaveGroup: remove each (member_id, group_instance_id). An administrator may leave the member
+    id empty. Members of the consumer protocol are removed too: an administrator removes them with this
+    request.
+    """
+    gone: dict[str, None] = {}
+    errors = []
+    for member_id, instance_id in leaving:
+        try:
+            member = _leaving(group, member_id, instance_id)
+        except GroupError as error:
+            errors.append(error.error_code)
+        else:
+            gone[member.member_id] = None
+            errors.append(ErrorCode.none)
+    return errors, group.remove(gone) if gone else []
+
+
+def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is not None:
+        return _check_static(group, member_id or group.static_members.get(instance_id, ""), instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise GroupError(ErrorCode.unknown_member_id)
+    return member
