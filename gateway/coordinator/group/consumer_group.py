@@ -29,7 +29,6 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     EpochGroup,
     EpochMember,
     GroupRows,
-    OffsetChecks,
 )
 from seqgate.gateway.coordinator.places import Place, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import (
@@ -260,10 +259,6 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
     regexes: RegexTopics = field(default_factory=RegexTopics)
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the last target was made."""
-    offset_checks: OffsetChecks[ConsumerMember] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.offset_checks = OffsetChecks(self.members, _may_commit)
 
     def held_by_others(self, member: ConsumerMember) -> frozenset[Place]:
         """Return the partitions that other members have or have not revoked yet."""
@@ -288,6 +283,14 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         is_seen = self.topics_seen is not None and topic in self.topics_seen
         return is_seen and any(value.subscribed_regex is not None for value in described)
 
+    def may_commit(
+        self, member_id: str, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
+    ) -> bool:
+        """Return whether a commit of a member at an epoch may be stored for all these partitions."""
+        return self.members[member_id].may_commit(
+            member_epoch, (_place_of(place, topics) for place in places)
+        )
+
     def remove(self, member_ids: Collection[str]) -> list[RowRecord]:
         records = EpochGroup.remove(self, member_ids)
         self.regexes.keep({member.value.subscribed_regex for member in self.members.values()})
@@ -299,12 +302,6 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
             return self.topics_seen == topics
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
         return NOWHERE.union(*self.targets.values()) == places
-
-
-def _may_commit(
-    member: ConsumerMember, member_epoch: int, places: Iterable[TopicPartition], topics: Topics
-) -> bool:
-    return member.may_commit(member_epoch, (_place_of(place, topics) for place in places))
 
 
 def _place_of(place: TopicPartition, topics: Topics) -> Place | None:

@@ -17,13 +17,10 @@ The records of the group's rows change the group when they are replayed. Source:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
-from seqgate.gateway.coordinator.places import TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import INT32, INT64, Field, Row, RowRecord, Tag, structure
 
 STATES: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
@@ -105,11 +102,6 @@ class EpochMember:
     @property
     def is_classic(self) -> bool:
         return False
-
-    @property
-    def wrong_epoch(self) -> ErrorCode:
-        """The error for a request of the member at another epoch."""
-        return ErrorCode.illegal_generation if self.is_classic else ErrorCode.stale_member_epoch
 
     @property
     def group_instance_id(self) -> str | None:
@@ -318,52 +310,3 @@ class EpochGroup(ABC, Generic[M, T]):
         is_target = row is rows.target
         value = self.targets.get(member_id, self.no_target) if is_target else getattr(member, row.attribute)
         return None if value is None else row.of(self.group_id, member_id, value)
-
-
-class OffsetChecks(Generic[M]):
-    """Checks which offsets the members of a consumer or streams group commit and fetch. A share group has no
-    committed offsets.
-
-    `may_commit` takes a member, the member epoch of a commit, its partitions, and the topics; it returns
-    whether the commit may be stored (KIP-1251).
-    """
-
-    __slots__ = ("_may_commit", "_members")
-
-    def __init__(
-        self, members: Mapping[str, M], may_commit: Callable[[M, int, Iterable[TopicPartition], Topics], bool]
-    ) -> None:
-        self._members = members
-        self._may_commit = may_commit
-
-    def check_fetch(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Return an error code, `none` if the member may fetch. Source: Kafka's `validateOffsetFetch`."""
-        member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.member_epoch == member_epoch else member.wrong_epoch
-
-    def check_commit(
-        self,
-        member_id: str,
-        member_epoch: int,
-        places: Iterable[TopicPartition],
-        topics: Topics,
-        *,
-        has_member_epoch: bool,
-    ) -> ErrorCode:
-        """Return whether a member may commit offsets of these partitions: an error code, `none` when it may.
-
-        `has_member_epoch` is False for a request of the classic protocol. One partition that the member may
-        not commit refuses the whole commit. Source: validateOffsetCommit of Kafka's ConsumerGroup and
-        StreamsGroup.
-        """
-        if member_epoch < 0 and not self._members:
-            return ErrorCode.none
-        member = self._members.get(member_id)
-        if member is None:
-            return ErrorCode.unknown_member_id
-        if not (has_member_epoch or member.is_classic):
-            return ErrorCode.unsupported_version
-        may_commit = self._may_commit(member, member_epoch, places, topics)
-        return ErrorCode.none if may_commit else member.wrong_epoch

@@ -40,7 +40,10 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.rows import size_of
 
 if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
     from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.places import Topics
+    from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
 NAME_GROUP_PREFIX: Final = "seqgate-name:"
 """The start of the group ids that stand for producer names, so that every client can ask for a name's last
@@ -315,8 +318,7 @@ def _told(held: _Held) -> HeldOffset:
     return HeldOffset(*held.pending, is_superseded=held.superseded)
 
 
-# The sender of an OffsetCommit or OffsetFetch, and the check whether the sender may commit to a classic
-# group.
+# The sender of an OffsetCommit or OffsetFetch, and the check whether the sender may commit to its group.
 
 
 class Committer(NamedTuple):
@@ -350,6 +352,33 @@ def check_commit(group: ClassicGroup, committer: Committer, now_ms: int) -> None
     member.restart_session(now_ms)
 
 
+def _check_commit_of_member(
+    group: ConsumerGroup | StreamsGroup,
+    committer: Committer,
+    records: Sequence[OffsetCommitRecord],
+    topics: Topics,
+) -> ErrorCode:
+    """Return whether a member of a consumer or streams group may commit these offsets: an error code. One
+    partition that the member may not commit refuses the whole commit. Source: validateOffsetCommit of Kafka's
+    ConsumerGroup and StreamsGroup.
+    """
+    if committer.generation_id < 0 and not group.members:
+        return ErrorCode.none
+    member = group.members.get(committer.member_id)
+    if member is None:
+        return ErrorCode.unknown_member_id
+    if not (committer.has_member_epoch or member.is_classic):
+        return ErrorCode.unsupported_version
+    places = ((record.topic, record.partition) for record in records)
+    may_commit = group.may_commit(committer.member_id, committer.generation_id, places, topics)
+    return ErrorCode.none if may_commit else _wrong_epoch(member)
+
+
+def _wrong_epoch(member: ConsumerMember | StreamsMember) -> ErrorCode:
+    """Return the error for a request of the member at another epoch."""
+    return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch
+
+
 class TargetOffset(NamedTuple):
     """A group's new offset in a partition; `leader_epoch` is of the record before the offset, or -1."""
 
@@ -365,15 +394,16 @@ class OffsetCommits:
         self._stored = stored
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return whether a member may fetch offsets: an error code. A client without an id always may."""
-        if member_id is None and member_epoch < 0:
-            return ErrorCode.none
+        """Return whether a member may fetch offsets: an error code. A client without an id always may.
+        Source: Kafka's `validateOffsetFetch`.
+        """
         group = self._stored.assigned(group_id)
-        return (
-            ErrorCode.none
-            if group is None
-            else group.offset_checks.check_fetch(member_id or "", member_epoch)
-        )
+        if group is None or (member_id is None and member_epoch < 0):
+            return ErrorCode.none
+        member = group.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)
 
     def check_in_transaction(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
@@ -396,13 +426,7 @@ class OffsetCommits:
         group_id = committer.group_id
         assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
         if assigned is not None:
-            return assigned.offset_checks.check_commit(
-                committer.member_id,
-                committer.generation_id,
-                ((record.topic, record.partition) for record in records),
-                stored.topics,
-                has_member_epoch=committer.has_member_epoch,
-            )
+            return _check_commit_of_member(assigned, committer, records, stored.topics)
         group = stored.groups.get(committer.group_id)
         if group is None:
             if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:

@@ -20,7 +20,6 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     AssignmentEpoch,
     EpochGroup,
     EpochMember,
-    OffsetChecks,
 )
 from seqgate.gateway.coordinator.places import TopicPartition, Topics
 from seqgate.gateway.coordinator.streams.internal_topics import ConfiguredTopology
@@ -128,10 +127,6 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
     """A number that rises when the tasks of a member with an endpoint change."""
     asking: Asking = field(default_factory=Asking)
     """When members are asked for the description of the topology again."""
-    offset_checks: OffsetChecks[StreamsMember] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self.offset_checks = OffsetChecks(self.members, self._may_commit)
 
     @property
     def group_epoch(self) -> int:
@@ -163,9 +158,9 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
                     here = here.union(held.tasks)
         return HeldByProcesses(frozenset(active), *here)
 
-    def _may_commit(
+    def may_commit(
         self,
-        member: StreamsMember,
+        member_id: str,
         member_epoch: int,
         places: Iterable[TopicPartition],
         topics: Topics,  # noqa: ARG002 - tasks name topics, not topic ids
@@ -177,6 +172,7 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         member has been assigned at that epoch or earlier. Source: Kafka's
         `StreamsGroup.validateOffsetCommit`.
         """
+        member = self.members[member_id]
         if member_epoch >= member.current.member_epoch:
             return member_epoch == member.current.member_epoch
         subtopology_of = {} if self.topology is None else self.topology.subtopology_of

@@ -2,8 +2,9 @@
 Rights: `READ` on the group; `READ` on the topic.
 
 The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by
-id. `OffsetCommits.check` in `coordinator/group/offsets.py` decides. Source: Kafka's
-KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
+id. `OffsetCommits` in `coordinator/group/offsets.py` decides whether the sender may commit to the group
+(`check`), and whether the offsets fit (`check_room`). Source: Kafka's KafkaApis.handleOffsetCommitRequest,
+OffsetMetadataManager.commitOffset.
 
 `CommitRepeats` is the fast path for requests that equal an earlier one except for correlation id, offsets and
 leader epochs. A consumer commits the same partitions again and again, and its commits differ only in
@@ -197,10 +198,9 @@ def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Re
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)
     deferred = HoldingBack()
+    answer_once_durable = partial(_answer, context, request, found, deferred)
     context.services.coordinators.groups.begin_commit(
-        committer_of(context.api_version, request),
-        found.records,
-        partial(_answer, context, request, found, deferred),
+        committer_of(context.api_version, request), found.records, answer_once_durable
     )
     return deferred
 
@@ -537,8 +537,9 @@ class CommitRepeats:
         records = target.records(*numbers, services.node.clock.now_ns() // NS_PER_MS)
         deferred = HoldingBack()
         known = target.loaded()
+        answer_once_durable = partial(target.answer, deferred, correlation_id)
         loaded = services.coordinators.groups.begin_commit(
-            target.committer, records, partial(target.answer, deferred, correlation_id), known
+            target.committer, records, answer_once_durable, known
         )
         if loaded is not None and loaded is not known:
             target.loaded = weakref.ref(loaded)

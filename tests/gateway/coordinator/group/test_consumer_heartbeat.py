@@ -658,20 +658,6 @@ class TestRevokingOneAfterTheOther:
         assert snapshot(scene.replayed()) == snapshot(scene.groups)
 
 
-class TestOffsets:
-    def test_only_the_present_epoch_may_fetch(self) -> None:
-        scene, client = alone()
-        check = scene.group.offset_checks.check_fetch
-        assert check("a", 2) is ErrorCode.none
-        assert check("a", 1) is ErrorCode.stale_member_epoch
-        assert check("a", -1) is ErrorCode.stale_member_epoch
-        assert check("b", 2) is UNKNOWN
-        assert check("", -1) is UNKNOWN
-        client.leave()
-        assert check("", -1) is UNKNOWN
-        assert check("a", 2) is UNKNOWN
-
-
 class TestRestarts:
     def test_a_member_that_is_revoking_may_commit(self) -> None:
         scene, first = alone()
