@@ -16,6 +16,7 @@ from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.records.produce_append import ProduceServices, append_batch
 from seqgate.gateway.handlers.transactions.end_txn import EndRequest, end_transaction
 from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
+from seqgate.gateway.handlers.transactions.txn_offset_commit import commit_in_transaction
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import iterate_records
@@ -123,7 +124,8 @@ class Client:
             places = frozenset({self.node.services.coordinators.groups.shards.place_of(GROUP)})
             await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
         value = CommittedOffset(offset, -1, "", self.node.clock.now_ms())
-        error = await self.node.services.coordinators.groups.commit_in_transaction(
+        error = await commit_in_transaction(
+            self.node.services.coordinators.groups,
             Committer(GROUP),
             self.producer,
             [OffsetCommitRecord(GROUP, TOPIC, 0, value)],

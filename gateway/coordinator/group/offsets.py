@@ -25,8 +25,7 @@ the offsets of the records in the log; `PendingOffsets` keeps the order in which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -330,8 +329,6 @@ class Committer(NamedTuple):
     group_instance_id: str | None = None
     has_member_epoch: bool = True
     """Whether the request can come from a member of the consumer protocol (OffsetCommit v9 and later)."""
-    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({})
-    """The errors that the version of a TxnOffsetCommit does not know, each with the one that it gets."""
 
     @property
     def is_anonymous(self) -> bool:
@@ -404,21 +401,6 @@ class OffsetCommits:
         if member is None:
             return ErrorCode.unknown_member_id
         return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)
-
-    def check_in_transaction(
-        self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
-    ) -> ErrorCode:
-        """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name
-        the member for which the producer commits.
-        """
-        if committer.group_id in self._stored.shares.groups:
-            return ErrorCode.group_id_not_found
-        if committer.is_anonymous and self._stored.knows(committer.group_id):
-            return ErrorCode.none
-        error = self.check(committer, records, now_ms)
-        if error is ErrorCode.rebalance_in_progress:
-            return ErrorCode.none  # members may commit what they read before the rebalance
-        return committer.renamed.get(error, error)
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""

@@ -4,20 +4,24 @@ Rights: `WRITE` on the transactional id; `READ` on the group; `READ` on the topi
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
 AddOffsetsToTxn does. From v6 on topics are named by id, and a member learns that its group is unknown or its
 epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A share group, which commits nothing, is unknown
-in every version. `OffsetCommits.check_in_transaction` in `coordinator/group/offsets.py` decides, as for
-OffsetCommit. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
+in every version. The request need not name the member for which the producer commits. Members may commit
+what they read before a rebalance. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
 OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.change import Change, Pending
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
@@ -25,11 +29,14 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import metadata_fits
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import refuse_late
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from seqgate.gateway.runtime.coordinators.shards import BATCH_OVERHEAD_BYTES, Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
+from seqgate.log import InvalidProducerEpoch
 
 FIRST_WITH_LOADING: Final = 2
 FIRST_WITH_MEMBER: Final = 3
@@ -125,11 +132,7 @@ async def _commit(
     committer = Committer(request.group_id)
     if version >= FIRST_WITH_MEMBER:
         committer = Committer(
-            request.group_id,
-            request.generation_id,
-            request.member_id,
-            request.group_instance_id,
-            renamed={} if version >= FIRST_WITH_TOPIC_IDS else _BEFORE_TOPIC_IDS,
+            request.group_id, request.generation_id, request.member_id, request.group_instance_id
         )
     producer = Producer(request.producer_id, request.producer_epoch)
     client_version = VERSION_2 if version >= FIRST_THAT_ADDS else 0
@@ -153,8 +156,13 @@ async def _commit(
         )
 
     try:
-        return await context.services.coordinators.groups.commit_in_transaction(
-            committer, producer, records, take_part
+        return await commit_in_transaction(
+            context.services.coordinators.groups,
+            committer,
+            producer,
+            records,
+            take_part,
+            renamed={} if version >= FIRST_WITH_TOPIC_IDS else _BEFORE_TOPIC_IDS,
         )
     except TransactionRefused as refused:
         return _error_code(refused, version)
@@ -163,6 +171,67 @@ async def _commit(
         if is_loading and version < FIRST_WITH_LOADING:
             return ErrorCode.coordinator_not_available
         return error.error_code
+
+
+async def commit_in_transaction(
+    groups: GroupCoordinator,
+    committer: Committer,
+    producer: tuple[int, int],
+    records: Sequence[OffsetCommitRecord],
+    take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
+    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({}),
+) -> ErrorCode:
+    """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and the errors of
+    `take_part`. `take_part` adds the partition that holds the group to the transaction, also for offsets that
+    the group then refuses. It returns the partition and the offset of that change, which must be durable too.
+    `renamed` has the errors that the version does not know, each with the one that it gets.
+    """
+    loaded = groups.loaded(committer.group_id)
+    taken_part: list[tuple[Partition, int]] = []
+
+    def operation(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
+        known = loaded.partition.log.producers.get(producer[0])
+        if known is not None and producer[1] < known.producer_epoch:
+            return Change(ErrorCode.invalid_producer_epoch)
+        written = take_part((OFFSETS_TOPIC, loaded.partition.index))
+        if written is not None:
+            taken_part.append(written)
+        error = check_in_transaction(shard, committer, records, now_ms, renamed)
+        if error is ErrorCode.none:
+            max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+            error = shard.commits.check_room(records, max_bytes, groups.largest_offset_bytes)
+        if error is not ErrorCode.none:
+            return Change(error)
+        return Change(error, [Pending(*producer, record) for record in records])
+
+    try:
+        error = await groups.shards.run(loaded, operation)
+    except InvalidProducerEpoch:
+        return ErrorCode.invalid_producer_epoch
+    for partition, last_offset in taken_part:
+        if not await partition.persisted(last_offset):
+            raise Unavailable(ErrorCode.not_coordinator)
+    return error
+
+
+def check_in_transaction(
+    shard: GroupShard,
+    committer: Committer,
+    records: Sequence[OffsetCommitRecord],
+    now_ms: int,
+    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({}),
+) -> ErrorCode:
+    """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name the
+    member for which the producer commits; otherwise the checks of an OffsetCommit count.
+    """
+    if committer.group_id in shard.shares.groups:
+        return ErrorCode.group_id_not_found
+    if committer.is_anonymous and shard.stored.knows(committer.group_id):
+        return ErrorCode.none
+    error = shard.commits.check(committer, records, now_ms)
+    if error is ErrorCode.rebalance_in_progress:
+        return ErrorCode.none  # members may commit what they read before the rebalance
+    return renamed.get(error, error)
 
 
 async def _ask_elsewhere(

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd
+from seqgate.gateway.coordinator.change import Change, TransactionEnd
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
@@ -66,7 +66,6 @@ from seqgate.gateway.runtime.loop.clock import Deadlines
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import RegisteredTopics
-from seqgate.log import InvalidProducerEpoch
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +93,10 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
-        # Group id and topic name have the greatest length, with three bytes per character.
-        self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
+        self.largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
+        """The size of the largest record of an offset: group id and topic name have the greatest length, with
+        three bytes per character.
+        """
         self._topics = RegisteredTopics(parts.partitions)
         self.shards = CoordinatorShards(
             OFFSETS_TOPIC,
@@ -166,7 +167,7 @@ class GroupCoordinator:
 
     # --- groups
 
-    def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
+    def loaded(self, group_id: str) -> LoadedShard[GroupShard]:
         """Return the shard that holds a group. Raises Unavailable, also for an id of a producer name."""
         if group_id.startswith(NAME_GROUP_PREFIX):
             raise Unavailable(ErrorCode.invalid_group_id)
@@ -179,11 +180,11 @@ class GroupCoordinator:
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """Return a group as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard.groups.get(group_id)
+        return self.loaded(group_id).shard.groups.get(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Return the shard that holds a group, as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard
+        return self.loaded(group_id).shard
 
     # --- operations
 
@@ -212,7 +213,7 @@ class GroupCoordinator:
 
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Carry out Heartbeat at once: a heartbeat changes nothing that is stored. Raises Unavailable."""
-        loaded = self._loaded(member.group_id)
+        loaded = self.loaded(member.group_id)
         error = loaded.shard.classic.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
             self._set_deadline(loaded, member.group_id)
@@ -234,7 +235,7 @@ class GroupCoordinator:
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
         """Commit offsets durably; return one error for all of them. Raises Unavailable."""
-        loaded = self._loaded(committer.group_id)
+        loaded = self.loaded(committer.group_id)
         return await self.shards.run(loaded, partial(self._commit, loaded, committer, records))
 
     def begin_commit(
@@ -250,7 +251,7 @@ class GroupCoordinator:
         """
         group_id = committer.group_id
         try:
-            loaded = self._loaded(group_id) if known is None else self.shards.again(known, group_id)
+            loaded = self.loaded(group_id) if known is None else self.shards.again(known, group_id)
         except Unavailable as error:
             answered(None, error)
             return None
@@ -269,48 +270,9 @@ class GroupCoordinator:
         error = commits.check(committer, records, now_ms)
         if error is ErrorCode.none:
             max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-            error = commits.check_room(records, max_bytes, self._largest_offset_bytes)
+            error = commits.check_room(records, max_bytes, self.largest_offset_bytes)
         # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
         return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
-
-    async def commit_in_transaction(
-        self,
-        committer: Committer,
-        producer: tuple[int, int],
-        records: Sequence[OffsetCommitRecord],
-        take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
-    ) -> ErrorCode:
-        """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and the errors of
-        `take_part`. `take_part` adds the partition that holds the group to the transaction, also for offsets
-        that the group then refuses. It returns the partition and the offset of that change, which must be
-        durable too.
-        """
-        loaded = self._loaded(committer.group_id)
-        taken_part: list[tuple[Partition, int]] = []
-
-        def operation(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            known = loaded.partition.log.producers.get(producer[0])
-            if known is not None and producer[1] < known.producer_epoch:
-                return Change(ErrorCode.invalid_producer_epoch)
-            written = take_part((OFFSETS_TOPIC, loaded.partition.index))
-            if written is not None:
-                taken_part.append(written)
-            error = shard.commits.check_in_transaction(committer, records, now_ms)
-            if error is ErrorCode.none:
-                max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-                error = shard.commits.check_room(records, max_bytes, self._largest_offset_bytes)
-            if error is not ErrorCode.none:
-                return Change(error)
-            return Change(error, [Pending(*producer, record) for record in records])
-
-        try:
-            error = await self.shards.run(loaded, operation)
-        except InvalidProducerEpoch:
-            return ErrorCode.invalid_producer_epoch
-        for partition, last_offset in taken_part:
-            if not await partition.persisted(last_offset):
-                raise Unavailable(ErrorCode.not_coordinator)
-        return error
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
         """Replay an appended marker: the pending offsets of its producer count from now on, or vanish."""
@@ -319,13 +281,13 @@ class GroupCoordinator:
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return the error if a member may not fetch its group's offsets. Raises Unavailable."""
-        return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
+        return self.loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read_durable(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
         """Return the result of `look` in the shard of a group, once all state that it may have read is
         durable. Raises Unavailable.
         """
-        return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
+        return await self.shards.run(self.loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:
         """Return the shard of a group, durable until the caller's next await. Raises Unavailable."""
@@ -333,7 +295,7 @@ class GroupCoordinator:
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
         """Carry out an operation; return its durable answer. Raises Unavailable, errors of `operation`."""
-        loaded = self._loaded(group_id)
+        loaded = self.loaded(group_id)
         return await self.shards.run(loaded, self._with_effects(loaded, group_id, operation))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:

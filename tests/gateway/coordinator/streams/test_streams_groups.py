@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
@@ -18,6 +20,7 @@ from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
+from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
 from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology
@@ -204,7 +207,7 @@ class TestOffsets:
 
     def test_a_transaction_needs_no_member_but_a_right_one(self) -> None:
         made = with_a_member()
-        check = made.shard.commits.check_in_transaction
+        check = partial(check_in_transaction, made.shard)
         assert check(Committer(GROUP), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, FIRST_EPOCH, "a"), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, 9, "a"), committing(0), made.now_ms) is ErrorCode.stale_member_epoch
