@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage
@@ -134,7 +135,7 @@ async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
         partition = offsets_partition(node)
         shard = groups.shards.at(0).shard
         fail_next(disk, SYNC, "EIO")
-        groups._apply(groups.shards.at(0), GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
+        groups._apply(groups.shards.at(0), GROUP, lambda shard, effects: delete_group(shard, GROUP, effects))
         assert not shard.groups
         await node.services.partitions.flusher.idle()
         assert partition.log.offline

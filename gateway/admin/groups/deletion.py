@@ -155,13 +155,14 @@ class LiveDeletion(LiveGroups):
     async def _delete(self, group_id: str, group: FoundGroup) -> ErrorCode:
         from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
 
+        from seqgate.gateway.handlers.groups.groups import delete_group  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC  # noqa: PLC0415
 
         if group.type == SHARE:
             with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-                error = await self.services.coordinators.shares.delete(group_id)
+                error = await self.services.coordinators.shares.delete_without_members(group_id)
             return ErrorCode.group_id_not_found if error is None else error
         with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
             return await self.groups.run(
-                group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+                group_id, lambda shard, effects: delete_group(shard, group_id, effects)
             )

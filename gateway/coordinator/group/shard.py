@@ -42,24 +42,8 @@ class GroupShard:
         self.stored_keys = stored.stored_keys
         self.records_of = stored.records_of
 
-    def delete_group(self, group_id: str, effects: Effects) -> ErrorCode:
-        """Handle a DeleteGroups: delete an empty group with all its offsets."""
-        group = self.groups.get(group_id)
-        assigned = self.stored.assigned(group_id)
-        if group is None and assigned is None:
-            return ErrorCode.group_id_not_found
-        if (group is not None and group.state is not GroupState.EMPTY) or (
-            assigned is not None and not assigned.is_empty
-        ):
-            return ErrorCode.non_empty_group
-        self.commits.forget(group_id, self.offsets.places(group_id), effects)
-        if group is not None:
-            self._forget(group, effects)
-        if assigned is not None:
-            self._delete_assigned(group_id, effects)
-        return ErrorCode.none
-
-    def _delete_assigned(self, group_id: str, effects: Effects) -> None:
+    def delete_assigned(self, group_id: str, effects: Effects) -> None:
+        """Delete a consumer or streams group, but not its offsets."""
         kind = self.consumers if group_id in self.consumers.groups else self.streams
         kind.delete(group_id, effects)
 
@@ -85,7 +69,7 @@ class GroupShard:
             self.commits.forget(group.group_id, expired, effects)
             is_bare = group.state is GroupState.EMPTY and not group.pending_members
             if is_bare and not self.offsets.has_any(group.group_id):
-                self._forget(group, effects)
+                self.delete_classic(group, effects)
         kinds: list[ConsumerGroup | StreamsGroup] = [*self.consumers.groups.values()]
         kinds += self.streams.groups.values()
         for assigned in kinds:
@@ -95,9 +79,10 @@ class GroupShard:
             )
             self.commits.forget(group_id, expired, effects)
             if assigned.is_empty and not self.offsets.has_any(group_id):
-                self._delete_assigned(group_id, effects)
+                self.delete_assigned(group_id, effects)
 
-    def _forget(self, group: ClassicGroup, effects: Effects) -> None:
+    def delete_classic(self, group: ClassicGroup, effects: Effects) -> None:
+        """Delete a classic group, but not its offsets."""
         group.become(GroupState.DEAD, effects.now_ms)
         del self.groups[group.group_id]
         effects.records.append(GroupMetadataRecord(group.group_id, None))

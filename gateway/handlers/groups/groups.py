@@ -18,6 +18,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
@@ -103,14 +106,32 @@ def _note_late(context: RequestContext[CoordinatorServices], group_id: str, erro
 
 async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -> ErrorCode:
     try:
-        share_group = await context.services.shares.delete(group_id)
-        if share_group is not None:
-            return share_group
+        error_of_share_group = await context.services.shares.delete_without_members(group_id)
+        if error_of_share_group is not None:
+            return error_of_share_group
         return await context.services.groups.run(
-            group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+            group_id, lambda shard, effects: delete_group(shard, group_id, effects)
         )
     except Unavailable as error:
         return error.error_code
+
+
+def delete_group(shard: GroupShard, group_id: str, effects: Effects) -> ErrorCode:
+    """Delete a classic, consumer or streams group without members, and all its offsets."""
+    group = shard.groups.get(group_id)
+    assigned = shard.stored.assigned(group_id)
+    if group is None and assigned is None:
+        return ErrorCode.group_id_not_found
+    if (group is not None and group.state is not GroupState.EMPTY) or (
+        assigned is not None and not assigned.is_empty
+    ):
+        return ErrorCode.non_empty_group
+    shard.commits.forget(group_id, shard.offsets.places(group_id), effects)
+    if group is not None:
+        shard.delete_classic(group, effects)
+    if assigned is not None:
+        shard.delete_assigned(group_id, effects)
+    return ErrorCode.none
 
 
 DELETE_GROUPS_API = Api(42, 0, 3, api.coordinators, handle=handle_delete)

@@ -321,7 +321,7 @@ class ShareCoordinator:
             group_id, lambda shard, effects: shard.stored.begun.forget_topic(group_id, topic_id, effects)
         )
 
-    async def delete(self, group_id: str) -> ErrorCode | None:
+    async def delete_without_members(self, group_id: str) -> ErrorCode | None:
         """Delete a group without members durably; None if there is none. Raises Unavailable. Until the group
         is deleted, no member may join, because it would find the group without offsets.
         """

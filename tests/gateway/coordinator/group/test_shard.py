@@ -13,6 +13,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.handlers.groups.groups import delete_group
 from tests.gateway.coordinator.group.scene import (
     GROUP,
     LIMITS,
@@ -168,7 +169,7 @@ class TestDeleteOffsets:
 class TestDeleteGroup:
     def delete(self, scene: Scene, group_id: str = GROUP) -> ErrorCode:
         effects = scene.effects()
-        error = scene.shard.delete_group(group_id, effects)
+        error = delete_group(scene.shard, group_id, effects)
         scene.take(effects)
         return error
 
@@ -297,7 +298,7 @@ class TestRestart:
         scene, _ = in_state(GroupState.EMPTY)
         commit(scene, "t")
         effects = scene.effects()
-        scene.shard.delete_group(GROUP, effects)
+        delete_group(scene.shard, GROUP, effects)
         scene.take(effects)
         shard = scene.replayed()
         assert not shard.groups

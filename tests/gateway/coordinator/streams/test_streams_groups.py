@@ -19,6 +19,7 @@ from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
+from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
@@ -68,7 +69,7 @@ class Scene(scene.Scene):
 
     def delete(self, group_id: str = GROUP) -> ErrorCode:
         effects = self.effects()
-        error = self.shard.delete_group(group_id, effects)
+        error = delete_group(self.shard, group_id, effects)
         self.take(effects)
         return error
 

@@ -29,6 +29,7 @@ from seqgate.gateway.coordinator.streams.topology_description import (
     TopologyDescription,
     is_wanted,
 )
+from seqgate.gateway.handlers.groups.groups import delete_group
 from tests.gateway.coordinator.streams.applications import PIPE, FakeTopics
 from tests.gateway.coordinator.streams.group_scene import AT_ONCE, GROUP, asking, joining
 
@@ -170,7 +171,7 @@ class TestStoring:
         shard.push()
         effects = Effects(shard.now_ms)
         streams_heartbeat(shard.shard.stored, asking("a", -1), effects)
-        assert shard.shard.delete_group(GROUP, effects) is ErrorCode.none
+        assert delete_group(shard.shard, GROUP, effects) is ErrorCode.none
         assert [record for record in effects.records if record.row is DESCRIPTION] == [  # type: ignore[union-attr]
             DESCRIPTION.of(GROUP, None)
         ]

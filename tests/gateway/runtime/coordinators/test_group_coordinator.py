@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from seqgate.gateway.coordinator.group.classic_protocol import Join
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -218,7 +219,7 @@ class TestRestart:
             too_many = [offset_record("large", 2, partition) for partition in range(count)]
             refused = await groups.commit(Committer("large"), too_many)
             assert refused is ErrorCode.invalid_commit_offset_size
-            deleted = await groups.run("large", lambda shard, effects: shard.delete_group("large", effects))
+            deleted = await groups.run("large", lambda shard, effects: delete_group(shard, "large", effects))
             assert deleted is ErrorCode.none
         async with open_node(tmp_path, *overrides) as node:
             assert contents(node.services.coordinators.groups) == {}
@@ -259,7 +260,7 @@ class TestRewrite:
             await form_group(groups, "formed", "client")
             await commit(groups, "deleted", 1)
             assert (
-                await groups.run("deleted", lambda shard, effects: shard.delete_group("deleted", effects))
+                await groups.run("deleted", lambda shard, effects: delete_group(shard, "deleted", effects))
                 is ErrorCode.none
             )
             # commit all the while, so that the rewrite meets offsets newer than its own

@@ -15,6 +15,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -43,7 +44,7 @@ async def commit(node: Node, group_id: str, offset: int) -> ErrorCode:
 
 async def delete(node: Node, group_id: str) -> ErrorCode:
     return await node.services.coordinators.groups.run(
-        group_id, lambda shard, effects: shard.delete_group(group_id, effects)
+        group_id, lambda shard, effects: delete_group(shard, group_id, effects)
     )
 
 

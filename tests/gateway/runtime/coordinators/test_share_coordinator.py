@@ -236,10 +236,10 @@ class TestMembers:
             topic_id = await begin(node)
             await fetch(node, topic_id)
             shares = node.services.coordinators.shares
-            assert await shares.delete(GROUP) is ErrorCode.non_empty_group
+            assert await shares.delete_without_members(GROUP) is ErrorCode.non_empty_group
             await beat(node, "z", LEAVING)
-            assert await shares.delete(GROUP) is ErrorCode.none
-            assert await shares.delete(GROUP) is None
+            assert await shares.delete_without_members(GROUP) is ErrorCode.none
+            assert await shares.delete_without_members(GROUP) is None
             answer = await fetch(node, topic_id, session_epoch=1)
             assert answer.error_code is ErrorCode.share_session_not_found
         async with open_node(tmp_path, *SETTINGS) as node:
@@ -255,7 +255,7 @@ class TestMembers:
             shares, key = node.services.coordinators.shares, key_of(node)
             await beat(node, "z", LEAVING)
             await begin_group(node.services.coordinators, key, TOPIC, 2)
-            deleting = asyncio.create_task(shares.delete(GROUP))
+            deleting = asyncio.create_task(shares.delete_without_members(GROUP))
             await asyncio.sleep(0)
             joining = await beat(node, "late", 0, TOPIC)
             assert joining.error_code is ErrorCode.coordinator_load_in_progress
@@ -271,7 +271,7 @@ class TestMembers:
             await begin(node)
             shares, key = node.services.coordinators.shares, key_of(node)
             await shares.begin_at(key, 0)
-            assert await shares.delete(GROUP) is ErrorCode.non_empty_group
+            assert await shares.delete_without_members(GROUP) is ErrorCode.non_empty_group
             assert set(shares.known(GROUP)) == {key}
 
     async def test_what_one_had_who_is_given_up_comes_to_the_next(self, tmp_path: Path) -> None:
