@@ -281,7 +281,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     first = 0 if request.after is None else request.after + 1
     index = max(0, first)
     while index < topic.count and room > 0:
-        is_here = topic.refusal(index) is None
+        is_here = topic.unknown_or_led_elsewhere(index) is None
         found = readers.get((topic.name, index), []) if is_here else []
         partition = topic.get(index) if found else topic.peek(index)
         if found and partition is None:

@@ -298,7 +298,7 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
             if (
                 is_wanted
                 and not is_before
-                and topic.refusal(index) is None
+                and topic.unknown_or_led_elsewhere(index) is None
                 and name_keeping.may_know_names(services.partitions.log_directory, topic, index)
             ):
                 yield topic, index

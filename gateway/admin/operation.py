@@ -99,7 +99,7 @@ def check_led_here(services: Services, topic: str, index: int) -> None:
     from seqgate.gateway.runtime.topics.brokers import NO_LEADER  # noqa: PLC0415
 
     found = services.partitions.registry.by_name.get(topic)
-    if found is None or found.refusal(index) is not ErrorCode.not_leader_or_follower:
+    if found is None or found.unknown_or_led_elsewhere(index) is not ErrorCode.not_leader_or_follower:
         return
     leader = services.node.brokers.leader_in(topic, index)
     where = "no live gateway" if leader is None or leader[0] == NO_LEADER else f"broker {leader[0]}"

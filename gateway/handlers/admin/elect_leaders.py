@@ -35,7 +35,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.leaders import partition_state
 from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
@@ -131,12 +130,13 @@ def _outcome(context: RequestContext[Services], name: str, index: int, kind: int
     partition = topic.partitions.get(index)
     if partition is None:
         return ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
-    logs = context.services.partitions.registry.by_name.get(name)
-    if partition_state(context, partition, logs, index).leader_id != NO_LEADER:
-        return _NOT_NEEDED
-    if context.node.brokers.leader_of(partition) == NO_LEADER:
+    brokers = context.node.brokers
+    if brokers.leader_of(partition) == NO_LEADER:
         return ApiError(_NO_LEADER_CODES[kind], _not_live(partition.leader))
-    return ApiError(_NO_LEADER_CODES[kind], "The log of the partition is offline; see `seqgate status`.")
+    logs = context.services.partitions.registry.by_name.get(name)
+    if brokers.leads(partition) and (logs is None or logs.is_unusable(index)):
+        return ApiError(_NO_LEADER_CODES[kind], "The log of the partition is offline; see `seqgate status`.")
+    return _NOT_NEEDED
 
 
 def _not_live(node_id: int) -> str:

@@ -97,7 +97,7 @@ def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[st
     for topic in request.topics:
         served = partitions.by_name.get(topic.topic)
         for index in topic.partitions:
-            if served is not None and served.refusal(index) is None:
+            if served is not None and served.unknown_or_led_elsewhere(index) is None:
                 indexes.setdefault(topic.topic, {})[index] = None
     return dict(indexes)
 
@@ -153,7 +153,7 @@ def _outcome(
     topic = context.services.registry.by_name.get(name)
     if topic is None:
         return ErrorCode.unknown_topic_or_partition
-    return topic.refusal(index) or ErrorCode.none
+    return topic.unknown_or_led_elsewhere(index) or ErrorCode.none
 
 
 ALTER_REPLICA_LOG_DIRS_API = Api(

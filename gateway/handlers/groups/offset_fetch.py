@@ -422,7 +422,7 @@ class NameOffsets:
                 continue
             if not topic.has(index):
                 continue
-            if topic.refusal(index) is not None:
+            if topic.unknown_or_led_elsewhere(index) is not None:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
             if not may_know_names(directory, topic, index):
                 continue

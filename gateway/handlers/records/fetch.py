@@ -616,7 +616,7 @@ class Fetch:
         topic = self.context.services.registry.by_name.get(name)
         if topic is None:
             return ErrorCode.unknown_topic_or_partition
-        return topic.refusal(key[1]) or ErrorCode.inconsistent_topic_id
+        return topic.unknown_or_led_elsewhere(key[1]) or ErrorCode.inconsistent_topic_id
 
 
 class SessionFetch(Fetch):

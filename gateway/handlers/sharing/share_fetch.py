@@ -546,7 +546,7 @@ def error_without(context: RequestContext[Services], place: Place) -> ErrorCode 
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
-    return topic.refusal(place[1])
+    return topic.unknown_or_led_elsewhere(place[1])
 
 
 async def unreadable(

@@ -253,7 +253,7 @@ def _read_topics(sources: Sources) -> Samples:
         offline += len(topic.failed)
         partitions += topic.count
         for index in range(topic.count):
-            led += topic.refusal(index) is None
+            led += topic.unknown_or_led_elsewhere(index) is None
             yield None
         yield None
     yield TOPICS.at(topics)

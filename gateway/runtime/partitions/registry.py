@@ -81,10 +81,12 @@ class TopicPartitions:
 
     def error_without(self, index: int) -> ErrorCode:
         """Return the error for a partition that `get` did not return."""
-        return self.refusal(index) or ErrorCode.kafka_storage_error
+        return self.unknown_or_led_elsewhere(index) or ErrorCode.kafka_storage_error
 
-    def refusal(self, index: int) -> ErrorCode | None:
-        """Return why requests are refused without opening the partition: it is unknown, or led elsewhere."""
+    def unknown_or_led_elsewhere(self, index: int) -> ErrorCode | None:
+        """Return the error of a partition that is unknown, or led by another gateway; None for any other.
+        Opens nothing.
+        """
         if not self.has(index):
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower

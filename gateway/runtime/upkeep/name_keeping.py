@@ -95,7 +95,7 @@ class NameKeeping:
         async for index in in_slices(range(topic.count)):
             if self._partitions.by_name.get(topic.name) is not topic:
                 return False
-            is_here = (topic.name, index) in stored and topic.refusal(index) is None
+            is_here = (topic.name, index) in stored and topic.unknown_or_led_elsewhere(index) is None
             if is_here and topic.get(index) is None:
                 return False
         return not any(is_behind(partition.log) for partition in topic.opened())
