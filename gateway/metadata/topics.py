@@ -1,4 +1,5 @@
-"""Decisions about topics: create them, add partitions, delete them.
+"""Decisions about new topics, for CreateTopics and whatever else creates topics, and the brokers of new
+partitions.
 
 Each request is decided as a whole; a refused topic does not affect the other topics of the request. Rules and
 order of checks: Kafka's ControllerApis and ReplicationControlManager.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,28 +17,15 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config.config import Config
 from seqgate.gateway.metadata.configs import topic_config_error
-from seqgate.gateway.metadata.decision import (
-    UNKNOWN_TOPIC_ID_MESSAGE,
-    UNKNOWN_TOPIC_MESSAGE,
-    ApiError,
-    Decision,
-)
+from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import (
-    INTERNAL_TOPICS,
     METADATA_TOPIC,
     TOPIC_RESOURCE,
     MetadataImage,
-    TopicImage,
     has_collision_characters,
     name_complaint,
 )
-from seqgate.gateway.metadata.records import (
-    ConfigRecord,
-    MetadataRecord,
-    PartitionRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
 
 #: Partitions that one request may create; Kafka refuses more, too
 #: (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
@@ -54,14 +42,6 @@ class TopicCreation(msgspec.Struct, frozen=True, kw_only=True):
     replication_factor: int = -1
     assignments: Assignments = ()
     configs: Sequence[tuple[str, str | None]] = ()
-
-
-class MorePartitions(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that shall have `count` partitions; `assignments` has the brokers of each new one."""
-
-    name: str
-    count: int
-    assignments: Sequence[Sequence[int]] | None = None
 
 
 class TopicResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +68,7 @@ def create_topics(
     times = Counter(topic.name for topic in topics)
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []
-    room = _Room(image, config)
+    room = PartitionRoom(image, config)
     brokers = image.brokers.live(node_id)
     unified: dict[str, str] = {}
     for topic, topic_id in zip(topics, fresh_ids, strict=True):
@@ -113,7 +93,7 @@ def create_topics(
                 configs=configs,
             )
         )
-    results.extend(_doubled(times))
+    results.extend(doubled(times))
     return Decision(() if validate_only else records, results)
 
 
@@ -140,7 +120,7 @@ def create_internal_topic(
     return Decision(list(_creation(name, fresh_id, configs, partitions)), None)
 
 
-def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
+def doubled(times: Mapping[str, int]) -> list[TopicResult]:
     """Return one refusal for each name that a request repeats."""
     error = ApiError(ErrorCode.invalid_request, "Duplicate topic name.")
     return [TopicResult(name=name, error=error) for name, count in times.items() if count > 1]
@@ -188,7 +168,7 @@ def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | Non
             ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
         )
     if not brokers:
-        return _nobody_to_lead(max(topic.replication_factor, 1))
+        return nobody_to_lead(max(topic.replication_factor, 1))
     if topic.replication_factor > len(brokers):
         return ApiError(
             ErrorCode.invalid_replication_factor,
@@ -199,7 +179,7 @@ def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | Non
     return None
 
 
-def _nobody_to_lead(replication_factor: int) -> ApiError:
+def nobody_to_lead(replication_factor: int) -> ApiError:
     """Return the error of partitions for which no broker is live. Source: Kafka's StripedReplicaPlacer."""
     return ApiError(
         ErrorCode.invalid_replication_factor,
@@ -273,7 +253,7 @@ def _partition_count(topic: TopicCreation, config: Config) -> int:
     return config.int("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
 
 
-class _Room:
+class PartitionRoom:
     """The number of partitions that this request may still create."""
 
     def __init__(self, image: MetadataImage, config: Config) -> None:
@@ -315,87 +295,6 @@ def _creation(
     for config_name, value in configs.items():
         yield ConfigRecord(TOPIC_RESOURCE, name, config_name, value)
     yield from partitions
-
-
-def create_partitions(
-    image: MetadataImage,
-    topics: Sequence[MorePartitions],
-    *,
-    config: Config,
-    node_id: int,
-    validate_only: bool = False,
-) -> Decision[list[TopicResult]]:
-    """Add partitions to topics. A topic that the request repeats is INVALID_REQUEST."""
-    times = Counter(topic.name for topic in topics)
-    results = _doubled(times)
-    records: list[MetadataRecord] = []
-    room = _Room(image, config)
-    brokers = image.brokers.live(node_id)
-    for topic in topics:
-        if times[topic.name] > 1:
-            continue
-        found = image.topics_by_name.get(topic.name)
-        error = _increase_error(found, topic, brokers)
-        if found is not None and error is None:
-            present = len(found.partitions)
-            error = room.take(topic.count - present)
-            if error is None:
-                records.extend(_added(found, topic, brokers, image.brokers.draining()))
-        results.append(TopicResult(name=topic.name, error=error))
-    return Decision(() if validate_only else records, results)
-
-
-def _added(
-    found: TopicImage, topic: MorePartitions, brokers: Sequence[int], avoided: Sequence[int]
-) -> Iterator[PartitionRecord]:
-    present = len(found.partitions)
-    if topic.assignments is not None:
-        return (
-            new_partition(found.topic_id, index, tuple(replicas))
-            for index, replicas in enumerate(topic.assignments, start=present)
-        )
-    replication_factor = min(_replication_factor(found), len(brokers))
-    return new_partitions(found.topic_id, range(present, topic.count), brokers, replication_factor, avoided)
-
-
-def _replication_factor(topic: TopicImage) -> int:
-    return len(topic.partitions[0].replicas)
-
-
-def _increase_error(
-    found: TopicImage | None, topic: MorePartitions, brokers: Sequence[int]
-) -> ApiError | None:
-    if found is None:
-        return ApiError(ErrorCode.unknown_topic_or_partition, None)
-    if topic.name in INTERNAL_TOPICS:
-        return ApiError(
-            ErrorCode.invalid_partitions,
-            f"The partitions of {topic.name} can't change: their number decides where each group or "
-            "transactional id is stored.",
-        )
-    present = len(found.partitions)
-    if topic.count == present:
-        return ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
-    if topic.count < present:
-        return ApiError(
-            ErrorCode.invalid_partitions,
-            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an "
-            "increase.",
-        )
-    if topic.assignments is None:
-        return None if brokers else _nobody_to_lead(_replication_factor(found))
-    additional = topic.count - present
-    if len(topic.assignments) != additional:
-        return ApiError(
-            ErrorCode.invalid_replica_assignment,
-            f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were "
-            "given.",
-        )
-    for replicas in topic.assignments:
-        error = replicas_error(replicas, brokers, _replication_factor(found))
-        if error:
-            return error
-    return None
 
 
 # Chooses the brokers of new partitions: neighbouring partitions of a topic go to different brokers.
@@ -441,98 +340,3 @@ def new_partition(topic_id: uuid.UUID, index: int, replicas: tuple[int, ...]) ->
         leader=replicas[0],
         leader_epoch=0,
     )
-
-
-class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
-    name: str | None = None
-    topic_id: uuid.UUID | None = None
-
-
-class DeletionRight(msgspec.Struct, frozen=True, kw_only=True):
-    """The rights of a client on a topic that the client wants to delete."""
-
-    describe: bool
-    delete: bool
-
-
-def delete_topics(
-    image: MetadataImage, topics: Sequence[TopicToDelete], right: Callable[[str], DeletionRight] | None = None
-) -> Decision[list[TopicResult]]:
-    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
-    `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
-    """
-    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
-    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
-    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
-    records: list[MetadataRecord] = []
-    deleted: set[uuid.UUID] = set()
-    for topic in topics:
-        key = (topic.name, topic.topic_id)
-        if key in results:
-            continue
-        error = _deletion_error(topic, names, ids)
-        found = None if error else _find(image, topic)
-        denied = None if error or right is None else _denial(topic, found, right)
-        if denied is not None:
-            results[key] = denied
-        elif found is None:
-            results[key] = TopicResult(
-                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
-            )
-        elif found.topic_id in deleted:
-            text = "The provided topic name maps to an ID that was already supplied."
-            results[key] = TopicResult(
-                name=found.name, topic_id=found.topic_id, error=ApiError(ErrorCode.invalid_request, text)
-            )
-        else:
-            deleted.add(found.topic_id)
-            records.append(RemoveTopicRecord(found.topic_id))
-            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
-    return Decision(records, list(results.values()))
-
-
-def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
-    if topic.name is not None:
-        return image.topics_by_name.get(topic.name)
-    return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
-
-
-def _denial(
-    topic: TopicToDelete, found: TopicImage | None, right: Callable[[str], DeletionRight]
-) -> TopicResult | None:
-    """Return the result of a topic that the client may not delete, or must not find. A client that may not
-    describe the topic learns neither whether its name exists nor the name of its id.
-    """
-    error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
-    if topic.name is not None:
-        allowed = right(topic.name)
-        if allowed.describe and (found is None or allowed.delete):
-            return None
-        return TopicResult(name=topic.name, error=error)
-    if found is None:
-        return None
-    allowed = right(found.name)
-    if allowed.delete:
-        return None
-    return TopicResult(name=found.name if allowed.describe else None, topic_id=found.topic_id, error=error)
-
-
-def _not_found(topic: TopicToDelete) -> ApiError:
-    if topic.name is not None:
-        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
-    return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
-
-
-def _deletion_error(
-    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
-) -> ApiError | None:
-    text = None
-    if topic.name is None and topic.topic_id is None:
-        text = "Neither topic name nor id were specified."
-    elif topic.name is not None and topic.topic_id is not None:
-        text = "You may not specify both topic name and topic id."
-    elif topic.name is not None and names[topic.name] > 1:
-        text = "Duplicate topic name."
-    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
-        text = "Duplicate topic id."
-    return ApiError(ErrorCode.invalid_request, text) if text else None

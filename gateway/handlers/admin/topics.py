@@ -15,8 +15,7 @@ decides. Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.
 CreatePartitions (key 37, versions 0-3): add partitions to existing topics. Rights: `ALTER` on the topic.
 
 The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists.
-`create_partitions` in `metadata/topics.py` decides. Source: Kafka's ControllerApis.createPartitions,
-ReplicationControlManager.createPartitions.
+Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 
 DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id. Rights: `DELETE` on the
 cluster; `DELETE` on the topic (or this, and DESCRIBE where the topic is named); `DESCRIBE` on the topic (to
@@ -24,37 +23,46 @@ learn whether the name exists, or the name of an id).
 
 TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only if the client may describe the topic,
 and does not tell whether a topic exists that the client may not describe. The results come in the order of
-the request; Kafka shuffles them. `delete_topics` in `metadata/topics.py` decides. Source: Kafka's
-ControllerApis.deleteTopics.
+the request; Kafka shuffles them. Source: Kafka's ControllerApis.deleteTopics.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.config.config import Config
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, fresh_id, log_change, partitions_text
 from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
-from seqgate.gateway.metadata.decision import ApiError, Decision, told
+from seqgate.gateway.metadata.decision import (
+    UNKNOWN_TOPIC_ID_MESSAGE,
+    UNKNOWN_TOPIC_MESSAGE,
+    ApiError,
+    Decision,
+    told,
+)
 from seqgate.gateway.metadata.described import describe_topic
-from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImage, TopicImage
+from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from seqgate.gateway.metadata.topics import (
-    DeletionRight,
-    MorePartitions,
+    PartitionRoom,
     TopicCreation,
     TopicResult,
-    TopicToDelete,
-    create_partitions,
     create_topics,
-    delete_topics,
+    doubled,
+    new_partition,
+    new_partitions,
+    nobody_to_lead,
+    replicas_error,
 )
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -165,6 +173,14 @@ def _effective_configs(context: RequestContext[TopicServices], result: TopicResu
     ]
 
 
+class MorePartitions(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that shall have `count` partitions; `assignments` has the brokers of each new one."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
 _CREATE_PARTITIONS_DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
 
 CREATE_PARTITIONS_STRICT_SINCE: Final = 3
@@ -204,6 +220,87 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
     return context.answer(results=[{"name": result.name, **told(result.error)} for result in results])
 
 
+def create_partitions(
+    image: MetadataImage,
+    topics: Sequence[MorePartitions],
+    *,
+    config: Config,
+    node_id: int,
+    validate_only: bool = False,
+) -> Decision[list[TopicResult]]:
+    """Add partitions to topics. A topic that the request repeats is INVALID_REQUEST."""
+    times = Counter(topic.name for topic in topics)
+    results = doubled(times)
+    records: list[MetadataRecord] = []
+    room = PartitionRoom(image, config)
+    brokers = image.brokers.live(node_id)
+    for topic in topics:
+        if times[topic.name] > 1:
+            continue
+        found = image.topics_by_name.get(topic.name)
+        error = _increase_error(found, topic, brokers)
+        if found is not None and error is None:
+            present = len(found.partitions)
+            error = room.take(topic.count - present)
+            if error is None:
+                records.extend(_records_of_added(found, topic, brokers, image.brokers.draining()))
+        results.append(TopicResult(name=topic.name, error=error))
+    return Decision(() if validate_only else records, results)
+
+
+def _records_of_added(
+    found: TopicImage, topic: MorePartitions, brokers: Sequence[int], avoided: Sequence[int]
+) -> Iterator[PartitionRecord]:
+    present = len(found.partitions)
+    if topic.assignments is not None:
+        return (
+            new_partition(found.topic_id, index, tuple(replicas))
+            for index, replicas in enumerate(topic.assignments, start=present)
+        )
+    replication_factor = min(_replication_factor(found), len(brokers))
+    return new_partitions(found.topic_id, range(present, topic.count), brokers, replication_factor, avoided)
+
+
+def _replication_factor(topic: TopicImage) -> int:
+    return len(topic.partitions[0].replicas)
+
+
+def _increase_error(
+    found: TopicImage | None, topic: MorePartitions, brokers: Sequence[int]
+) -> ApiError | None:
+    if found is None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, None)
+    if topic.name in INTERNAL_TOPICS:
+        return ApiError(
+            ErrorCode.invalid_partitions,
+            f"The partitions of {topic.name} can't change: their number decides where each group or "
+            "transactional id is stored.",
+        )
+    present = len(found.partitions)
+    if topic.count == present:
+        return ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
+    if topic.count < present:
+        return ApiError(
+            ErrorCode.invalid_partitions,
+            f"The topic {topic.name} currently has {present} partition(s); {topic.count} would not be an "
+            "increase.",
+        )
+    if topic.assignments is None:
+        return None if brokers else nobody_to_lead(_replication_factor(found))
+    additional = topic.count - present
+    if len(topic.assignments) != additional:
+        return ApiError(
+            ErrorCode.invalid_replica_assignment,
+            f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were "
+            "given.",
+        )
+    for replicas in topic.assignments:
+        error = replicas_error(replicas, brokers, _replication_factor(found))
+        if error:
+            return error
+    return None
+
+
 def _added(image: MetadataImage, name: str, counts: Mapping[str, int]) -> int:
     return counts[name] - len(image.topics_by_name[name].partitions)
 
@@ -223,6 +320,18 @@ CREATE_PARTITIONS_API = Api(37, 0, 3, api.topics, handle=handle_create_partition
 FIRST_WITH_DELETION_DISABLED: Final = 3
 DELETE_TOPICS_STRICT_SINCE: Final = 5
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+
+
+class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
+    name: str | None = None
+    topic_id: uuid.UUID | None = None
+
+
+class DeletionRight(msgspec.Struct, frozen=True, kw_only=True):
+    """The rights of a client on a topic that the client wants to delete."""
+
+    describe: bool
+    delete: bool
 
 
 async def handle_delete_topics(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -273,6 +382,89 @@ def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], Deletio
         )
 
     return right
+
+
+def delete_topics(
+    image: MetadataImage, topics: Sequence[TopicToDelete], right: Callable[[str], DeletionRight] | None = None
+) -> Decision[list[TopicResult]]:
+    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
+    `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
+    """
+    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
+    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
+    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
+    records: list[MetadataRecord] = []
+    deleted: set[uuid.UUID] = set()
+    for topic in topics:
+        key = (topic.name, topic.topic_id)
+        if key in results:
+            continue
+        error = _deletion_error(topic, names, ids)
+        found = None if error else _find(image, topic)
+        denied = None if error or right is None else _denial(topic, found, right)
+        if denied is not None:
+            results[key] = denied
+        elif found is None:
+            results[key] = TopicResult(
+                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
+            )
+        elif found.topic_id in deleted:
+            text = "The provided topic name maps to an ID that was already supplied."
+            results[key] = TopicResult(
+                name=found.name, topic_id=found.topic_id, error=ApiError(ErrorCode.invalid_request, text)
+            )
+        else:
+            deleted.add(found.topic_id)
+            records.append(RemoveTopicRecord(found.topic_id))
+            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
+    return Decision(records, list(results.values()))
+
+
+def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
+    if topic.name is not None:
+        return image.topics_by_name.get(topic.name)
+    return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
+
+
+def _denial(
+    topic: TopicToDelete, found: TopicImage | None, right: Callable[[str], DeletionRight]
+) -> TopicResult | None:
+    """Return the result of a topic that the client may not delete, or must not find. A client that may not
+    describe the topic learns neither whether its name exists nor the name of its id.
+    """
+    error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+    if topic.name is not None:
+        allowed = right(topic.name)
+        if allowed.describe and (found is None or allowed.delete):
+            return None
+        return TopicResult(name=topic.name, error=error)
+    if found is None:
+        return None
+    allowed = right(found.name)
+    if allowed.delete:
+        return None
+    return TopicResult(name=found.name if allowed.describe else None, topic_id=found.topic_id, error=error)
+
+
+def _not_found(topic: TopicToDelete) -> ApiError:
+    if topic.name is not None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
+
+
+def _deletion_error(
+    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
+) -> ApiError | None:
+    text = None
+    if topic.name is None and topic.topic_id is None:
+        text = "Neither topic name nor id were specified."
+    elif topic.name is not None and topic.topic_id is not None:
+        text = "You may not specify both topic name and topic id."
+    elif topic.name is not None and names[topic.name] > 1:
+        text = "Duplicate topic name."
+    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
+        text = "Duplicate topic id."
+    return ApiError(ErrorCode.invalid_request, text) if text else None
 
 
 DELETE_TOPICS_API = Api(20, 1, 6, api.topics, handle=handle_delete_topics)

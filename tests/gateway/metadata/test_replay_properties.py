@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.handlers.admin.configs import replacing
+from seqgate.gateway.handlers.admin.topics import (
+    MorePartitions,
+    TopicToDelete,
+    create_partitions,
+    delete_topics,
+)
 from seqgate.gateway.metadata.client_quotas import (
     QuotaAlteration,
     QuotaChange,
@@ -20,13 +26,7 @@ from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_con
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import decode_record, encode_record
-from seqgate.gateway.metadata.topics import (
-    MorePartitions,
-    TopicCreation,
-    TopicToDelete,
-    create_partitions,
-    delete_topics,
-)
+from seqgate.gateway.metadata.topics import TopicCreation
 from tests.gateway.metadata.support import decide_topics
 
 CONFIG = load_config(overrides=["seqgate.max.partitions=20"])

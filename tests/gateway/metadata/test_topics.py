@@ -2,19 +2,11 @@ from __future__ import annotations
 
 import pytest
 from kio.schema.errors import ErrorCode
-from msgspec.structs import replace
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.metadata.image import MetadataImage, name_complaint
-from seqgate.gateway.metadata.topics import (
-    MAX_PARTITIONS_PER_REQUEST,
-    MorePartitions,
-    TopicCreation,
-    TopicResult,
-    create_partitions,
-)
-from tests.gateway.metadata.clusters import broker
-from tests.gateway.metadata.support import NODE_ID, decide_topics, image_with, replay
+from seqgate.gateway.metadata.topics import MAX_PARTITIONS_PER_REQUEST, TopicCreation, TopicResult
+from tests.gateway.metadata.support import decide_topics, image_with, replay
 
 
 def code(result: TopicResult) -> str:
@@ -128,62 +120,6 @@ class TestCreate:
             config=config,
         )
         assert codes(decision.answer) == ["none", "policy_violation"]
-
-
-class TestMorePartitions:
-    @pytest.mark.parametrize(
-        ("topic", "error"),
-        [
-            (MorePartitions(name="none", count=3), "unknown_topic_or_partition"),
-            (MorePartitions(name="a", count=2), "invalid_partitions"),
-            (MorePartitions(name="a", count=1), "invalid_partitions"),
-            (MorePartitions(name="a", count=-1), "invalid_partitions"),
-            (MorePartitions(name="a", count=3, assignments=[(1,), (1,)]), "invalid_replica_assignment"),
-            (MorePartitions(name="a", count=3, assignments=[(2,)]), "invalid_replica_assignment"),
-            (MorePartitions(name="a", count=3, assignments=[()]), "invalid_replica_assignment"),
-            (MorePartitions(name="a", count=3, assignments=[(1,)]), "none"),
-            (MorePartitions(name="a", count=4), "none"),
-            (MorePartitions(name="a", count=20_000), "policy_violation"),
-        ],
-    )
-    def test_as_kafka_answers(self, topic: MorePartitions, error: str) -> None:
-        image = image_with(TopicCreation(name="a", num_partitions=2))
-        decision = create_partitions(image, [topic], config=load_config(), node_id=NODE_ID)
-        assert codes(decision.answer) == [error]
-        replay(image, decision)
-        expected = topic.count if error == "none" else 2
-        assert list(image.topics_by_name["a"].partitions) == list(range(expected))
-
-    def test_nobody_can_lead_while_all_brokers_are_fenced(self) -> None:
-        image = image_with(TopicCreation(name="a"))
-        image.replay(replace(broker(1, 1), fenced=True))
-        created = decide_topics(image, TopicCreation(name="b"))
-        more = create_partitions(
-            image, [MorePartitions(name="a", count=2)], config=load_config(), node_id=NODE_ID
-        )
-        assert codes(created.answer) == codes(more.answer) == ["invalid_replication_factor"]
-
-    def test_a_topic_twice_is_refused(self) -> None:
-        image = image_with(TopicCreation(name="a"))
-        decision = create_partitions(
-            image,
-            [MorePartitions(name="a", count=2), MorePartitions(name="a", count=3)],
-            config=load_config(),
-            node_id=NODE_ID,
-        )
-        assert codes(decision.answer) == ["invalid_request"]
-
-    def test_validate_only(self) -> None:
-        image = image_with(TopicCreation(name="a"))
-        decision = create_partitions(
-            image,
-            [MorePartitions(name="a", count=2)],
-            config=load_config(),
-            node_id=NODE_ID,
-            validate_only=True,
-        )
-        assert codes(decision.answer) == ["none"]
-        assert decision.records == ()
 
 
 @pytest.mark.parametrize("name", ["a", "A-z_0.9", "x" * 249, "...", "__consumer_offsets"])

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
+from seqgate.gateway.handlers.admin.topics import DeletionRight, TopicToDelete, delete_topics
 from seqgate.gateway.metadata.records import RemoveTopicRecord
-from seqgate.gateway.metadata.topics import (
-    DeletionRight,
-    TopicCreation,
-    TopicResult,
-    TopicToDelete,
-    delete_topics,
-)
+from seqgate.gateway.metadata.topics import TopicCreation, TopicResult
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {
