@@ -1,7 +1,7 @@
-"""Decisions about configurations of topics, groups, brokers and subscriptions of client metrics.
+"""Which values the configurations of topics, groups, brokers and subscriptions of client metrics may have.
 
 Rules and order of checks: Kafka's ConfigAdminManager (for what a broker refuses at once) and
-ConfigurationControlManager. A refused resource does not affect the other resources of the request.
+ConfigurationControlManager.
 
 The configurations of groups follow Kafka's GroupConfig and GroupConfigManager, changes of logger levels
 (BROKER_LOGGER resources, KIP-412) its LoggingController.
@@ -10,7 +10,6 @@ The configurations of groups follow Kafka's GroupConfig and GroupConfigManager, 
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -27,22 +26,12 @@ from seqgate.gateway.config.setting import (
     SettingType,
     SettingValue,
     broker_conflict,
-    render,
     topic_conflict,
 )
 from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest, split_listener, without_listener
-from seqgate.gateway.metadata.decision import ApiError, Decision
-from seqgate.gateway.metadata.image import (
-    BROKER_LOGGER_RESOURCE,
-    BROKER_RESOURCE,
-    CLIENT_METRICS_RESOURCE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
-    MetadataImage,
-    name_complaint,
-)
+from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.producer_ids import node_id_of
-from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 from seqgate.gateway.telemetry.subscriptions import (
     BY_CLIENT_METRICS_NAME,
     INTERVAL_MS,
@@ -262,24 +251,6 @@ def _parsed(name: str, text: str) -> SettingValue | ApiError:
         return ApiError(ErrorCode.invalid_config, f"Invalid value {text} for configuration {name}: {error}")
 
 
-_LIMITS: Final = {
-    GROUP_RESOURCE: ("seqgate.group.configs.max", "groups have configurations"),
-    CLIENT_METRICS_RESOURCE: ("seqgate.telemetry.subscriptions.max", "subscriptions of client metrics exist"),
-}
-"""The settings that limit the number of configured resources, by resource type, and what they limit."""
-
-
-def _limit_error(
-    image: MetadataImage, config: Config, resource_type: int, new_resources: int
-) -> ApiError | None:
-    """Return why one more resource can't be configured, or None. The request configures others already."""
-    setting, what = _LIMITS[resource_type]
-    most = config.int(setting)
-    if len(image.configured(resource_type)) + new_resources < most:
-        return None
-    return ApiError(ErrorCode.policy_violation, f"{most} {what}, as many as {setting} allows.")
-
-
 class ConfigOperation(enum.IntEnum):
     """The operations of an incremental change (AlterConfigOp.OpType)."""
 
@@ -309,129 +280,10 @@ class Alteration(msgspec.Struct, frozen=True):
     """
 
 
-def alter_configs(
-    image: MetadataImage,
-    alterations: Sequence[Alteration],
-    *,
-    config: Config,
-    node_id: int,
-    loggers: Collection[str] = (),
-    validate_only: bool = False,
-) -> Decision[list[ApiError | None]]:
-    """Alter resources; the answer has an error for each in order, None for a resource that was altered.
-    Changes of loggers yield no records; `loggers` names the existing ones, and the caller sets their levels.
+def broker_changes_error(alteration: Alteration, config: Config) -> ApiError | None:
+    """Return the error in changes of a broker that Kafka finds before the rights: APPEND or SUBTRACT of a
+    setting that is no list, a setting that is read at the start only, a wrong value, or the wrong scope.
     """
-    times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
-    errors: list[ApiError | None] = []
-    records: list[MetadataRecord] = []
-    added: Counter[int] = Counter()
-    for alteration in alterations:
-        if times[alteration.resource_type, alteration.resource_name] > 1:
-            errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
-            continue
-        outcome: list[ConfigRecord] | ApiError
-        if alteration.resource_type == BROKER_LOGGER_RESOURCE:
-            outcome = _loggers_error(alteration, node_id, loggers) or []
-        else:
-            outcome = _alter(image, alteration, config, node_id)
-        resource_type = alteration.resource_type
-        if not isinstance(outcome, ApiError) and _is_added(image, alteration, outcome):
-            outcome = _limit_error(image, config, resource_type, added[resource_type]) or outcome
-            added[resource_type] += 1
-        if isinstance(outcome, ApiError):
-            errors.append(outcome)
-        else:
-            errors.append(None)
-            records.extend(outcome)
-    return Decision(() if validate_only else records, errors)
-
-
-def _is_added(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
-    """Return whether records configure a resource that has no configurations yet, of a type with a limit."""
-    if alteration.resource_type not in _LIMITS or not records:
-        return False
-    return alteration.resource_name not in image.configured(alteration.resource_type)
-
-
-def _alter(
-    image: MetadataImage, alteration: Alteration, config: Config, node_id: int
-) -> list[ConfigRecord] | ApiError:
-    error = _request_error(alteration, config, node_id)
-    if error:
-        return error
-    proposed = proposed_values(image, alteration)
-    if isinstance(proposed, ApiError):
-        return proposed
-    error = _values_error(image, alteration, config, proposed)
-    if error:
-        return error
-    current = image.configs(alteration.resource_type, alteration.resource_name)
-    return [
-        ConfigRecord(alteration.resource_type, alteration.resource_name, name, value)
-        for name, value in proposed.items()
-        if value != current.get(name)
-    ]
-
-
-def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, str | None] | ApiError:
-    """Return the values of a resource after the alteration; None for a value that is removed."""
-    current = image.configs(alteration.resource_type, alteration.resource_name)
-    proposed: dict[str, str | None] = dict(current)
-    for change in alteration.changes:
-        value = _new_value(alteration.resource_type, change, current.get(change.name))
-        if isinstance(value, ApiError):
-            return value
-        proposed[change.name] = value
-    return proposed
-
-
-def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
-    return (
-        _form_error(alteration)
-        or alteration.denied
-        or logger_error(alteration.resource_name, node_id, alteration.changes, loggers)
-    )
-
-
-def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
-    """Return the error for a request that a broker refuses before checking the values; None if it is fine."""
-    error = _form_error(alteration)
-    if error:
-        return error
-    if alteration.resource_type == BROKER_RESOURCE:
-        return _broker_error(alteration, config, node_id) or alteration.denied
-    if alteration.resource_type not in {TOPIC_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}:
-        return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
-    return alteration.denied
-
-
-def _form_error(alteration: Alteration) -> ApiError | None:
-    names = [change.name for change in alteration.changes]
-    if len(set(names)) < len(names):
-        return ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
-    missing = [
-        change.name
-        for change in alteration.changes
-        if change.value is None and change.operation != ConfigOperation.DELETE
-    ]
-    if missing:
-        return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
-    return None
-
-
-def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
-    name = alteration.resource_name
-    wanted = node_id_of(name)
-    if name and wanted is None:
-        return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
-    if name and wanted != node_id:
-        return ApiError(
-            ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
-        )
-    return _broker_changes_error(alteration, config)
-
-
-def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | None:
     from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - a start does not need its table
 
     values: dict[str, str] = {}
@@ -451,71 +303,12 @@ def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | 
     return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
 
 
-def _setting(resource_type: int, name: str) -> Setting | None:
-    """Return the setting of this name. As in Kafka, client metrics have no types: lists are set whole."""
-    if resource_type == CLIENT_METRICS_RESOURCE:
-        return None
-    if resource_type == GROUP_RESOURCE:
-        entry = BY_GROUP_NAME.get(name)
-        return entry.setting if entry else None
-    if resource_type == TOPIC_RESOURCE:
-        return BY_TOPIC_NAME.get(name)
-    from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - as above
-
-    return broker_configs.broker_setting(name)
-
-
-def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
-    if change.operation == ConfigOperation.SET:
-        return change.value
-    if change.operation == ConfigOperation.DELETE:
-        return None
-    if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
-        return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
-    operation = ConfigOperation(change.operation)
-    setting = _setting(resource_type, change.name)
-    if setting is None or setting.type is not SettingType.LIST:
-        return ApiError(
-            ErrorCode.invalid_config,
-            f"Can't {operation.name} to key {change.name} because its type is not LIST.",
-        )
-    text = current if current is not None else render(setting.default) or ""
-    items = [item for item in text.split(",") if item]
-    for item in (change.value or "").split(","):
-        if operation is ConfigOperation.APPEND and item not in items:
-            items.append(item)
-        elif operation is ConfigOperation.SUBTRACT and item in items:
-            items.remove(item)
-    return ",".join(items)
-
-
-def _values_error(
-    image: MetadataImage, alteration: Alteration, config: Config, values: Mapping[str, str | None]
-) -> ApiError | None:
-    present = {name: value for name, value in values.items() if value is not None}
-    name = alteration.resource_name
-    if alteration.resource_type == GROUP_RESOURCE:
-        return group_config_error(config, name, present)
-    if alteration.resource_type == CLIENT_METRICS_RESOURCE:
-        return client_metrics_config_error(name, present)
-    if alteration.resource_type == BROKER_RESOURCE:
-        return _broker_values_error(config, present, of_all_brokers=not name)
-    if not name:
-        return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
-    complaint = name_complaint(name)
-    if complaint:
-        return ApiError(ErrorCode.invalid_topic_exception, complaint)
-    error = topic_config_error(config, present)
-    if error:
-        return error
-    if name not in image.topics_by_name:
-        return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
-    return None
-
-
-def _broker_values_error(
+def broker_values_error(
     config: Config, values: Mapping[str, str], *, of_all_brokers: bool
 ) -> ApiError | None:
+    """Return the error in all values that a broker shall have, or None. A name that nobody knows takes any
+    value, and is kept without effect.
+    """
     from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - as above
 
     complaint = _value_complaint(values, broker_configs.broker_setting) or _broker_conflict(config, values)

@@ -16,15 +16,17 @@ Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on th
 A configuration that the request leaves out returns to its default. Kafka's settings that mean nothing here
 are kept without effect, and so are a broker's names that nobody knows. Kafka never answers a request that
 names a resource twice; Seqgate answers INVALID_REQUEST. The levels of loggers are not altered in this way.
-`alter_configs` in `metadata/configs.py` decides as for IncrementalAlterConfigs. Source: Kafka's
-ConfigAdminManager, ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource.
+Which values a configuration may have is the same as for IncrementalAlterConfigs, and stands in
+`metadata/configs.py`. Source: Kafka's ConfigAdminManager, ConfigurationControlManager.legacyAlterConfigs,
+ControllerApis.authorizeAlterResource.
 
 IncrementalAlterConfigs (key 44, versions 0-1): set, delete, append to and subtract from single
 configurations. Rights: `ALTER_CONFIGS` on the topic (its configurations); `ALTER_CONFIGS` on the group (its
 configurations); `ALTER_CONFIGS` on the cluster (configurations of brokers, their loggers and client metrics).
 
-`alter_configs` in `metadata/configs.py` decides. Source: KIP-339, Kafka's ConfigAdminManager,
-ConfigurationControlManager.incrementalAlterConfigs.
+A refused resource does not affect the other resources of the request. APPEND and SUBTRACT need a setting that
+is a list. `metadata/configs.py` has the values that a configuration may have. Source: KIP-339, Kafka's
+ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
 
 ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142). Rights:
 `DESCRIBE_CONFIGS` on the cluster.
@@ -50,14 +52,17 @@ the broker. Source: Kafka's ConfigAdminManager, DynamicBrokerConfig.reloadUpdate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.config.setting import Setting
+from seqgate.gateway.config.config import Config
+from seqgate.gateway.config.groups import BY_GROUP_NAME
+from seqgate.gateway.config.setting import Setting, SettingType, render
 from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -68,10 +73,14 @@ from seqgate.gateway.metadata.configs import (
     Alteration,
     ConfigChange,
     ConfigOperation,
-    alter_configs,
-    proposed_values,
+    broker_changes_error,
+    broker_values_error,
+    client_metrics_config_error,
+    group_config_error,
+    logger_error,
+    topic_config_error,
 )
-from seqgate.gateway.metadata.decision import ApiError, told
+from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
@@ -92,6 +101,7 @@ from seqgate.gateway.metadata.image import (
     name_complaint,
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
+from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import NodeServices, TopicServices
@@ -333,6 +343,214 @@ async def _alter(
     return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
 
 
+# The decision about altered resources. A refused resource does not affect the others of the request.
+
+_LIMITS: Final = {
+    GROUP_RESOURCE: ("seqgate.group.configs.max", "groups have configurations"),
+    CLIENT_METRICS_RESOURCE: ("seqgate.telemetry.subscriptions.max", "subscriptions of client metrics exist"),
+}
+"""The settings that limit the number of configured resources, by resource type, and what they limit."""
+
+
+def alter_configs(
+    image: MetadataImage,
+    alterations: Sequence[Alteration],
+    *,
+    config: Config,
+    node_id: int,
+    loggers: Collection[str] = (),
+    validate_only: bool = False,
+) -> Decision[list[ApiError | None]]:
+    """Alter resources; the answer has an error for each in order, None for a resource that was altered.
+    Changes of loggers yield no records; `loggers` names the existing ones, and the caller sets their levels.
+    """
+    times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
+    errors: list[ApiError | None] = []
+    records: list[MetadataRecord] = []
+    added: Counter[int] = Counter()
+    for alteration in alterations:
+        if times[alteration.resource_type, alteration.resource_name] > 1:
+            errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
+            continue
+        outcome: list[ConfigRecord] | ApiError
+        if alteration.resource_type == BROKER_LOGGER_RESOURCE:
+            outcome = _loggers_error(alteration, node_id, loggers) or []
+        else:
+            outcome = _records_or_error(image, alteration, config, node_id)
+        resource_type = alteration.resource_type
+        if not isinstance(outcome, ApiError) and _is_added(image, alteration, outcome):
+            outcome = _limit_error(image, config, resource_type, added[resource_type]) or outcome
+            added[resource_type] += 1
+        if isinstance(outcome, ApiError):
+            errors.append(outcome)
+        else:
+            errors.append(None)
+            records.extend(outcome)
+    return Decision(() if validate_only else records, errors)
+
+
+def _is_added(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
+    """Return whether records configure a resource that has no configurations yet, of a type with a limit."""
+    if alteration.resource_type not in _LIMITS or not records:
+        return False
+    return alteration.resource_name not in image.configured(alteration.resource_type)
+
+
+def _records_or_error(
+    image: MetadataImage, alteration: Alteration, config: Config, node_id: int
+) -> list[ConfigRecord] | ApiError:
+    error = _request_error(alteration, config, node_id)
+    if error:
+        return error
+    proposed = proposed_values(image, alteration)
+    if isinstance(proposed, ApiError):
+        return proposed
+    error = _values_error(image, alteration, config, proposed)
+    if error:
+        return error
+    current = image.configs(alteration.resource_type, alteration.resource_name)
+    # settings without effect, and a broker's names that nobody knows, are kept as any others
+    return [
+        ConfigRecord(alteration.resource_type, alteration.resource_name, name, value)
+        for name, value in proposed.items()
+        if value != current.get(name)
+    ]
+
+
+def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, str | None] | ApiError:
+    """Return the values of a resource after the alteration; None for a value that is removed."""
+    current = image.configs(alteration.resource_type, alteration.resource_name)
+    proposed: dict[str, str | None] = dict(current)
+    for change in alteration.changes:
+        value = _new_value(alteration.resource_type, change, current.get(change.name))
+        if isinstance(value, ApiError):
+            return value
+        proposed[change.name] = value
+    return proposed
+
+
+def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
+    return (
+        _form_error(alteration)
+        or alteration.denied
+        or logger_error(alteration.resource_name, node_id, alteration.changes, loggers)
+    )
+
+
+def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
+    """Return the error for a request that a broker refuses before checking the values; None if it is fine."""
+    error = _form_error(alteration)
+    if error:
+        return error
+    if alteration.resource_type == BROKER_RESOURCE:
+        return _broker_error(alteration, config, node_id) or alteration.denied
+    if alteration.resource_type not in {TOPIC_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}:
+        return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
+    return alteration.denied
+
+
+def _form_error(alteration: Alteration) -> ApiError | None:
+    names = [change.name for change in alteration.changes]
+    if len(set(names)) < len(names):
+        return ApiError(ErrorCode.invalid_request, "Error due to duplicate config keys")
+    missing = [
+        change.name
+        for change in alteration.changes
+        if change.value is None and change.operation != ConfigOperation.DELETE
+    ]
+    if missing:
+        return ApiError(ErrorCode.invalid_request, f"Null value not supported for : {', '.join(missing)}")
+    return None
+
+
+def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
+    name = alteration.resource_name
+    wanted = node_id_of(name)
+    if name and wanted is None:
+        return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
+    if name and wanted != node_id:
+        return ApiError(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
+        )
+    return broker_changes_error(alteration, config)
+
+
+def _limit_error(
+    image: MetadataImage, config: Config, resource_type: int, new_resources: int
+) -> ApiError | None:
+    """Return why one more resource can't be configured, or None. The request configures others already."""
+    setting, what = _LIMITS[resource_type]
+    most = config.int(setting)
+    if len(image.configured(resource_type)) + new_resources < most:
+        return None
+    return ApiError(ErrorCode.policy_violation, f"{most} {what}, as many as {setting} allows.")
+
+
+def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
+    if change.operation == ConfigOperation.SET:
+        return change.value
+    if change.operation == ConfigOperation.DELETE:
+        return None
+    if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        return ApiError(ErrorCode.invalid_request, f"Unknown operations type {change.operation}")
+    operation = ConfigOperation(change.operation)
+    setting = _setting(resource_type, change.name)
+    if setting is None or setting.type is not SettingType.LIST:
+        return ApiError(
+            ErrorCode.invalid_config,
+            f"Can't {operation.name} to key {change.name} because its type is not LIST.",
+        )
+    text = current if current is not None else render(setting.default) or ""
+    items = [item for item in text.split(",") if item]
+    for item in (change.value or "").split(","):
+        if operation is ConfigOperation.APPEND and item not in items:
+            items.append(item)
+        elif operation is ConfigOperation.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+def _setting(resource_type: int, name: str) -> Setting | None:
+    """Return the setting of this name. As in Kafka, client metrics have no types: lists are set whole."""
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        return None
+    if resource_type == GROUP_RESOURCE:
+        entry = BY_GROUP_NAME.get(name)
+        return entry.setting if entry else None
+    if resource_type == TOPIC_RESOURCE:
+        return BY_TOPIC_NAME.get(name)
+    from seqgate.gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
+
+    return broker_setting(name)
+
+
+def _values_error(
+    image: MetadataImage, alteration: Alteration, config: Config, values: Mapping[str, str | None]
+) -> ApiError | None:
+    present = {name: value for name, value in values.items() if value is not None}
+    name = alteration.resource_name
+    if alteration.resource_type == GROUP_RESOURCE:
+        return group_config_error(config, name, present)
+    if alteration.resource_type == CLIENT_METRICS_RESOURCE:
+        return client_metrics_config_error(name, present)
+    if alteration.resource_type == BROKER_RESOURCE:
+        return broker_values_error(config, present, of_all_brokers=not name)
+    if not name:
+        return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    complaint = name_complaint(name)
+    if complaint:
+        return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    error = topic_config_error(config, present)
+    if error:
+        return error
+    if name not in image.topics_by_name:
+        return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
+    return None
+
+
+# The lines of the log.
+
+
 def _described(alteration: Alteration, *, replaces: bool) -> str:
     """Return a resource and its changes for a log line, without the values of secrets and unknown names."""
     kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
@@ -357,14 +575,6 @@ def _change(resource_type: int, change: ConfigChange) -> str:
         ConfigOperation(change.operation), "="
     )
     return f"{change.name}{sign}{value}{remark}"
-
-
-def _setting(resource_type: int, name: str) -> Setting | None:
-    if resource_type == TOPIC_RESOURCE:
-        return BY_TOPIC_NAME.get(name)
-    from seqgate.gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - it has a large table
-
-    return broker_setting(name)
 
 
 def _hint(alteration: Alteration) -> str:

@@ -17,7 +17,8 @@ from seqgate.gateway.config.kept_brokers import (
     THREAD_COUNTS,
 )
 from seqgate.gateway.config.setting import Setting
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from seqgate.gateway.handlers.admin.configs import alter_configs
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_broker
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, MetadataImage

@@ -4,14 +4,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config, load_config
-from seqgate.gateway.handlers.admin.configs import replacing
-from seqgate.gateway.metadata.configs import (
-    MAX_NAME_BYTES,
-    Alteration,
-    ConfigChange,
-    ConfigOperation,
-    alter_configs,
-)
+from seqgate.gateway.handlers.admin.configs import alter_configs, replacing
+from seqgate.gateway.metadata.configs import MAX_NAME_BYTES, Alteration, ConfigChange, ConfigOperation
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage, records_of
 from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES

@@ -6,8 +6,8 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
 from seqgate.gateway.config.setting import Section
-from seqgate.gateway.handlers.admin.configs import replacing
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOperation, alter_configs
+from seqgate.gateway.handlers.admin.configs import alter_configs, replacing
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOperation
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage

@@ -4,12 +4,11 @@ import pytest
 
 from seqgate.gateway.config import BY_NAME, Config, load_config
 from seqgate.gateway.config.groups import GROUP_CONFIGS, GroupConfig
-from seqgate.gateway.handlers.admin.configs import replacing
+from seqgate.gateway.handlers.admin.configs import alter_configs, replacing
 from seqgate.gateway.metadata.configs import (
     Alteration,
     ConfigChange,
     ConfigOperation,
-    alter_configs,
     group_number,
     group_value,
 )

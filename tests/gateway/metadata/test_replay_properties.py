@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.config import load_config
-from seqgate.gateway.handlers.admin.configs import replacing
+from seqgate.gateway.handlers.admin.configs import alter_configs, replacing
 from seqgate.gateway.handlers.admin.topics import (
     MorePartitions,
     TopicToDelete,
@@ -22,7 +22,7 @@ from seqgate.gateway.metadata.client_quotas import (
     alter_client_quotas,
     entity_of,
 )
-from seqgate.gateway.metadata.configs import Alteration, ConfigChange, alter_configs
+from seqgate.gateway.metadata.configs import Alteration, ConfigChange
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import decode_record, encode_record
