@@ -139,19 +139,6 @@ class GroupOffsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, {})
 
-    def fetched(
-        self, group_id: str, unstable: CommittedOffset | None, *, is_all: bool
-    ) -> dict[TopicPartition, CommittedOffset]:
-        """Return a group's committed offsets. `unstable` takes the place of each offset that an open
-        transaction may change. Unless `is_all`, it also stands for partitions that have only a pending
-        offset.
-        """
-        committed = dict(self.of(group_id))
-        if unstable is not None:
-            held = [place for place in self.pending.places(group_id) if not is_all or place in committed]
-            committed.update(dict.fromkeys(held, unstable))
-        return committed
-
     def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
         """Return the records that delete a group's offsets of all topics except the given topics."""
         return [
@@ -368,10 +355,10 @@ def _check_commit_of_member(
         return ErrorCode.unsupported_version
     places = ((record.topic, record.partition) for record in records)
     may_commit = group.may_commit(committer.member_id, committer.generation_id, places, topics)
-    return ErrorCode.none if may_commit else _wrong_epoch(member)
+    return ErrorCode.none if may_commit else wrong_epoch(member)
 
 
-def _wrong_epoch(member: ConsumerMember | StreamsMember) -> ErrorCode:
+def wrong_epoch(member: ConsumerMember | StreamsMember) -> ErrorCode:
     """Return the error for a request of the member at another epoch."""
     return ErrorCode.illegal_generation if member.is_classic else ErrorCode.stale_member_epoch
 
@@ -389,18 +376,6 @@ class OffsetCommits:
 
     def __init__(self, stored: StoredGroups) -> None:
         self._stored = stored
-
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return whether a member may fetch offsets: an error code. A client without an id always may.
-        Source: Kafka's `validateOffsetFetch`.
-        """
-        group = self._stored.assigned(group_id)
-        if group is None or (member_id is None and member_epoch < 0):
-            return ErrorCode.none
-        member = group.members.get(member_id or "")
-        if member is None:
-            return ErrorCode.unknown_member_id
-        return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""

@@ -35,8 +35,15 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, is_name_group, producer_name
+from seqgate.gateway.coordinator.group.offsets import (
+    NAME_GROUP_PREFIX,
+    is_name_group,
+    producer_name,
+    wrong_epoch,
+)
 from seqgate.gateway.coordinator.group.records import CommittedOffset
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -164,11 +171,23 @@ async def _hidden(context: RequestContext[Services], asked: Sequence[Any] | None
 def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
     """Return the error code for the member; the shard may have been lost while the offsets were awaited."""
     try:
-        return context.services.coordinators.groups.check_fetch(
-            group.group_id, group.member_id, group.member_epoch
-        )
+        shard = context.services.coordinators.groups.shard_of(group.group_id)
     except Unavailable as error:
         return error.error_code
+    return check_member(shard.stored, group.group_id, group.member_id, group.member_epoch)
+
+
+def check_member(stored: StoredGroups, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+    """Return whether a member may fetch offsets: an error code. A client without an id always may, and so may
+    everybody in a classic group. Source: Kafka's `validateOffsetFetch`.
+    """
+    group = stored.assigned(group_id)
+    if group is None or (member_id is None and member_epoch < 0):
+        return ErrorCode.none
+    member = group.members.get(member_id or "")
+    if member is None:
+        return ErrorCode.unknown_member_id
+    return ErrorCode.none if member.member_epoch == member_epoch else wrong_epoch(member)
 
 
 async def _committed(
@@ -184,6 +203,16 @@ async def _committed(
     """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change
     one. `only_led_here` leaves out what other gateways know of a producer name.
     """
+
+    def committed_in(shard: GroupShard) -> dict[TopicPartition, CommittedOffset]:
+        committed = dict(shard.offsets.of(group_id))
+        if require_stable:
+            held = shard.offsets.pending.places(group_id)
+            # all offsets of a group are those of partitions with a committed one
+            unstable = [place for place in held if asked is not None or place in committed]
+            committed.update(dict.fromkeys(unstable, UNSTABLE))
+        return committed
+
     if not context.may_group(Operation.DESCRIBE, group_id):
         return ErrorCode.group_authorization_failed
     if context.services.partitions.registry.may_be_led_elsewhere:
@@ -199,12 +228,7 @@ async def _committed(
                 place: UNSTABLE if require_stable and offset.is_pending else offset.committed
                 for place, offset in found.items()
             }
-        return await context.services.coordinators.groups.read_durable(
-            group_id,
-            lambda shard: shard.offsets.fetched(
-                group_id, UNSTABLE if require_stable else None, is_all=asked is None
-            ),
-        )
+        return await context.services.coordinators.groups.read_durable(group_id, committed_in)
     except Unavailable as error:
         return error.error_code
 

@@ -279,10 +279,6 @@ class GroupCoordinator:
         if partition.topic == OFFSETS_TOPIC:
             self.shards.follow(partition.index, TransactionEnd(producer[0], is_commit))
 
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return the error if a member may not fetch its group's offsets. Raises Unavailable."""
-        return self.loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
-
     async def read_durable(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
         """Return the result of `look` in the shard of a group, once all state that it may have read is
         durable. Raises Unavailable.

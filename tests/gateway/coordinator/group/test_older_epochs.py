@@ -22,13 +22,9 @@ def commit_error(
 ) -> ErrorCode:
     value = CommittedOffset(5, -1, "", scene.now_ms)
     records = [OffsetCommitRecord(GROUP, topic, partition, value) for partition in partitions]
-    return commits_of(scene).check(Committer(GROUP, member_epoch, member_id), records, scene.now_ms)
-
-
-def commits_of(scene: ConsumerScene) -> OffsetCommits:
     stored = StoredGroups(GroupLimits(), 10, topics=scene.cluster)
     stored.consumers.groups.update(scene.groups.groups)
-    return OffsetCommits(stored)
+    return OffsetCommits(stored).check(Committer(GROUP, member_epoch, member_id), records, scene.now_ms)
 
 
 def revoking() -> tuple[ConsumerScene, Client, Client]:
@@ -49,24 +45,6 @@ def settled() -> tuple[ConsumerScene, list[int], list[int]]:
     settle([first, second])
     assert [first.member_epoch, second.member_epoch] == [3, 3]
     return scene, first.partitions, second.partitions
-
-
-def test_only_the_present_epoch_may_fetch() -> None:
-    scene = ConsumerScene(t=4)
-    client = Client(scene, "a")
-    client.beat()
-
-    def error(member_id: str, member_epoch: int) -> ErrorCode:
-        return commits_of(scene).check_fetch(GROUP, member_id, member_epoch)
-
-    assert error("a", 2) is NONE
-    assert error("a", 1) is STALE
-    assert error("a", -1) is STALE
-    assert error("b", 2) is ErrorCode.unknown_member_id
-    assert error("", -1) is ErrorCode.unknown_member_id
-    client.leave()
-    assert error("", -1) is ErrorCode.unknown_member_id
-    assert error("a", 2) is ErrorCode.unknown_member_id
 
 
 class TestWhichEpoch:

@@ -213,13 +213,6 @@ class TestOffsets:
         assert check(Committer(GROUP, FIRST_EPOCH, "a"), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, 9, "a"), committing(0), made.now_ms) is ErrorCode.stale_member_epoch
 
-    def test_offsets_are_fetched_at_the_present_epoch(self) -> None:
-        fetch = with_a_member().shard.commits.check_fetch
-        assert fetch(GROUP, None, -1) is ErrorCode.none
-        assert fetch(GROUP, "a", FIRST_EPOCH) is ErrorCode.none
-        assert fetch(GROUP, "a", 1) is ErrorCode.stale_member_epoch
-        assert fetch(GROUP, "x", 1) is ErrorCode.unknown_member_id
-
     def test_offsets_of_topics_that_are_read_stay(self) -> None:
         made = with_a_member()
         made.commit(*committing(0), *committing(0, topic="other"))
