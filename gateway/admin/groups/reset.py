@@ -480,6 +480,7 @@ class LiveReset(LiveGroups):
 
         from seqgate.gateway.coordinator.group import records as stored  # noqa: PLC0415
         from seqgate.gateway.coordinator.group.offsets import Committer  # noqa: PLC0415
+        from seqgate.gateway.handlers.groups.offset_commit import commit_offsets  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
         records = [
@@ -496,7 +497,7 @@ class LiveReset(LiveGroups):
             for change in changes:
                 if not self.partitions.has(change.topic, change.partition):
                     raise _deleted(f"{change.topic}-{change.partition}")
-            error = await self.groups.commit(Committer(group), records)
+            error = await commit_offsets(self.groups, Committer(group), records)
         if error is not ErrorCode.none:
             reason = _NOT_COMMITTED.get(error.name, f"refused with {error.name}")
             raise ControlError(f"nothing of group {group} was reset: {reason}")

@@ -55,8 +55,10 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.group.offsets import Committer, TargetOffset
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import (
@@ -85,8 +87,15 @@ from seqgate.gateway.protocol.frames import (
     unsigned_varint,
 )
 from seqgate.gateway.protocol.schema import Read
+from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
-from seqgate.gateway.runtime.coordinators.shards import LoadedShard, Unavailable, error_code_of
+from seqgate.gateway.runtime.coordinators.shards import (
+    BATCH_OVERHEAD_BYTES,
+    Answered,
+    LoadedShard,
+    Unavailable,
+    error_code_of,
+)
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import Services
@@ -95,6 +104,7 @@ from seqgate.gateway.security.acls.access import Access, Operation, ResourceType
 logger = logging.getLogger(__name__)
 
 _LAST_TIME_MS: Final = 2**63 - 1
+_new_tuple = tuple.__new__
 
 TopicKey = str | bytes
 """The topic name, or from v10 on the 16 bytes of the topic id."""
@@ -198,11 +208,60 @@ def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Re
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)
     deferred = HoldingBack()
-    answer_once_durable = partial(_answer, context, request, found, deferred)
-    context.services.coordinators.groups.begin_commit(
-        committer_of(context.api_version, request), found.records, answer_once_durable
+    begin_commit(
+        context.services.coordinators.groups,
+        committer_of(context.api_version, request),
+        found.records,
+        partial(_answer, context, request, found, deferred),
     )
     return deferred
+
+
+def begin_commit(
+    groups: GroupCoordinator,
+    committer: Committer,
+    records: Sequence[OffsetCommitRecord],
+    answer_once_durable: Answered,
+    known: LoadedShard[GroupShard] | None = None,
+) -> LoadedShard[GroupShard] | None:
+    """Commit offsets with the next round of the group's shard: call `answer_once_durable` with the error.
+
+    Return the shard that holds the group, if any. The next commit of this group may name it as `known`.
+    """
+    group_id = committer.group_id
+    try:
+        loaded = groups.loaded(group_id) if known is None else groups.shards.again(known, group_id)
+    except Unavailable as error:
+        answer_once_durable(None, error)
+        return None
+    groups.shards.ask(loaded, partial(_judge, groups, loaded, committer, records), answer_once_durable)
+    return loaded
+
+
+async def commit_offsets(
+    groups: GroupCoordinator, committer: Committer, records: Sequence[OffsetCommitRecord]
+) -> ErrorCode:
+    """Commit offsets durably; return one error for all of them. Raises Unavailable."""
+    loaded = groups.loaded(committer.group_id)
+    return await groups.shards.run(loaded, partial(_judge, groups, loaded, committer, records))
+
+
+def _judge(
+    groups: GroupCoordinator,
+    loaded: LoadedShard[GroupShard],
+    committer: Committer,
+    records: Sequence[OffsetCommitRecord],
+    shard: GroupShard,
+    now_ms: int,
+) -> Change[ErrorCode]:
+    """Return the error, or the offsets as records to write."""
+    commits = shard.commits
+    error = commits.check(committer, records, now_ms)
+    if error is ErrorCode.none:
+        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        error = commits.check_room(records, max_bytes, groups.largest_offset_bytes)
+    # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
+    return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
 
 
 def _answer(
@@ -244,8 +303,10 @@ async def handle(context: RequestContext[Services], request: OffsetCommitRequest
     error = ErrorCode.none
     if found.accepted:
         try:
-            error = await context.services.coordinators.groups.commit(
-                committer_of(context.api_version, request), found.records
+            error = await commit_offsets(
+                context.services.coordinators.groups,
+                committer_of(context.api_version, request),
+                found.records,
             )
         except Unavailable as unavailable:
             error = unavailable.error_code
@@ -357,8 +418,6 @@ MAX_FRAME_BYTES: Final = 1024
 """Longer requests are not cached, and are decoded each time."""
 MAX_CHANGES: Final = 8
 """Shapes cached for each sender. If a sender uses more shapes, all its later requests are decoded."""
-
-_new_tuple = tuple.__new__
 
 
 def prefix_end(frame: memoryview, api_version: int, client_id_bytes: int) -> int:
@@ -537,9 +596,12 @@ class CommitRepeats:
         records = target.records(*numbers, services.node.clock.now_ns() // NS_PER_MS)
         deferred = HoldingBack()
         known = target.loaded()
-        answer_once_durable = partial(target.answer, deferred, correlation_id)
-        loaded = services.coordinators.groups.begin_commit(
-            target.committer, records, answer_once_durable, known
+        loaded = begin_commit(
+            services.coordinators.groups,
+            target.committer,
+            records,
+            partial(target.answer, deferred, correlation_id),
+            known,
         )
         if loaded is not None and loaded is not known:
             target.loaded = weakref.ref(loaded)

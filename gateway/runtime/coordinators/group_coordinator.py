@@ -1,8 +1,8 @@
 """The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations
 on them.
 
-Offset commits are judged, and folded in by replaying their records. A member's request changes the group
-while it is judged, because later steps of a heartbeat need earlier ones (see
+Offset commits are judged by their APIs, and folded in by replaying their records. A member's request changes
+the group while it is judged, because later steps of a heartbeat need earlier ones (see
 docs/contributing/decisions/groups.md). Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
 
 `log_events` logs the events of groups and their members. Each kind of line has its own place in the code, so
@@ -44,7 +44,6 @@ from seqgate.gateway.coordinator.group.events import (
     Who,
 )
 from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, Committer
-from seqgate.gateway.coordinator.group.records import OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
@@ -53,8 +52,6 @@ from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, Re
 from seqgate.gateway.quota.backlog import GroupReader, Limit, OffsetMove
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.shards import (
-    BATCH_OVERHEAD_BYTES,
-    Answered,
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
@@ -71,8 +68,6 @@ logger = logging.getLogger(__name__)
 
 
 T = TypeVar("T")
-
-_new_tuple = tuple.__new__
 
 
 class GroupCoordinator:
@@ -232,47 +227,6 @@ class GroupCoordinator:
         return await self.run(
             request.group_id, lambda shard, effects: shard.members.consumer_heartbeat(request, effects)
         )
-
-    async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
-        """Commit offsets durably; return one error for all of them. Raises Unavailable."""
-        loaded = self.loaded(committer.group_id)
-        return await self.shards.run(loaded, partial(self._commit, loaded, committer, records))
-
-    def begin_commit(
-        self,
-        committer: Committer,
-        records: Sequence[OffsetCommitRecord],
-        answered: Answered,
-        known: LoadedShard[GroupShard] | None = None,
-    ) -> LoadedShard[GroupShard] | None:
-        """Commit offsets as `commit` does, without a task: call `answered` with the error once durable.
-
-        Return the shard that holds the group, if any. The next commit of this group may name it as `known`.
-        """
-        group_id = committer.group_id
-        try:
-            loaded = self.loaded(group_id) if known is None else self.shards.again(known, group_id)
-        except Unavailable as error:
-            answered(None, error)
-            return None
-        self.shards.ask(loaded, partial(self._commit, loaded, committer, records), answered)
-        return loaded
-
-    def _commit(
-        self,
-        loaded: LoadedShard[GroupShard],
-        committer: Committer,
-        records: Sequence[OffsetCommitRecord],
-        shard: GroupShard,
-        now_ms: int,
-    ) -> Change[ErrorCode]:
-        commits = shard.commits
-        error = commits.check(committer, records, now_ms)
-        if error is ErrorCode.none:
-            max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-            error = commits.check_room(records, max_bytes, self.largest_offset_bytes)
-        # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
-        return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
         """Replay an appended marker: the pending offsets of its producer count from now on, or vanish."""

@@ -16,6 +16,7 @@ from kio.static.constants import EntityType
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.handlers.groups import offset_fetch
+from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.upkeep import name_keeping
@@ -247,7 +248,10 @@ async def test_names_and_groups_in_one_request(node: Node) -> None:
     await write(node, named("a", 3))
     await write(node, named("b", 8))
     record = OffsetCommitRecord("readers", TOPIC, 0, CommittedOffset(12, -1, "", NOW_MS))
-    assert await node.services.coordinators.groups.commit(Committer("readers"), [record]) is ErrorCode.none
+    assert (
+        await commit_offsets(node.services.coordinators.groups, Committer("readers"), [record])
+        is ErrorCode.none
+    )
     groups = ["seqgate-name:a", "readers", "seqgate-name:b"]
     answer = await ask(node, 8, groups, [(TOPIC, [0])])
     assert [rows_of(node, 8, answer, group)[1][TOPIC, 0][0] for group in groups] == [3, 12, 8]

@@ -14,6 +14,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.handlers.records.produce import API, begin
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
@@ -80,7 +81,7 @@ async def write(node: Node, partition: Partition, count: int, timestamp: int = N
 async def commit(node: Node, group: str, offset: int, metadata: str = "") -> None:
     value = CommittedOffset(offset, -1, metadata, node.clock.now_ms())
     record = OffsetCommitRecord(group, TOPIC, 0, value)
-    await node.services.coordinators.groups.commit(Committer(group), [record])
+    await commit_offsets(node.services.coordinators.groups, Committer(group), [record])
 
 
 async def read_with_share_group(node: Node, group: str, offset: int) -> None:
@@ -565,8 +566,10 @@ async def test_after_a_restart_only_partitions_with_slow_readers_are_opened(tmp_
             assert await partition.persisted(partition.append(batch(), NOW_MS).last_offset)
         await commit(node, "slow", 0)
         value = CommittedOffset(1, -1, "", NOW_MS)
-        await node.services.coordinators.groups.commit(
-            Committer("fast"), [OffsetCommitRecord("fast", TOPIC, 1, value)]
+        await commit_offsets(
+            node.services.coordinators.groups,
+            Committer("fast"),
+            [OffsetCommitRecord("fast", TOPIC, 1, value)],
         )
     async with open_node(tmp_path, *SETTINGS) as node:
         node.services.upkeep.backlog.start()

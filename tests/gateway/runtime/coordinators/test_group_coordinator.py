@@ -17,6 +17,7 @@ from seqgate.gateway.coordinator.group.classic_protocol import Join
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.handlers.groups.groups import delete_group
+from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -39,7 +40,7 @@ def offset_record(group_id: str, offset: int, partition: int = 0, topic: str = T
 
 
 async def commit(groups: GroupCoordinator, group_id: str, offset: int, partition: int = 0) -> None:
-    error = await groups.commit(Committer(group_id), [offset_record(group_id, offset, partition)])
+    error = await commit_offsets(groups, Committer(group_id), [offset_record(group_id, offset, partition)])
     assert error is ErrorCode.none
 
 
@@ -215,9 +216,9 @@ class TestRestart:
             await groups.ensure_topic()
             for first in range(0, count, 300):
                 records = [offset_record("large", 1, partition) for partition in range(first, first + 300)]
-                assert await groups.commit(Committer("large"), records) is ErrorCode.none
+                assert await commit_offsets(groups, Committer("large"), records) is ErrorCode.none
             too_many = [offset_record("large", 2, partition) for partition in range(count)]
-            refused = await groups.commit(Committer("large"), too_many)
+            refused = await commit_offsets(groups, Committer("large"), too_many)
             assert refused is ErrorCode.invalid_commit_offset_size
             deleted = await groups.run("large", lambda shard, effects: delete_group(shard, "large", effects))
             assert deleted is ErrorCode.none
@@ -387,7 +388,7 @@ async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
 
             short.setattr(Partition, "append", fail)
             with pytest.raises(Unavailable):
-                await groups.commit(Committer("g"), [offset_record("g", 2)])
+                await commit_offsets(groups, Committer("g"), [offset_record("g", 2)])
         assert await offsets_of(groups, "g") == {0: 1}
 
 

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
+from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_events, log_refused
 from tests.gateway.handlers.support import open_node
 from tests.gateway.runtime.coordinators.test_group_coordinator import (
@@ -41,7 +42,7 @@ async def test_a_group_forms_commits_and_ends(tmp_path: Path, caplog: pytest.Log
             "group g is stable: generation 1, members: 1",
         ]
         assert groups.heartbeat(member) is ErrorCode.none
-        assert await groups.commit(member, [offset_record("g", 5)]) is ErrorCode.none
+        assert await commit_offsets(groups, member, [offset_record("g", 5)]) is ErrorCode.none
         await commit(groups, "other", 5)
         assert lines(caplog) == []
         await groups.leave("g", [("app-1", None)])

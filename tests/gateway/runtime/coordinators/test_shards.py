@@ -16,6 +16,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCom
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.groups.groups import delete_group
+from seqgate.gateway.handlers.groups.offset_commit import begin_commit, commit_offsets
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -39,7 +40,9 @@ def record(group_id: str, offset: int, metadata: str = "") -> OffsetCommitRecord
 
 
 async def commit(node: Node, group_id: str, offset: int) -> ErrorCode:
-    return await node.services.coordinators.groups.commit(Committer(group_id), [record(group_id, offset)])
+    return await commit_offsets(
+        node.services.coordinators.groups, Committer(group_id), [record(group_id, offset)]
+    )
 
 
 async def delete(node: Node, group_id: str) -> ErrorCode:
@@ -213,7 +216,9 @@ class TestRefusals:
     async def test_an_operation_that_is_refused_leaves_the_others_alone(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             await node.services.coordinators.groups.ensure_topic()
-            stranger = node.services.coordinators.groups.commit(Committer("g", 3, "nobody"), [record("g", 3)])
+            stranger = commit_offsets(
+                node.services.coordinators.groups, Committer("g", 3, "nobody"), [record("g", 3)]
+            )
 
             def fail(*_: object) -> Change[None]:
                 raise LookupError("a bug")
@@ -253,7 +258,7 @@ class TestRefusals:
                 raise LookupError("a bug")
 
             others = [asyncio.create_task(commit(node, name, 1)) for name in ("a", "b")]
-            groups.begin_commit(Committer("g"), [record("g", 1)], answer)
+            begin_commit(groups, Committer("g"), [record("g", 1)], answer)
             async with asyncio.timeout(PATIENCE_S):
                 assert await outcomes(*others) == [ErrorCode.none] * 2
             assert batch_sizes(node) == [3], "all were in one round"
