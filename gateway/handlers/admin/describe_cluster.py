@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, cluster_operations_if_described
 from seqgate.gateway.runtime.services import NodeServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
@@ -52,7 +52,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         cluster_id=node.cluster_id,
         controller_id=node.brokers.controller_id,
         brokers=brokers,
-        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations_if_described(context) if asked else NOT_ASKED,
         answer=None if question is None else await _told(context, question),
     )
 

@@ -36,7 +36,7 @@ from seqgate.gateway.handlers.answering.leaders import PartitionState, partition
 from seqgate.gateway.handlers.answering.rights import (
     NOT_ASKED,
     NOTHING,
-    cluster_operations,
+    cluster_operations_if_described,
     has_on_cluster,
     refused_ids,
     refused_topics,
@@ -91,7 +91,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         controller_id=node.brokers.controller_id,
         topics=tuple([topic async for topic in in_slices(topics)]),
         error_code=ErrorCode.none,
-        cluster_authorized_operations=cluster_operations(context) if cluster_asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations_if_described(context)
+        if cluster_asked
+        else NOT_ASKED,
     )
 
 

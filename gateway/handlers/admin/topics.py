@@ -103,6 +103,7 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
         if not request.validate_only:
             log_change(context, "created topic", names)
 
+    # returns once the topics are durable and have logs
     results = await change_metadata(context, decide, request.timeout, note=note)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]

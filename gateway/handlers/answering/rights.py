@@ -168,7 +168,7 @@ def group_operations(context: RequestContext[Any], group_id: str) -> int:
     return _operations(context, ResourceType.GROUP, group_id)
 
 
-def cluster_operations(context: RequestContext[Any]) -> int:
+def cluster_operations_if_described(context: RequestContext[Any]) -> int:
     """Return the operations that the client may do on the cluster; 0 if it may not describe the cluster."""
     bits = _operations(context, ResourceType.CLUSTER, CLUSTER_NAME)
     return bits if bits & 1 << Operation.DESCRIBE else 0

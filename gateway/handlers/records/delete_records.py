@@ -117,7 +117,7 @@ async def _delete(
         now_ms = context.node.clock.now_ms()
         ticket = retention.prepare_delete_records(log, offset, now_ms)
         if ticket is not None:
-            await remove(partition, ticket, now_ms)
+            await remove(partition, ticket, now_ms)  # returns once the new start is durable
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
             log.check_online()
