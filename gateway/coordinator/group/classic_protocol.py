@@ -266,29 +266,25 @@ class ClassicRequests:
         effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
-        replaces_consumer = static is not None and not static.is_classic
-        if replaces_consumer and self._may_downgrade(group):
+        if static is not None and not static.is_classic:
             self._downgrade(group, effects)
 
     def members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
         """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
-        if self._may_downgrade(group):
-            self._downgrade(group, effects)
-            converted = self._stored.groups[group.group_id]
+        converted = self._downgrade(group, effects)
+        if converted is not None:
             reason = "the last member of the consumer protocol is gone, so it is a classic group now"
             prepare_rebalance(converted, self._stored.limits, effects, reason)
 
-    def _may_downgrade(self, group: ConsumerGroup) -> bool:
-        return may_downgrade(
-            group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
-        )
-
-    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
+    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
         stored = self._stored
+        if not may_downgrade(group, stored.consumers.limits_of(group.group_id), stored.limits.max_size):
+            return None
         converted = downgraded(group, stored.topics, effects.now_ms)
         stored.consumers.delete(group.group_id, effects)
         stored.groups[group.group_id] = converted
         effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
+        return converted
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:

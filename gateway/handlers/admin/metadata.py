@@ -78,7 +78,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if refused:
         return _refuse_all(context, module, request.topics)
     topics = await _topics(context, module, request)
-    cluster_asked = getattr(request, "include_cluster_authorized_operations", False)
+    asked = getattr(request, "include_cluster_authorized_operations", False)
     node = context.node
     brokers = [
         {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
@@ -91,9 +91,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         controller_id=node.brokers.controller_id,
         topics=tuple([topic async for topic in in_slices(topics)]),
         error_code=ErrorCode.none,
-        cluster_authorized_operations=cluster_operations_if_described(context)
-        if cluster_asked
-        else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations_if_described(context) if asked else NOT_ASKED,
     )
 
 

@@ -7,13 +7,12 @@ id. `OffsetCommits` in `coordinator/group/offsets.py` decides whether the sender
 OffsetMetadataManager.commitOffset.
 
 `CommitRepeats` is the fast path for requests that equal an earlier one except for correlation id, offsets and
-leader epochs. A consumer commits the same partitions again and again, and its commits differ only in
-correlation id, offsets and leader epochs. The gateway decodes the first such request, and caches its shape:
-the sender, the group, the partitions, and the bytes of the answer. A later request of the same shape is
-compared with it byte for byte, and its numbers are taken out, by one `struct` call. The commit itself is
-judged by the same code as any other commit. With an authorizer, each repeat asks for its rights anew, because
-clients with other rights may send the same request. After its api key, version and correlation id a request
-is
+leader epochs: a consumer commits the same partitions again and again. The gateway decodes the first such
+request, and caches its shape: the sender, the group, the partitions, and the bytes of the answer. A later
+request of the same shape is compared with it byte for byte, and its numbers are taken out, by one `struct`
+call. The commit itself is judged by the same code as any other commit. With an authorizer, each repeat asks
+for its rights anew, because clients with other rights may send the same request. After its api key, version
+and correlation id a request is
 
     v6, v7   client_id | group_id | generation | member_id ‖ group_instance_id (v7) | topics
     v8–v10   client_id | 0 | group_id | generation | member_id ‖ group_instance_id | topics | 0

@@ -10,9 +10,9 @@ other partitions are still waited for. The answer names the partitions that were
 unknown topic ids, then all others that are unknown or denied.
 
 From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392,
-`replica.selector.class`); `fetch_replicas.py` decides which. An isolation level that the protocol does not define gets UNKNOWN_SERVER_ERROR for
-the whole request, if a partition exists that the client may read. Up to v12 the error also stands beside each
-partition that the request names; from v13 on the answer names none.
+`replica.selector.class`); `fetch_replicas.py` decides which. An isolation level that the protocol does not
+define gets UNKNOWN_SERVER_ERROR for the whole request, if a partition exists that the client may read. Up to
+v12 the error also stands beside each partition that the request names; from v13 on the answer names none.
 Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchRequest, FetchSession,
 KIP-74, KIP-227; UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 

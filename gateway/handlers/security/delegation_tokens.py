@@ -51,7 +51,7 @@ async def handle_create_delegation_token(context: RequestContext[SecurityService
     requester = context.peer.principal
     owner = requester
     if getattr(request, "owner_principal_name", None):
-        owner = principal_of(request.owner_principal_type or "", request.owner_principal_name)
+        owner = f"{request.owner_principal_type or ''}:{request.owner_principal_name}"
     if not may_ask(context):
         return _refusal(context, ErrorCode.delegation_token_request_not_allowed, owner)
     if owner != requester and not context.may(Operation.CREATE_TOKENS, ResourceType.USER, owner):
@@ -71,7 +71,7 @@ async def handle_create_delegation_token(context: RequestContext[SecurityService
             secrets.token_urlsafe(ID_BYTES),
             owner,
             requester,
-            [principal_of(renewer.principal_type, renewer.principal_name) for renewer in request.renewers],
+            [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers],
             tokens.lifetimes(),
             milliseconds(request.max_lifetime),
             most=context.node.config.int("seqgate.delegation.tokens.max"),
@@ -263,7 +263,7 @@ async def handle_describe_delegation_token(context: RequestContext[SecurityServi
         return _answer_describe_token(context, ErrorCode.delegation_token_auth_disabled, ())
     owners = None
     if request.owners is not None:
-        owners = [principal_of(owner.principal_type, owner.principal_name) for owner in request.owners]
+        owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
     found = describe_tokens(
         context.services.metadata_log.image.tokens,
         context.peer.principal,
@@ -332,10 +332,6 @@ def may_ask(context: RequestContext[SecurityServices]) -> bool:
     if protocol is SecurityProtocol.PLAINTEXT or context.peer.token_id is not None:
         return False
     return protocol is not SecurityProtocol.SSL or context.peer.principal != ANONYMOUS
-
-
-def principal_of(principal_type: str, name: str) -> str:
-    return f"{principal_type}:{name}"
 
 
 def type_and_name(principal: str) -> tuple[str, str]:

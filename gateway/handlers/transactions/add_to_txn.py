@@ -27,7 +27,12 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.offsets import is_name_group
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from seqgate.gateway.coordinator.transaction.rules import (
+    VERSION_2,
+    Producer,
+    TransactionRefused,
+    check_partition,
+)
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
@@ -107,9 +112,8 @@ async def _verify(
         for index in topic.partitions:
             error = ErrorCode.none
             try:
-                context.services.coordinators.transactions.check_partition(
-                    transactional_id, producer, (topic.name, index)
-                )
+                current = context.services.coordinators.transactions.find(transactional_id)
+                check_partition(current, producer, (topic.name, index))
             except (TransactionRefused, Unavailable) as refused:
                 error = refused.error_code
             errors[topic.name, index] = error if transactional_id else ErrorCode.invalid_request

@@ -128,20 +128,19 @@ class End(Enum):
     INVALID = "there is no transaction that can end in this way"
 
 
-_SAME_END: Final = {
+END_V2_AGAIN: Final = {
     (PREPARE_COMMIT, COMMIT): End.BUSY,
     (PREPARE_ABORT, ABORT): End.BUSY,
     (COMPLETE_COMMIT, COMMIT): End.DONE,
     (COMPLETE_ABORT, ABORT): End.DONE,
 }
+"""The outcomes for a client whose epoch rises with every end, when its epoch shows a retry."""
 _ONGOING_ENDS: Final = {(ONGOING, COMMIT): End.PREPARE, (ONGOING, ABORT): End.PREPARE}
 
-END_V1: Final = {**_ONGOING_ENDS, **_SAME_END}
+END_V1: Final = {**_ONGOING_ENDS, **END_V2_AGAIN}
 """The outcomes for a client whose epoch stays: a retry can't be recognized. Missing entries are INVALID."""
 END_V2: Final = {**_ONGOING_ENDS, **{(state, ABORT): End.PREPARE for state in IDLE}}
 """The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty one."""
-END_V2_AGAIN: Final = _SAME_END
-"""The outcomes for a client whose epoch rises with every end, when its epoch shows a retry."""
 
 
 def decided_by(
@@ -206,9 +205,6 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
     if is_same_epoch:
         return END_V2
     raise TransactionRefused(ErrorCode.producer_fenced)
-
-
-# Refuses requests of transactions that arrive after the client has given up their connection.
 
 
 def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) -> None:

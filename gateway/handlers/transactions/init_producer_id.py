@@ -205,13 +205,9 @@ def _is_or_was(current: Transaction, claimed: Producer) -> bool:
     )
 
 
-def _begins_anew(current: Transaction, claimed: Producer) -> bool:
-    """Return whether the epoch must rise: the client is new, or has the newest epoch."""
-    return not claimed.is_named or claimed.producer_epoch == current.producer_epoch
-
-
 def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: int | None) -> dict[str, int]:
-    if _begins_anew(current, claimed):
+    # the epoch rises where the client is new, or has the newest epoch
+    if not claimed.is_named or claimed.producer_epoch == current.producer_epoch:
         last_producer_epoch = current.producer_epoch if claimed.is_named else NO_PRODUCER_EPOCH
         if current.producer_epoch >= LAST_EPOCH_TO_BUMP:
             return {

@@ -12,8 +12,7 @@ OffsetMetadataManager.commitTransactionalOffset.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -157,12 +156,7 @@ async def _commit(
 
     try:
         return await commit_in_transaction(
-            context.services.coordinators.groups,
-            committer,
-            producer,
-            records,
-            take_part,
-            renamed={} if version >= FIRST_WITH_TOPIC_IDS else _BEFORE_TOPIC_IDS,
+            context.services.coordinators.groups, committer, producer, records, take_part, version
         )
     except TransactionRefused as refused:
         return _error_code(refused, version)
@@ -179,12 +173,11 @@ async def commit_in_transaction(
     producer: tuple[int, int],
     records: Sequence[OffsetCommitRecord],
     take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
-    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({}),
+    api_version: int = FIRST_WITH_TOPIC_IDS,
 ) -> ErrorCode:
     """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and the errors of
     `take_part`. `take_part` adds the partition that holds the group to the transaction, also for offsets that
     the group then refuses. It returns the partition and the offset of that change, which must be durable too.
-    `renamed` has the errors that the version does not know, each with the one that it gets.
     """
     loaded = groups.loaded(committer.group_id)
     taken_part: list[tuple[Partition, int]] = []
@@ -196,7 +189,7 @@ async def commit_in_transaction(
         written = take_part((OFFSETS_TOPIC, loaded.partition.index))
         if written is not None:
             taken_part.append(written)
-        error = check_in_transaction(shard, committer, records, now_ms, renamed)
+        error = check_in_transaction(shard, committer, records, now_ms, api_version)
         if error is ErrorCode.none:
             max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
             error = shard.commits.check_room(records, max_bytes, groups.largest_offset_bytes)
@@ -219,7 +212,7 @@ def check_in_transaction(
     committer: Committer,
     records: Sequence[OffsetCommitRecord],
     now_ms: int,
-    renamed: Mapping[ErrorCode, ErrorCode] = MappingProxyType({}),
+    api_version: int = FIRST_WITH_TOPIC_IDS,
 ) -> ErrorCode:
     """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name the
     member for which the producer commits; otherwise the checks of an OffsetCommit count.
@@ -231,7 +224,7 @@ def check_in_transaction(
     error = shard.commits.check(committer, records, now_ms)
     if error is ErrorCode.rebalance_in_progress:
         return ErrorCode.none  # members may commit what they read before the rebalance
-    return renamed.get(error, error)
+    return error if api_version >= FIRST_WITH_TOPIC_IDS else _BEFORE_TOPIC_IDS.get(error, error)
 
 
 async def _ask_elsewhere(

@@ -299,10 +299,6 @@ class TransactionCoordinator:
             await self.shards.persisted(loaded, found[1])
         self.shards.check_current(loaded)
 
-    def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
-        """Check that a partition takes part in the transaction. Raises TransactionRefused, Unavailable."""
-        rules.check_partition(self.find(transactional_id), producer, place)
-
     def verify_or_add(
         self, transactional_id: str, producer: Producer, place: TopicPartition, client_version: int
     ) -> tuple[Partition, int] | None:
