@@ -304,9 +304,6 @@ def _told(held: _Held) -> HeldOffset:
     return HeldOffset(*held.pending, is_superseded=held.superseded)
 
 
-# The sender of an OffsetCommit or OffsetFetch, and the check whether the sender may commit to its group.
-
-
 class Committer(NamedTuple):
     """The sender of an OffsetCommit or OffsetFetch. Outside any group: generation -1, no member id."""
 

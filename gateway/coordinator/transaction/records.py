@@ -3,7 +3,7 @@
 Values are written as v1, the compact encoding; v0 is read too. A null value deletes. Source: Kafka's
 TransactionLogKey.json, TransactionLogValue.json.
 
-The states of a transactional id, and the outcome of an EndTxn in each, as tables.
+The states of a transactional id, as a table.
 
     state            may follow                                      meaning
     Empty            Empty, CompleteCommit, CompleteAbort            a producer has begun, but no transaction
