@@ -38,7 +38,7 @@ from seqgate.log.errors import CorruptRecord, DerivedProducer, OffsetOutOfRange,
 from seqgate.log.files.checkpoints import encode_leader_epochs
 from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
-from seqgate.log.format.batch_validation import HERE, RecordCheck, check_batch
+from seqgate.log.format.batch_validation import HERE, RecordCheck, check_batch, stamp
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, Buffer, crc_matches
 from seqgate.log.format.records import Record, build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
@@ -255,7 +255,7 @@ class PartitionLog:
         base_offset = batch.base_offset = self.log_end_offset
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
-        head, rest, log_append_time_ms = batch.stamp(view, config, now_ms)
+        head, rest, log_append_time_ms = stamp(batch, view, config, now_ms)
         segments = self.segments
         try:
             must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)

@@ -1,4 +1,5 @@
-"""Validates a produced batch before the log judges and writes the batch, and rewrites a stored one.
+"""Validates a produced batch before the log judges it, stamps it before the log writes it, and rewrites a
+stored one.
 
 Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`,
 `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`. Every record of a client is checked, so that no batch
@@ -44,13 +45,15 @@ from seqgate.log.format.compression import (
 from seqgate.log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
-    CORRECTED,
     CRC_COVERS_FROM,
     DELETE_HORIZON_FLAG,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     NO_TIMESTAMP,
+    PATCHED,
+    REWRITABLE,
+    REWRITABLE_BYTES,
     SMALLEST_BATCH_LENGTH,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
@@ -59,6 +62,7 @@ from seqgate.log.format.record_batch import (
     Buffer,
     parse_header,
     sealed,
+    stamped_head,
 )
 from seqgate.log.format.record_walk import PlainRecord, largest_timestamp, sound_records
 from seqgate.log.format.records import (
@@ -116,6 +120,10 @@ QUICK_DECODED_BYTES: Final = 16 << 10
 """The decompressed bytes of a batch whose records are decoded in the event loop, to find out what is wrong. A
 larger batch is decoded in a thread.
 """
+
+
+CORRECTED: Final = -1
+"""The CRC in a header that a check has corrected in memory; the batch's bytes still have the wrong one."""
 
 
 class RecordCheck(Enum):
@@ -201,6 +209,26 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
             f"The batch has {size_bytes} bytes; segment.bytes is {config.segment_bytes}."
         )
     return batch
+
+
+def stamp(
+    batch: BatchHeader, view: memoryview, config: LogConfig, now_ms: int
+) -> tuple[bytes, memoryview, int]:
+    """Write offset, leader epoch and timestamp type into the head of a checked batch, whose bytes are in
+    `view`. Return (head, rest, log_append_time_ms); the time is -1 where the producer's timestamps count.
+
+    The topic sets the timestamp type, whatever the producer wrote. Where a check has corrected
+    `max_timestamp`, it replaces the wrong one in the bytes.
+    """
+    size_bytes, attributes = batch.size_bytes, batch.attributes
+    if config.message_timestamp_type != "CreateTime" and batch.record_count:
+        head = stamped_head(batch, view, attributes | TIMESTAMP_TYPE_FLAG, now_ms)
+        return head, view[PATCHED.size : size_bytes], now_ms
+    if attributes & TIMESTAMP_TYPE_FLAG or batch.crc == CORRECTED:
+        head = stamped_head(batch, view, attributes & ~TIMESTAMP_TYPE_FLAG, batch.max_timestamp)
+        return head, view[PATCHED.size : size_bytes], -1
+    head = REWRITABLE.pack(batch.base_offset, batch.batch_length, batch.partition_leader_epoch)
+    return head, view[REWRITABLE_BYTES:size_bytes], -1
 
 
 def check_frame(records: memoryview) -> None:

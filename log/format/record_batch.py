@@ -19,8 +19,6 @@ from seqgate.seq_validator.checksum import crc32c
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from seqgate.log.config import LogConfig
-
 Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES: Final = 61
@@ -49,10 +47,6 @@ _unpack_header = struct.Struct(">qiibIhiqqqhii").unpack_from
 _pack_up_to_crc = struct.Struct(">qiibI").pack
 _pack_covered = struct.Struct(">hiqqqhii").pack
 _pack_after_crc = struct.Struct(">hiqq").pack
-
-
-CORRECTED: Final = -1
-"""The CRC in a header that a check has corrected in memory; the batch's bytes still have the wrong one."""
 
 
 @dataclass(init=False, eq=False, repr=False, slots=True)
@@ -110,23 +104,6 @@ class BatchHeader:
     def is_control(self) -> bool:
         """Whether the batch holds a control record (a transaction marker)."""
         return bool(self.attributes & CONTROL_FLAG)
-
-    def stamp(self, view: memoryview, config: LogConfig, now_ms: int) -> tuple[bytes, memoryview, int]:
-        """Write offset, leader epoch and timestamp type into the head of the batch, whose bytes are in
-        `view`. Return (head, rest, log_append_time_ms); the time is -1 where the producer's timestamps count.
-
-        The topic sets the timestamp type, whatever the producer wrote. Where a check has corrected
-        `max_timestamp`, it replaces the wrong one in the bytes.
-        """
-        size_bytes, attributes = self.size_bytes, self.attributes
-        if config.message_timestamp_type != "CreateTime" and self.record_count:
-            head = stamped_head(self, view, attributes | TIMESTAMP_TYPE_FLAG, now_ms)
-            return head, view[PATCHED.size : size_bytes], now_ms
-        if attributes & TIMESTAMP_TYPE_FLAG or self.crc == CORRECTED:
-            head = stamped_head(self, view, attributes & ~TIMESTAMP_TYPE_FLAG, self.max_timestamp)
-            return head, view[PATCHED.size : size_bytes], -1
-        head = REWRITABLE.pack(self.base_offset, self.batch_length, self.partition_leader_epoch)
-        return head, view[REWRITABLE_BYTES:size_bytes], -1
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.log import LogConfig, LogError, RecordTooLarge, StorageFailed
 from seqgate.log.format.batch_validation import (
+    CORRECTED,
     DONE,
     check_batch,
     check_record_sizes,
@@ -30,7 +31,7 @@ from seqgate.log.format.batch_validation import (
     sealed_batch,
 )
 from seqgate.log.format.compression import CODEC_IDS, Compression, compress
-from seqgate.log.format.record_batch import COMPRESSION_MASK, CORRECTED, HEADER_BYTES, PATCHED, stamped_head
+from seqgate.log.format.record_batch import COMPRESSION_MASK, HEADER_BYTES, PATCHED, stamped_head
 
 logger = logging.getLogger(__name__)
 
