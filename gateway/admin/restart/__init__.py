@@ -1,1 +1,1 @@
-"""`seqgate restart`: the command, and what the running gateway does."""
+"""`seqgate restart`: the command with the gateway's answers, and what one process leaves to the next."""

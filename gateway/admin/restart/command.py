@@ -1,4 +1,8 @@
-"""`seqgate restart`: replaces the running gateway's process by the release that is installed now."""
+"""`seqgate restart`: replaces the running gateway's process by the release that is installed now.
+
+The requests, the command, and the gateway's answers: it checks whether the next process can start, and orders
+the restart. `live.py` has what one process leaves to the next.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from seqgate.gateway.admin.request import ControlError, NoAnswer, NotRunning, Re
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.restart.live import Passed
 
 LIMIT_S: Final = 600.0
 """How long the command waits for the new process. A stop and a start of a hundred thousand partitions take a
@@ -155,12 +160,58 @@ def _watched(pid: int) -> Iterator[Callable[[], bool]]:
 # In the gateway: its answers on the control socket.
 
 
+CHECK_TIMEOUT_S: Final = 25.0
+"""How long the check may take: less than an operation of the control socket."""
+
+
 async def restart_live(gateway: LiveGateway, request: RestartRequest) -> OrderedRestart:
-    """Restart the process, once the answer is sent. Raises ControlError: the next process could not start."""
-    if gateway.restarts is None:
+    """Order the restart of the process, which begins once the answer is sent. Raises ControlError: then the
+    gateway serves on.
+    """
+    restarts = gateway.restarts
+    if restarts is None:
         raise ControlError("this gateway runs inside of another program, which starts and stops it")
-    await gateway.restarts.order(request.restart)
-    return OrderedRestart(gateway.restarts.pid)
+    if restarts.is_ordered:
+        raise ControlError("a restart has begun already")
+    with restarts.ordering(request.restart) as to_check:
+        refusal = await _refusal_of_next(to_check)
+        if refusal is not None:
+            raise ControlError(
+                f"the gateway does not restart, and serves on: the next process could not start: {refusal}"
+            )
+    return OrderedRestart(restarts.pid)
+
+
+async def _refusal_of_next(to_check: Passed) -> str | None:
+    """Let a child with the command line of this process check what a start needs (`start_check.py`), and
+    return its last line on stderr if it fails; None: the next process can start.
+    """
+    import asyncio  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.restart.live import command_line  # noqa: PLC0415 - for the gateway only
+
+    command = command_line()
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            env=to_check.environment(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        return f"{command[0]} can't be executed: {error.strerror}"
+    try:
+        _, output = await asyncio.wait_for(child.communicate(), CHECK_TIMEOUT_S)
+    except TimeoutError:
+        return f"it was not ready within {CHECK_TIMEOUT_S:g} s"
+    finally:
+        if child.returncode is None:
+            child.kill()
+    if not child.returncode:
+        return None
+    lines = output.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("seqgate: ") if lines else f"exit code {child.returncode}"
 
 
 def restarted(gateway: LiveGateway, _: RestartedRequest) -> Restarted:

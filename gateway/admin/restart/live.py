@@ -10,7 +10,6 @@ gateway can begin on it. What a clean stop leaves in files is all else that the 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -24,7 +23,6 @@ from typing import Final, NoReturn
 import msgspec
 
 from seqgate import __version__
-from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER, metrics_listener
 from seqgate.gateway.stop_signals import pass_stop_signals_on
@@ -33,8 +31,6 @@ logger = logging.getLogger(__name__)
 
 VARIABLE: Final = "_SEQGATE_RESTART"
 """The environment variable that has a `Passed` as JSON."""
-CHECK_TIMEOUT_S: Final = 25.0
-"""How long the check may take: less than an operation of the control socket."""
 _SCRIPT: Final = b"#!"
 
 
@@ -110,39 +106,11 @@ class Passed(msgspec.Struct, kw_only=True):
             with contextlib.suppress(OSError):
                 stream.flush()
         pass_stop_signals_on()
-        os.execve(command[0], command, self._environment())  # noqa: S606 - its own command line
+        os.execve(command[0], command, self.environment())  # noqa: S606 - its own command line
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the process that gets this."""
         return {**os.environ, VARIABLE: msgspec.json.encode(self).decode()}
-
-    async def check(self) -> None:
-        """Let a child check that the next process can start. Raises ControlError with the reason."""
-        command = command_line()
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *command,
-                env=self._environment(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        except OSError as error:
-            raise ControlError(_refused(f"{command[0]} can't be executed: {error.strerror}")) from error
-        try:
-            _, output = await asyncio.wait_for(child.communicate(), CHECK_TIMEOUT_S)
-        except TimeoutError:
-            raise ControlError(_refused(f"it was not ready within {CHECK_TIMEOUT_S:g} s")) from None
-        finally:
-            if child.returncode is None:
-                child.kill()
-        if child.returncode:
-            lines = output.decode(errors="replace").strip().splitlines()
-            reason = lines[-1].removeprefix("seqgate: ") if lines else f"exit code {child.returncode}"
-            raise ControlError(_refused(reason))
-
-
-def _refused(reason: str) -> str:
-    return f"the gateway does not restart, and serves on: the next process could not start: {reason}"
 
 
 def command_line() -> list[str]:
@@ -208,7 +176,7 @@ class Restarts:
         self.pid = os.getpid() if pid is None else pid
         self.waited_ms = 0
         """How long clients have waited for this process; 0 where it begins by itself."""
-        self._checked = Passed(
+        self._to_check = Passed(
             is_check=True, sockets={address: [] for address in addresses}, data_dir=data_dir
         )
         self._begin = begin
@@ -216,13 +184,19 @@ class Restarts:
         self._ordered: str | None = None
         self._is_checked = False
 
-    async def order(self, restart: str) -> None:
-        """Restart once the answer is sent, if the next process can start. Raises ControlError."""
-        if self._ordered is not None:
-            raise ControlError("a restart has begun already")
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a restart is ordered already."""
+        return self._ordered is not None
+
+    @contextlib.contextmanager
+    def ordering(self, restart: str) -> Iterator[Passed]:
+        """Order a restart, which begins once the answer is sent; yield what the process that checks the start
+        gets. An error in the context takes the order back.
+        """
         self._ordered = restart
         try:
-            await self._checked.check()
+            yield self._to_check
         except BaseException:
             self._ordered = None
             raise

@@ -120,12 +120,11 @@ def test_a_script_is_executed_itself_and_a_module_by_its_interpreter(
 async def test_a_restart_begins_once_the_command_has_its_answer_and_only_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def check(passed: Passed) -> None:
-        assert passed == Passed(is_check=True, sockets={"127.0.0.1:9092": []}, data_dir="/data")
-        if refusals:
-            raise ControlError(refusals.pop())
+    async def refusal(to_check: Passed) -> str | None:
+        assert to_check == Passed(is_check=True, sockets={"127.0.0.1:9092": []}, data_dir="/data")
+        return refusals.pop() if refusals else None
 
-    monkeypatch.setattr(Passed, "check", check)
+    monkeypatch.setattr(command, "_refusal_of_next", refusal)
     refusals = ["it can't start"]
     begun: asyncio.Queue[str] = asyncio.Queue()
     async with open_node(tmp_path / "data") as node:
