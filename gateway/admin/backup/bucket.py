@@ -27,9 +27,8 @@ from seqgate.gateway.admin.backup.command import (
     Restored,
     backup_row,
 )
-from seqgate.gateway.admin.cluster.bucket import first_key, in_bucket, take_bucket
-from seqgate.gateway.admin.cluster.command import Bucket
-from seqgate.gateway.admin.cluster.state import check_is_cluster
+from seqgate.gateway.admin.cluster.bucket import Bucket, begin_or_resume_import, first_key, in_bucket
+from seqgate.gateway.admin.cluster.status import check_is_cluster
 from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
 from seqgate.gateway.backup.creation import BackedUpObjects, Created
 from seqgate.gateway.backup.pace import Pace
@@ -344,7 +343,7 @@ class BucketRestore:
             str(self._backup.absolute()),
             platform.node(),
         )
-        await take_bucket(self._reads, self._address, ours, self._check_empty)
+        await begin_or_resume_import(self._reads, self._address, ours, check_empty=self._check_empty)
 
     async def _check_empty(self) -> None:
         key = await first_key(self._reads)

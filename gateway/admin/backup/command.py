@@ -16,7 +16,7 @@ import msgspec
 
 from seqgate import __version__
 from seqgate.gateway.admin.client import Client, ask, bootstrap_of
-from seqgate.gateway.admin.cluster.command import Address, Bucket, BucketTimeout, Settings, bucket_settings
+from seqgate.gateway.admin.cluster.bucket import Address, Bucket, BucketTimeout, Settings, bucket_settings
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import (
     CommandConfig,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import chain, zip_longest
@@ -19,7 +20,14 @@ from typing import Final
 
 import msgspec
 
-from seqgate.gateway.admin.cluster.bucket import first_key, take_bucket
+from seqgate.gateway.admin.cluster.bucket import (
+    Bucket,
+    ProgressLine,
+    begin_or_resume_import,
+    first_key,
+    in_bucket,
+)
+from seqgate.gateway.admin.commands import Output
 from seqgate.gateway.admin.request import ControlError, in_words
 from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
 from seqgate.gateway.admin.tables import count, counted
@@ -72,7 +80,17 @@ class Imported(msgspec.Struct, frozen=True):
     us_dollars: float
 
 
-def text(done: Imported) -> list[str]:
+def imported(bucket: Bucket, data_dir: Path) -> Output:
+    """Import a data directory into the bucket of the command. Raises ControlError."""
+    now_ms, show = time.time_ns() // 1_000_000, ProgressLine("sent").show
+    done = in_bucket(
+        bucket,
+        lambda objects, address: import_directory(objects, address, data_dir, bucket.config, now_ms, show),
+    )
+    return Output(done, _text(done))
+
+
+def _text(done: Imported) -> list[str]:
     """Return what was copied, and how to start a gateway from it."""
     copied = (
         f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} "
@@ -126,7 +144,7 @@ class _Import:
             str(self._data_dir.absolute()),
             platform.node(),
         )
-        await take_bucket(self._reads, self._address, ours, self._check_empty)
+        await begin_or_resume_import(self._reads, self._address, ours, check_empty=self._check_empty)
 
     async def _check_empty(self) -> None:
         known = await sessions(self._objects)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.admin.cluster.state import ClusterState
-from seqgate.gateway.admin.cluster.verification import Verification
+from seqgate.gateway.admin.cluster.status import ClusterState
+from seqgate.gateway.admin.cluster.verify import Verification
 from seqgate.gateway.backends import metadata_snapshots
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.bucket_backend import BucketBackend

@@ -14,7 +14,7 @@ import pytest
 from seqgate.gateway.admin.backup import bucket as backups
 from seqgate.gateway.admin.backup.bucket import MOST_HOLDS, TRIES, BucketBackup, BucketRestore, TakeCut
 from seqgate.gateway.admin.backup.command import LEAST_GAP, BucketCut, CutRequest, HeldLog
-from seqgate.gateway.admin.cluster.verification import verify
+from seqgate.gateway.admin.cluster.verify import verify
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
 from seqgate.gateway.admin.request import ControlError, NotRunning

@@ -16,7 +16,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.cluster.importing import Imported
-from seqgate.gateway.admin.cluster.verification import Verification
+from seqgate.gateway.admin.cluster.verify import Verification
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects

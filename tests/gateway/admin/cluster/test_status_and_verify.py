@@ -14,9 +14,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.cluster.bucket import ObjectsInTime
-from seqgate.gateway.admin.cluster.state import ClusterState
-from seqgate.gateway.admin.cluster.verification import Verification
-from seqgate.gateway.admin.cluster.verification import verify as verified
+from seqgate.gateway.admin.cluster.status import ClusterState
+from seqgate.gateway.admin.cluster.verify import Verification
+from seqgate.gateway.admin.cluster.verify import verify as verified
 from seqgate.gateway.admin.request import NoAnswer
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects

@@ -1,29 +1,41 @@
-"""`seqgate cluster status`: the content of a bucket, from listings and a few reads."""
+"""`seqgate cluster status`: the content of a bucket, from listings and a few reads; or the gateways at an
+address.
+
+The command, its rows and tables, and the answer from the bucket.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from seqgate.gateway.admin.cluster.gateways import Gateways, gateways_of, listing
+from seqgate.gateway.admin.client import bootstrap_of
+from seqgate.gateway.admin.cluster.bucket import Address, BucketTimeout, Settings, bucket_settings, in_bucket
+from seqgate.gateway.admin.cluster.gateways import (
+    Gateways,
+    GatewaysRequest,
+    gateways_of,
+    gateways_remote,
+    listing,
+)
+from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.options import (
+    CommandConfig,
+    ConfigFile,
+    OtherCluster,
+    cluster,
+    needs_bootstrap,
+    nobody,
+)
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown
-from seqgate.gateway.cluster.metadata.shared_log import read_metadata
-from seqgate.gateway.cluster.objects.objects import Entry, Missing, ObjectStore
-from seqgate.gateway.cluster.parts.manifest import PREFIX, partition_of
-from seqgate.gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
-from seqgate.gateway.cluster.wal.wal_object import (
-    END_BYTES,
-    SNAPSHOT_PREFIX,
-    Seal,
-    boundary_key,
-    decode_index,
-    identify,
-    object_key,
-)
-from seqgate.gateway.runtime.topics.stored_image import image_of
+
+if TYPE_CHECKING:
+    from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore
+    from seqgate.gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
+    from seqgate.gateway.cluster.wal.wal_object import Seal
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
 """S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""
@@ -33,7 +45,7 @@ MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
 
 
-# What `seqgate cluster status --json` prints, and the table for people.
+# What `seqgate cluster status --json` prints.
 
 
 class LastSession(msgspec.Struct, frozen=True):
@@ -99,7 +111,42 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The gateways by the metadata; a crashed one is live until another takes over. None without any."""
 
 
-def state_text(answer: ClusterState) -> Iterator[Block]:
+# The command.
+
+
+@asks(nobody)
+def status(
+    _: None,
+    address: Address = None,
+    settings: Settings = None,
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    config_file: ConfigFile = None,
+    timeout_s: BucketTimeout = None,
+) -> Output:
+    """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last
+    session has ended, and its gateways.
+
+    The write-ahead logs shrink with each upload. An oldest object of more than twice
+    `seqgate.cluster.upload.interval.ms` means that uploads fail: `seqgate status` shows why. Lists all
+    objects: one request for each thousand. A gateway that has crashed is shown as live until another has
+    taken over.
+
+    With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
+    """
+    if address is None and settings is None:
+        bootstrap = bootstrap_of(bootstrap, None, config_file)
+    if bootstrap is not None:
+        with cluster(bootstrap, command_config, None, config_file, timeout_s) as reached:
+            found = gateways_remote(reached, GatewaysRequest())
+        return Output(found, listing(found))
+    needs_bootstrap(command_config)
+    with bucket_settings(address, settings, config_file, timeout_s) as bucket:
+        answer = in_bucket(bucket, cluster_state)
+    return Output(answer, _text(answer))
+
+
+def _text(answer: ClusterState) -> Iterator[Block]:
     """Yield what a bucket holds, and its gateways."""
     yield Table((Column("cluster"), Column("")), _rows(answer))
     if answer.gateways is not None:
@@ -160,7 +207,7 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
     ]
 
 
-# The answer.
+# The answer, from the bucket.
 
 
 def check_is_cluster(found: SharedLogContent, address: str) -> None:
@@ -173,6 +220,11 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     """Return what the bucket holds. Raises ControlError, StoreFailed, Refused, CorruptRegistration,
     CorruptChange, CorruptWalObject, IncompatibleFormat, UnknownRecordError.
     """
+    from seqgate.gateway.cluster.metadata.shared_log import read_metadata  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.cluster.parts.manifest import PREFIX, partition_of  # noqa: PLC0415
+    from seqgate.gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX  # noqa: PLC0415
+    from seqgate.gateway.runtime.topics.stored_image import image_of  # noqa: PLC0415
+
     content = await read_metadata(objects)
     check_is_cluster(content, address)
     known, image = content.sessions, image_of(content)
@@ -180,7 +232,8 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     parts = [entry async for entry in objects.list(PREFIX)]
     wal = [entry async for entry in objects.list("wal/")]
     size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
-    manifests = [entry for entry in parts if _is_manifest(entry.key)]
+    places = [(entry, partition_of(entry.key)) for entry in parts]
+    manifests = [entry for entry, place in places if place is not None and place[1] is None]
     ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
     last = await _session(objects, known[-1], ended[0])
     return ClusterState(
@@ -204,11 +257,6 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         ended=[session for session in ended if session is not None],
         gateways=gateways_of(image, known[0].cluster_id) if image.brokers.by_id else None,
     )
-
-
-def _is_manifest(key: str) -> bool:
-    place = partition_of(key)
-    return place is not None and place[1] is None
 
 
 def _oldest(wal: Sequence[Entry], unsealed: int | None) -> int | None:
@@ -236,6 +284,8 @@ async def _session(
     objects: ObjectStore, known: RegisteredSession, ended: EndedSessionRow | None
 ) -> LastSession:
     """Return what is known of a session. Its boundary tells of deleted objects: an upload may leave none."""
+    from seqgate.gateway.cluster.wal.wal_object import boundary_key  # noqa: PLC0415 - slow to import
+
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     listed = [entry async for entry in objects.list(folder)]
     newest = ([entry for entry in listed if not entry.key.endswith("/boundary")] or listed)[-1:]
@@ -254,6 +304,8 @@ async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession
     """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused,
     CorruptWalObject, IncompatibleFormat.
     """
+    from seqgate.gateway.cluster.wal.wal_object import boundary_key  # noqa: PLC0415 - slow to import
+
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
     entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
     for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
@@ -269,6 +321,9 @@ async def seal_at(objects: ObjectStore, known: RegisteredSession, seq: int) -> S
     """Return the seal at this place of the session's log, or None. Raises StoreFailed, Refused,
     CorruptWalObject, IncompatibleFormat.
     """
+    from seqgate.gateway.cluster.objects.objects import Missing  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify, object_key  # noqa: PLC0415
+
     key = object_key(known.node_id, known.session, seq)
     try:
         end = await objects.get_end(key, END_BYTES)

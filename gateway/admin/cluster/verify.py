@@ -15,7 +15,9 @@ from uuid import UUID
 
 import msgspec
 
-from seqgate.gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
+from seqgate.gateway.admin.cluster.bucket import Bucket, ProgressLine, in_bucket
+from seqgate.gateway.admin.cluster.status import MOST_IN_FLIGHT, check_is_cluster, seal_at
+from seqgate.gateway.admin.commands import Output
 from seqgate.gateway.admin.tables import Block, Column, count, counted, table
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import (
@@ -105,7 +107,14 @@ class Verification(msgspec.Struct, frozen=True):
     damaged: list[DamagedObject]
 
 
-def text(found: Verification) -> Iterator[Block]:
+def verified(bucket: Bucket) -> Output:
+    """Check the bucket of the command, which exits with 1 when something is damaged. Raises ControlError."""
+    show = ProgressLine("checked").show
+    found = in_bucket(bucket, lambda objects, address: verify(objects, address, show))
+    return Output(found, _text(found), code=1 if found.damaged else 0)
+
+
+def _text(found: Verification) -> Iterator[Block]:
     """Yield what the check has found."""
     if found.damaged:
         yield table(DamagedObject, found.damaged)
