@@ -21,14 +21,9 @@ import msgspec
 
 from seqgate.gateway.admin import backlog, metrics, names, pids, producers, users
 from seqgate.gateway.admin.backlog import BacklogRequest, LimitedTopicsRequest
-from seqgate.gateway.admin.backup import live as backup
-from seqgate.gateway.admin.backup.command import (
-    CutRequest,
-    HoldRequest,
-    ReleaseRequest,
-    StageBackupRequest,
-    StagedBackup,
-)
+from seqgate.gateway.admin.backup import bucket as backup
+from seqgate.gateway.admin.backup.bucket import CutRequest, HoldRequest, ReleaseRequest
+from seqgate.gateway.admin.backup.command import LONGEST_STAGING_S, StageBackupRequest, stage_backup
 from seqgate.gateway.admin.cluster import gateways
 from seqgate.gateway.admin.cluster.gateways import (
     DrainRequest,
@@ -53,7 +48,6 @@ from seqgate.gateway.admin.request import (
     PagedRequest,
     Request,
     from_source,
-    in_words,
 )
 from seqgate.gateway.admin.restart.command import RestartedRequest, RestartRequest, restart_live, restarted
 from seqgate.gateway.admin.status import StatusRequest, status_live
@@ -73,33 +67,7 @@ from seqgate.gateway.admin.verdicts import ListVerdictsRequest, list_verdicts
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
-from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
 from seqgate.gateway.security.acls.access import Operation
-
-# The operations of one function each.
-
-
-STAGE_TIMEOUT_S: Final = 590.0
-"""How long a gateway may take to give second names to the files of all partitions. A command waits longer."""
-
-
-async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:
-    """Stage the files of the data directory. Raises ControlError."""
-    services = gateway.services
-    backups = services.upkeep.backups
-    if backups is None:
-        raise ControlError(
-            "this gateway keeps its records in a bucket, and its data directory is a cache: name the bucket "
-            "with --cluster ADDRESS"
-        )
-    try:
-        staged = await backups.begin()
-    except StagingRefused as error:
-        cause = error.__cause__
-        reason = in_words(cause) if isinstance(cause, Exception) else str(error)
-        raise ControlError(f"the backup can't begin: {reason}") from error
-    return StagedBackup(staged.taken_ms, staged.partitions)
-
 
 # The list.
 
@@ -113,7 +81,7 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
     ControlOperation(MoveRequest, gateways.move_live, changes=True),
     ControlOperation(DrainRequest, gateways.drain_live, changes=True),
     ControlOperation(UndrainRequest, gateways.undrain_live, changes=True),
-    ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=STAGE_TIMEOUT_S),
+    ControlOperation(StageBackupRequest, stage_backup, changes=True, timeout_s=LONGEST_STAGING_S),
     ControlOperation(CutRequest, backup.cut, changes=True),
     ControlOperation(HoldRequest, backup.hold, changes=True),
     ControlOperation(ReleaseRequest, backup.release, changes=True),

@@ -8,26 +8,21 @@
 
 A backup gets its final name only when all its files are durable. Backups share the copies of unchanged files
 by hard links: each is whole, and any of them may be deleted.
-
-A backup is restored into an empty data directory. `meta.properties` comes last, after everything else is
-durable, and after `prepare` has made the directory ready. Without that file no gateway starts on the
-directory, so an interrupted restore can't be taken for a whole one.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from seqgate.log import DirectoryLocked, LocalDurability, Storage
-from seqgate.log.staging import META, Flush, copy_file, digest
+from seqgate.log.staging import Flush, copy_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from seqgate.gateway.backup.pace import Pace
 
@@ -138,130 +133,122 @@ def _is_moment(name: str) -> bool:
     return True
 
 
-# Compares a backup with its manifest.
-
-
-class Damage(NamedTuple):
-    """A file of a backup that is not as the manifest says; the path is below the data of the backup."""
-
-    path: str
-    reason: str
-
-
-def open_backup(storage: Storage, backup: str) -> BackupManifest:
-    """Return the manifest of a complete backup. Raises BackupError, OSError."""
-    if backup.endswith(PARTIAL):
-        raise BackupError(f"{backup} was never finished: use another backup")
-    return read(storage, backup)
-
-
-def damage_of(storage: Storage, backup: str, manifest: BackupManifest, pace: Pace) -> Iterator[Damage]:
-    """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises
-    OSError.
-    """
-    for file in manifest.files:
-        path = f"{backup}/{DATA}/{file.path}"
-        try:
-            size_bytes = storage.size_bytes(path)
-        except FileNotFoundError:
-            yield Damage(file.path, "the file is missing")
-            continue
-        if size_bytes != file.size_bytes:
-            yield Damage(file.path, f"the file has {size_bytes:,} bytes instead of {file.size_bytes:,}")
-            continue
-        try:
-            found = digest(storage, path, file.size_bytes, pace.spend)
-        except OSError as error:
-            yield Damage(file.path, f"the file can't be read: {error}")
-            continue
-        if found.sha256 != file.sha256:
-            yield Damage(file.path, "the bytes differ from those that were copied (SHA-256)")
-
+# Makes a backup.
 
 RESERVE_BYTES: Final = 64 << 20
 """Bytes that a backup and a restore leave free, so that a restored gateway takes records at once."""
 
 
-def restore(
-    storage: Storage,
-    backup: str,
-    manifest: BackupManifest,
-    data_dir: str,
-    pace: Pace,
-    prepare: Callable[[], None],
-) -> None:
-    """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a
-    data directory.
+class Created(NamedTuple):
+    """A finished backup."""
 
-    Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
+    path: str
+    manifest: BackupManifest
+    removed: list[str]
+    """The names of older backups that were removed."""
+
+
+class WantedFile(NamedTuple):
+    """A file of the data directory, as the backup must have it."""
+
+    path: str
+    size_bytes: int
+    inode: int
+    modified_ns: int
+    known: CopiedFile | None
+    """The same file in the backup before, if that has it."""
+    may_shrink: bool
+    """Whether a reopening of its partition may cut off bytes that were not durable, and that nobody was
+    promised.
     """
-    if manifest.bucket is not None:
-        raise BackupError(
-            f"{backup} is a backup of the bucket {manifest.bucket}: name a bucket with --cluster"
-        )
-    changed = storage.make_directories(data_dir)
-    if storage.some_names(data_dir, 1):
-        raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
-    free = storage.free_bytes(data_dir)
-    if manifest.size_bytes + RESERVE_BYTES > free:
-        raise BackupError(
-            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and "
-            f"{RESERVE_BYTES:,} in reserve"
-        )
-    try:
-        _copy(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
-    except BaseException:
-        with suppress(OSError):
-            storage.empty(data_dir)
-        raise
 
 
-def _copy(
-    storage: Storage,
-    source: str,
-    manifest: BackupManifest,
-    data_dir: str,
-    changed: list[str],
-    pace: Pace,
-    prepare: Callable[[], None],
-) -> None:
-    flush = Flush(storage, data_dir, len(manifest.files))
-    directories = {data_dir: None}
-    last: CopiedFile | None = None
-    copied: list[str] = []
-    for file in manifest.files:
-        if file.path == META:
-            last = file
-            continue
-        path = f"{data_dir}/{file.path}"
-        directory = path.rpartition("/")[0]
-        if directory not in directories:
-            storage.make_directory(directory)
-            directories[directory] = None
-        _copy_checked(storage, source, file, path, pace)
-        copied.append(path)
-    if last is None:
-        raise BackupError(f"the backup has no {META}")
-    flush.run(copied, [*changed, *directories])
-    prepare()
-    temporary = f"{data_dir}/{META}.tmp"
-    _copy_checked(storage, source, last, temporary, pace)
-    content = storage.read_file(temporary)
-    storage.delete(temporary)
-    LocalDurability(storage).replace(f"{data_dir}/{META}", content)
+class NewBackup:
+    """A backup that is being made. Its methods wait for the disk; call them one after the other. Raises
+    OSError.
+    """
 
+    def __init__(
+        self,
+        repository: Repository,
+        header: BackupManifest,
+        pace: Pace,
+        before: tuple[str, BackupManifest] | None,
+        most: int,
+    ) -> None:
+        """Take the header of the manifest, whose `taken_ms` names the backup, the backup before with its
+        path, and the highest number of files.
+        """
+        self._storage = repository.storage
+        self._repository = repository
+        self._header = header
+        self._pace = pace
+        self._before = "" if before is None else f"{before[0]}/{DATA}"
+        self._name = repository.name_for(header.taken_ms)
+        self._target = repository.begin(self._name)
+        self._data = f"{self._target}/{DATA}"
+        self._flush = Flush(self._storage, self._target, most)
+        self._directories = {self._target: None, self._data: None}
+        self._files: dict[str, CopiedFile] = {}
+        self._copied: dict[str, int] = {}
+        """The bytes of the files that were copied, by path."""
 
-def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, pace: Pace) -> None:
-    origin = f"{source}/{file.path}"
-    try:
-        found = copy_file(storage, origin, target, file.size_bytes, pace.spend)
-    except FileNotFoundError:
-        raise BackupError(f"{origin} is missing: the backup is damaged, so nothing is restored") from None
-    if found.sha256 != file.sha256:
-        raise BackupError(
-            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use "
-            "another backup; `seqgate backup verify` lists all that is damaged"
-        )
+    def copy(self, source: str, file: WantedFile) -> None:
+        """Share a file with the backup before, or copy it. Raises BackupError, LogError also."""
+        if file.known is not None and self._shares(file.known):
+            return
+        path = self._path(file.path)
+        spend = self._pace.spend
+        content = copy_file(self._storage, f"{source}/{file.path}", path, file.size_bytes, spend)
+        if content.size_bytes < file.size_bytes and not file.may_shrink:
+            raise BackupError(
+                f"{file.path} became shorter while it was copied: the disk or another program changed it"
+            )
+        self._add(CopiedFile(file.path, *content, file.inode, file.modified_ns))
+
+    def _add(self, file: CopiedFile) -> None:
+        self._copied[file.path] = file.size_bytes
+        self._files[file.path] = file
+
+    def _shares(self, known: CopiedFile) -> bool:
+        """Link a file of the backup before; return False where that is not possible, and it is copied."""
+        shared, path = f"{self._before}/{known.path}", self._path(known.path)
+        try:
+            if self._storage.size_bytes(shared) != known.size_bytes:
+                return False
+            self._storage.link(shared, path)
+        except OSError:
+            # A file that somebody removed, and a file system without links or with too many of one file.
+            return False
+        self._files[known.path] = known
+        return True
+
+    def _path(self, key: str) -> str:
+        """Return the path of a file in the backup, whose directories are made."""
+        directory = self._data
+        for name in key.split("/")[:-1]:
+            directory = f"{directory}/{name}"
+            if directory not in self._directories:
+                self._storage.make_directory(directory)
+                self._directories[directory] = None
+        return f"{self._data}/{key}"
+
+    def finish(self, keep: int | None, **facts: int) -> Created:
+        """Complete the backup, and remove older ones if only `keep` are to stay; `facts` are further fields
+        of the manifest.
+        """
+        self._flush.run([f"{self._data}/{path}" for path in self._copied], list(self._directories))
+        copied_bytes, files = sum(self._copied.values()), list(self._files.values())
+        manifest = msgspec.structs.replace(self._header, copied_bytes=copied_bytes, files=files, **facts)
+        LocalDurability(self._storage).replace(f"{self._target}/{NAME}", encode(manifest))
+        path = self._repository.complete(self._name)
+        removed = [] if keep is None else self._repository.remove_oldest(keep, manifest)
+        return Created(path, manifest, removed)
+
+    def discard(self) -> None:
+        """Remove a backup that can't be finished."""
+        if self._storage.exists(self._target):
+            self._storage.remove_tree(self._target)
 
 
 # The manifest of a backup: which data directory it is of, when, and each file with its size and checksum.
@@ -329,6 +316,13 @@ def encode(manifest: BackupManifest) -> bytes:
     """Return the content of the file: the manifest, and the checksum of its bytes."""
     content = msgspec.json.encode(manifest)
     return msgspec.json.encode(_Sealed(hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
+
+
+def open_backup(storage: Storage, backup: str) -> BackupManifest:
+    """Return the manifest of a complete backup. Raises BackupError, OSError."""
+    if backup.endswith(PARTIAL):
+        raise BackupError(f"{backup} was never finished: use another backup")
+    return read(storage, backup)
 
 
 def read(storage: Storage, backup: str) -> BackupManifest:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.backup import creation
-from seqgate.gateway.backup import repository as restoring
+from seqgate.gateway.admin.backup.command import copy_staged, damage_of, restore_files
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import Repository, damage_of, open_backup
+from seqgate.gateway.backup.repository import Repository, open_backup
 from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed
 from seqgate.log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode
@@ -197,12 +196,12 @@ class BackupLife:
         repository.create()
         pace = Pace()
         storage = InterruptedStorage(self._between)
-        created = creation.create(storage, str(self.path), staged, repository, pace, release="test")
+        created = copy_staged(storage, str(self.path), staged, repository, pace)
         remove_staging(self.storage, str(self.path))
         repository.close()
         manifest = open_backup(self.storage, created.path)
         assert list(damage_of(self.storage, created.path, manifest, Pace())) == []
-        restoring.restore(self.storage, created.path, manifest, str(restored), Pace(), lambda: None)
+        restore_files(self.storage, created.path, manifest, str(restored), Pace(), lambda: None)
 
 
 def check_restored(path: Path, expected: dict[tuple[str, int], LogModel]) -> None:

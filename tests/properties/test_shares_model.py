@@ -16,8 +16,7 @@ from typing import Final
 
 import pytest
 
-from seqgate.gateway.backup import creation
-from seqgate.gateway.backup import repository as restoring
+from seqgate.gateway.admin.backup.command import copy_staged, restore_files
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import Repository
 from seqgate.gateway.metadata.records import PartitionRecord
@@ -271,9 +270,9 @@ class Life:
         staged = read_staged(storage, str(self.root))
         repository = Repository(storage, str(self.folder / "backups"))
         repository.create()
-        made = creation.create(storage, str(self.root), staged, repository, Pace(), release="test")
+        made = copy_staged(storage, str(self.root), staged, repository, Pace())
         repository.close()
-        restoring.restore(storage, made.path, made.manifest, str(restored), Pace(), lambda: None)
+        restore_files(storage, made.path, made.manifest, str(restored), Pace(), lambda: None)
         metadata = MetadataWriter(Storage(), str(restored), str(restored), lambda: NOW_MS)
         assert set(metadata.image.topics_by_name) == self.topics_then
         metadata.close()

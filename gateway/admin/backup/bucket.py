@@ -1,36 +1,34 @@
 """Backs a bucket up while its gateways run, and restores a backup into another bucket.
 
-A backup has the objects of one moment (`cluster/rebuild/moment.py`). A restore ends all sessions in the copy,
-as if each gateway had sealed its log at that moment and stopped: so new gateways start at once, and none of
-them asks a gateway of the original.
+A backup has the objects of one moment (`cluster/rebuild/moment.py`), for which the gateways stand still. A
+restore ends all sessions in the copy, as if each gateway had sealed its log at that moment and stopped: so
+new gateways start at once, and none of them asks a gateway of the original.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import platform
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from seqgate import __version__
-from seqgate.gateway.admin.backup.command import (
-    IDS_PER_MS,
-    LEAST_GAP,
-    BucketCut,
-    CreatedBackup,
-    Restored,
-    backup_row,
-)
+from seqgate.gateway.admin.backup.command import CreatedBackup, Restored, backup_row, first_id_after_restore
+from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.cluster.bucket import Bucket, begin_or_resume_import, first_key, in_bucket
+from seqgate.gateway.admin.cluster.gateways import ASK_TIMEOUT_S, ask_one
 from seqgate.gateway.admin.cluster.status import check_is_cluster
-from seqgate.gateway.admin.request import ControlError, NotRunning, in_words
-from seqgate.gateway.backup.creation import BackedUpObjects, Created
+from seqgate.gateway.admin.operation import LiveGateway
+from seqgate.gateway.admin.request import A, ControlError, NotRunning, Request, in_words
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import (
     BUCKET_VERSION,
@@ -39,16 +37,24 @@ from seqgate.gateway.backup.repository import (
     BackupError,
     BackupManifest,
     CopiedFile,
+    Created,
+    NewBackup,
     Repository,
     open_backup,
 )
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, is_copied, read_metadata
-from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore
+from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.objects.probe import probe
 from seqgate.gateway.cluster.parts.manifest import PartitionKey, manifest_key
 from seqgate.gateway.cluster.rebuild.moment import Base, Cut, MomentReads, Moved, parts_of
 from seqgate.gateway.cluster.rebuild.unfinished_import import UnfinishedImport, end_import
-from seqgate.gateway.cluster.wal.backups import PinnedBucket, PinTaken
+from seqgate.gateway.cluster.wal.backups import (
+    LONGEST_HOLD_S,
+    HoldRefused,
+    PinnedBucket,
+    PinTaken,
+    SessionHolds,
+)
 from seqgate.gateway.cluster.wal.ended import seal
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import Session, SharedLogContent
@@ -56,10 +62,13 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.membership import end_session
 from seqgate.gateway.metadata.producer_ids import move_next
 from seqgate.gateway.metadata.records import MetadataRecord
+from seqgate.gateway.peer.peers import Peers
 from seqgate.gateway.runtime.topics.metadata_log import change_batch
 from seqgate.gateway.runtime.topics.stored_image import image_of, session_state
 from seqgate.gateway.tasks import all_of
 from seqgate.log import IncompatibleFormat, LogError, Storage
+
+logger = logging.getLogger(__name__)
 
 TRIES: Final = 20
 """How often a backup begins again because the bucket or its gateways changed too much meanwhile."""
@@ -70,20 +79,78 @@ for two seconds each time.
 AGAIN_AFTER_S: Final = 1.0
 PARTS_AT_ONCE: Final = 8
 """Parts that are copied at the same time: each may have 8 MiB."""
+_MANY: Final = 1 << 30
+"""More files than are worth a flush each."""
 
-TakeCut = Callable[[], BucketCut]
-#: Asks a gateway for a moment of all of them. Raises ControlError.
+# The requests for a moment of all gateways.
+
+
+class HeldLog(msgspec.Struct, frozen=True):
+    """The session of a gateway, its nonce in hexadecimal, which no other session has, and the seq of the
+    first object of its log that it has not confirmed.
+    """
+
+    node_id: int
+    session: int
+    nonce: str
+    end_seq: int
+
+
+class HoldRequest(Request[HeldLog], tag="backup.hold"):
+    """Confirm nothing until `backup.release`, for two seconds at most. `backup` is any name of the backup."""
+
+    is_of_each = True
+    backup: str
+
+
+class ReleasedLog(msgspec.Struct, frozen=True):
+    """Whether the gateway confirmed nothing since `backup.hold`."""
+
+    is_intact: bool
+
+
+class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
+    """Confirm again what was held for the backup. Changes nothing where nothing is held for it."""
+
+    is_of_each = True
+    backup: str
+
+
+class BucketCut(msgspec.Struct, frozen=True):
+    """The ends of all write-ahead logs and of the metadata at `taken_ms`, or why there is none this time.
+    `has_held`: gateways were asked to stand still.
+    """
+
+    taken_ms: int
+    metadata_end: int
+    logs: list[HeldLog]
+    refusal: str | None = None
+    has_held: bool = True
+
+
+class CutRequest(Request[BucketCut], tag="backup.cut"):
+    """Hold all gateways of the cluster for a moment, and say where their write-ahead logs and the metadata
+    ended.
+    """
+
+    is_of_each = True
+
+
+# Backs a bucket up.
+
+AskForCut = Callable[[CutRequest], BucketCut]
+#: Asks a gateway. Raises ControlError.
 
 
 def create(
-    source: Bucket, cut: TakeCut, target: Path, pace: Pace, *, is_full: bool, keep: int | None
+    source: Bucket, ask: AskForCut, target: Path, pace: Pace, *, is_full: bool, keep: int | None
 ) -> CreatedBackup:
     """Back a bucket up into `target`. Raises ControlError."""
     storage = Storage()
     repository = Repository(storage, str(target))
 
     async def work(objects: ObjectStore, address: str) -> Created:
-        return await BucketBackup(objects, address, cut, repository, pace, is_full=is_full).run(keep)
+        return await BucketBackup(objects, address, ask, repository, pace, is_full=is_full).run(keep)
 
     try:
         repository.create()
@@ -103,7 +170,7 @@ class BucketBackup:
         self,
         objects: ObjectStore,
         address: str,
-        cut: TakeCut,
+        ask: AskForCut,
         repository: Repository,
         pace: Pace,
         *,
@@ -111,7 +178,7 @@ class BucketBackup:
     ) -> None:
         self._objects = objects
         self._address = address
-        self._take_cut = cut
+        self._ask = ask
         self._repository = repository
         self._pace = pace
         self._is_full = is_full
@@ -183,7 +250,7 @@ class BucketBackup:
             await reads.check_end()
             return BucketCut(time.time_ns() // 1_000_000, reads.known.end_seq, [])
         try:
-            told = await asyncio.to_thread(self._take_cut)
+            told = await asyncio.to_thread(self._ask, CutRequest())
         except NotRunning as error:
             places = [f" {place.host}:{place.port}" for place in live[0].end_points[:1]]
             raise ControlError(
@@ -278,6 +345,142 @@ def _partitions(known: SharedLogContent) -> Collection[PartitionKey]:
         for topic_id, topic in image_of(known).topics_by_id.items()
         for index in topic.partitions
     ]
+
+
+class BackedUpObjects(NewBackup):
+    """The objects of a new backup."""
+
+    def __init__(
+        self, repository: Repository, header: BackupManifest, pace: Pace, *, is_full: bool = False
+    ) -> None:
+        """Take the header of the manifest. With `is_full` nothing is shared."""
+        before = None if is_full else repository.newest_of(header)
+        super().__init__(repository, header, pace, before, _MANY)
+        self._known = {} if before is None else {file.path: file for file in before[1].files}
+
+    def has(self, key: str) -> bool:
+        """Return whether the backup has an object that never changes, or shares it with the one before."""
+        return key in self._files or (key in self._known and self._shares(self._known[key]))
+
+    def knows(self, key: str) -> bool:
+        """Return whether the backup before has the object."""
+        return key in self._known
+
+    def write(self, key: str, content: bytes) -> None:
+        """Write an object, in place of one that was written before under the key."""
+        path = self._path(key)
+        if key in self._files:
+            self._storage.delete(path)
+        self._storage.write_file(path, content)
+        self._add(CopiedFile(key, len(content), hashlib.sha256(content).hexdigest(), 0, 0))
+        self._pace.spend(len(content))
+
+    def finish_with(self, keys: Collection[str], partitions: int, keep: int | None) -> Created:
+        """Complete the backup with these objects, and without others."""
+        for key in self._files.keys() - keys:
+            self._storage.delete(f"{self._data}/{key}")
+            self._copied.pop(key, None)
+        self._files = {key: self._files[key] for key in sorted(keys)}
+        return self.finish(keep, partitions=partitions)
+
+
+# In the gateway: it takes the moment of a backup, the ends of all write-ahead logs, while gateways run.
+#
+# One gateway asks all others to hold their sessions, holds its own last, reads the end of the metadata, and
+# releases all. The cut is valid if every hold was in force until its release (`cluster/wal/backups.py`).
+#
+# The gateway asks over connections of their own. On the shared ones a request such as WriteTxnMarkers waits
+# for what a held gateway does not confirm, and the answer to the hold would wait behind it.
+
+
+def hold(gateway: LiveGateway, request: HoldRequest) -> HeldLog:
+    """Hold the session of this gateway. Raises ControlError."""
+    try:
+        return HeldLog(*_holds(gateway).begin(request.backup))
+    except HoldRefused as error:
+        raise ControlError(str(error)) from error
+
+
+def release(gateway: LiveGateway, request: ReleaseRequest) -> ReleasedLog:
+    """Let the session of this gateway confirm again. Raises ControlError."""
+    return ReleasedLog(_holds(gateway).end(request.backup))
+
+
+async def cut(gateway: LiveGateway, _: CutRequest) -> BucketCut:
+    """Hold all gateways of the cluster for a moment, and return where they stood. Raises ControlError. What
+    may succeed at another try is no error: the answer says why there is no cut.
+    """
+    holds = _holds(gateway)
+    request = HoldRequest(uuid.uuid4().hex)
+    peers = gateway.services.node.peers.apart()
+    try:
+        others = gateway.services.node.brokers.others()
+        # A release of nothing opens the connections. If a gateway does not answer it, none is held.
+        missing = (await _asked(peers, others, ReleaseRequest(request.backup), ASK_TIMEOUT_S))[1]
+        if missing:
+            return BucketCut(0, 0, [], "; ".join(missing), has_held=False)
+        return await _cut(gateway, holds, peers, others, request)
+    finally:
+        await peers.close()
+
+
+async def _cut(
+    gateway: LiveGateway, holds: SessionHolds, peers: Peers, others: Sequence[int], request: HoldRequest
+) -> BucketCut:
+    refusal: str | None = None
+    try:
+        ends, metadata_end = await _held(holds, peers, others, request)
+        taken_ms = gateway.services.node.clock.now_ms()
+    except (ControlError, HoldRefused, Refused, StoreFailed, TimeoutError) as error:
+        refusal = str(error) or "the store does not answer in time"
+    finally:
+        is_intact = holds.end(request.backup)
+        told, missing = await _asked(peers, others, ReleaseRequest(request.backup), LONGEST_HOLD_S)
+    if refusal is None:
+        late = [node_id for node_id, each in told.items() if not each.is_intact]
+        if missing or late or not is_intact:
+            refusal = "; ".join(missing) or "the gateways could not be held long enough at the same time"
+    if refusal is not None:
+        return BucketCut(0, 0, [], refusal)
+    logger.info("backup: %d gateways stood still for a moment", len(ends))
+    return BucketCut(taken_ms, metadata_end, ends)
+
+
+async def _held(
+    holds: SessionHolds, peers: Peers, others: Sequence[int], request: HoldRequest
+) -> tuple[list[HeldLog], int]:
+    """Hold all gateways; return the ends of their logs, and that of the metadata at the same moment. Raises
+    ControlError, HoldRefused, Refused, StoreFailed, TimeoutError.
+    """
+    told, missing = await _asked(peers, others, request, LONGEST_HOLD_S)
+    if missing:
+        raise ControlError("; ".join(missing))
+    own = HeldLog(*holds.begin(request.backup))
+    async with asyncio.timeout(LONGEST_HOLD_S):
+        return [own, *told.values()], await holds.metadata_end()
+
+
+async def _asked(
+    peers: Peers, nodes: Sequence[int], request: Request[A], timeout_s: float
+) -> tuple[Mapping[int, A], list[str]]:
+    """Return the answers of gateways by node id, and a sentence about each that gave none."""
+    line = msgspec.json.encode(request).decode()
+    answers = await asyncio.gather(*(ask_one(peers, each, line, timeout_s) for each in nodes))
+    told: dict[int, A] = {}
+    missing = []
+    for other in answers:
+        try:
+            told[other.node_id] = answer_of(other.answer, request)
+        except ControlError as error:
+            missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
+    return told, missing
+
+
+def _holds(gateway: LiveGateway) -> SessionHolds:
+    holds = gateway.services.upkeep.holds
+    if holds is None:
+        raise ControlError("this gateway has no bucket: it was started without --cluster")
+    return holds
 
 
 # Restores a backup into a bucket.
@@ -391,7 +594,7 @@ class BucketRestore:
                 await seal(self._objects, node_id, number, node_id, reason, nonce=registered.nonce)
                 records += self._decided(image, end_session(image, node_id, number).records)
         now_ms = time.time_ns() // 1_000_000
-        wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
+        wanted = first_id_after_restore(image.next_producer_id, now_ms)
         moved = move_next(image, next_producer_id=wanted, broker_id=last.node_id)
         records += self._decided(image, moved.records)
         writer = Session(last.session, last.node_id, last.nonce, last.cluster_id)

@@ -1,4 +1,8 @@
-"""`seqgate backup`: makes, lists, verifies and restores backups."""
+"""`seqgate backup`: makes, lists, verifies and restores backups.
+
+The commands with their rows, and all that they do for a data directory; `bucket.py` makes and restores
+backups of a bucket.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
@@ -36,10 +40,11 @@ from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.sizes import size_in_words
 
 if TYPE_CHECKING:
-    from seqgate.gateway.backup.repository import BackupManifest
+    from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.backup.repository import BackupManifest, CopiedFile, Created, Repository, WantedFile
     from seqgate.gateway.config import Config
     from seqgate.log import Storage
-    from seqgate.log.staging import Staged
+    from seqgate.log.staging import FileEntry, Staged
 
 app = Commands("""Copy a data directory or a bucket while gateways run, verify the copies, and restore them.
 
@@ -70,8 +75,8 @@ class Source(NamedTuple):
 
     client: Client
     bucket: Bucket | None
-    cut: Callable[[], BucketCut]
-    """Asks a gateway of the bucket for a moment of all of them. Raises ControlError."""
+    ask: Callable[[Request[Any]], Any]
+    """Asks a gateway of the bucket. Raises ControlError."""
     timeout_s: int | None
 
 
@@ -101,21 +106,21 @@ def gateway_or_bucket(
         if config is None or config.optional_str("seqgate.cluster") is None:
             if settings is not None or bootstrap is not None or command_config is not None:
                 raise stop("--set, --bootstrap and --command-config need --cluster", code=2)
-            yield Source(client, None, lambda: client.ask(CutRequest()), timeout_s)
+            yield Source(client, None, client.ask, timeout_s)
             return
         copied = Bucket(config, timeout_s)
         bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
         if bootstrap is None:
             needs_bootstrap(command_config)
-            yield Source(client, copied, lambda: client.ask(CutRequest()), timeout_s)
+            yield Source(client, copied, client.ask, timeout_s)
             return
         from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
 
-        def cut() -> BucketCut:
+        def ask_remote(request: Request[Any]) -> Any:
             with cluster(bootstrap, command_config, timeout_s=timeout_s) as reached:
-                return told_by(reached.reached, CutRequest())
+                return told_by(reached.reached, request)
 
-        yield Source(client, copied, cut, timeout_s)
+        yield Source(client, copied, ask_remote, timeout_s)
 
 
 @app.command("create")
@@ -152,7 +157,7 @@ def create(
         if source.bucket is not None:
             from seqgate.gateway.admin.backup import bucket  # noqa: PLC0415 - slow to import
 
-            created = bucket.create(source.bucket, source.cut, directory, pace, is_full=full, keep=keep)
+            created = bucket.create(source.bucket, source.ask, directory, pace, is_full=full, keep=keep)
         else:
             data_dir = source.client.data_dir
             created = create_backup(
@@ -324,57 +329,6 @@ class StageBackupRequest(Request[StagedBackup], tag="backup.stage"):
     is_of_all = True
 
 
-class HeldLog(msgspec.Struct, frozen=True):
-    """The session of a gateway, its nonce in hexadecimal, which no other session has, and the seq of the
-    first object of its log that it has not confirmed.
-    """
-
-    node_id: int
-    session: int
-    nonce: str
-    end_seq: int
-
-
-class HoldRequest(Request[HeldLog], tag="backup.hold"):
-    """Confirm nothing until `backup.release`, for two seconds at most. `backup` is any name of the backup."""
-
-    is_of_each = True
-    backup: str
-
-
-class ReleasedLog(msgspec.Struct, frozen=True):
-    """Whether the gateway confirmed nothing since `backup.hold`."""
-
-    is_intact: bool
-
-
-class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
-    """Confirm again what was held for the backup. Changes nothing where nothing is held for it."""
-
-    is_of_each = True
-    backup: str
-
-
-class BucketCut(msgspec.Struct, frozen=True):
-    """The ends of all write-ahead logs and of the metadata at `taken_ms`, or why there is none this time.
-    `has_held`: gateways were asked to stand still.
-    """
-
-    taken_ms: int
-    metadata_end: int
-    logs: list[HeldLog]
-    refusal: str | None = None
-    has_held: bool = True
-
-
-class CutRequest(Request[BucketCut], tag="backup.cut"):
-    """Hold all gateways of the cluster for a moment, and say where their write-ahead logs and the metadata
-    ended.
-    """
-
-    is_of_each = True
-
-
 class BackupRow(msgspec.Struct, frozen=True):
     """A backup. Of `size_bytes` in all, `copied_bytes` were copied and the rest is shared with an earlier
     backup.
@@ -434,152 +388,6 @@ class Restored(msgspec.Struct, frozen=True):
     cluster: str | None = None
 
 
-# Creates, lists, verifies and restores backups of a data directory. `bucket.py` does the same for a bucket.
-
-LEAST_GAP: Final = 1_000_000_000_000
-"""The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
-IDS_PER_MS: Final = 1_000
-"""Producer ids for each millisecond of the clock: a later restore of a backup begins above an earlier one."""
-
-
-def _failures() -> tuple[type[Exception], ...]:
-    """Return the errors of backups, which end a command with their sentences."""
-    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.metadata.records import UnknownRecordError  # noqa: PLC0415
-    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415
-
-    return BackupError, IncompatibleFormat, LogError, OSError, UnknownRecordError
-
-
-def create_backup(
-    data_dir: Path,
-    target: Path,
-    pace: Pace,
-    *,
-    is_full: bool,
-    keep: int | None,
-    timeout_s: float | None = None,
-) -> CreatedBackup:
-    """Back a data directory up into `target`; a running gateway has `timeout_s` to stage its files, by
-    default STAGE_TIMEOUT_S. Raises ControlError.
-    """
-    from seqgate.gateway.backup import creation  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.backup.repository import Repository  # noqa: PLC0415
-    from seqgate.log import Storage  # noqa: PLC0415
-
-    storage = Storage()
-    if target.resolve().is_relative_to(data_dir.resolve()):
-        raise ControlError(f"{target} is in the data directory; name a directory on another disk")
-    repository = Repository(storage, str(target))
-    try:
-        repository.create()
-        try:
-            with staged_in(storage, data_dir, timeout_s or STAGE_TIMEOUT_S) as staged:
-                created = creation.create(
-                    storage,
-                    str(data_dir),
-                    staged,
-                    repository,
-                    pace,
-                    release=__version__,
-                    is_full=is_full,
-                    keep=keep,
-                )
-        finally:
-            repository.close()
-    except _failures() as error:
-        raise ControlError(f"the backup failed: {in_words(error)}") from error
-    return CreatedBackup(backup_row(created.path, created.manifest), created.removed)
-
-
-def backups_in(target: Path) -> list[BackupRow]:
-    """Return the backups of a directory, the oldest first, unusable ones included. Raises ControlError."""
-    from seqgate.gateway.backup.repository import BackupError, Repository, open_backup  # noqa: PLC0415 - slow to import
-    from seqgate.log import Storage  # noqa: PLC0415
-
-    storage = Storage()
-    repository = Repository(storage, str(target))
-    rows = []
-    try:
-        for name in sorted([*repository.names(), *repository.partial()]):
-            path = f"{target}/{name}"
-            try:
-                rows.append(backup_row(path, open_backup(storage, path)))
-            except BackupError as error:
-                rows.append(BackupRow(path, complaint=str(error)))
-    except OSError as error:
-        raise ControlError(f"{target} can't be listed: {in_words(error)}") from error
-    return rows
-
-
-def found_backup(place: Path) -> Path:
-    """Return a backup, or the newest complete one of a directory that has backups."""
-    from seqgate.gateway.backup.repository import NAME, Repository  # noqa: PLC0415 - slow to import
-    from seqgate.log import Storage  # noqa: PLC0415
-
-    if (place / NAME).exists():
-        return place
-    try:
-        names = Repository(Storage(), str(place)).names()
-    except OSError:
-        return place  # its opening says what is wrong
-    return place / names[-1] if names else place
-
-
-def verify_backup(backup: Path, pace: Callable[[int], Pace]) -> Verified:
-    """Read a backup whole and compare it with its manifest. Raises ControlError."""
-    from seqgate.gateway.backup.repository import damage_of, open_backup  # noqa: PLC0415 - slow to import
-    from seqgate.log import Storage  # noqa: PLC0415
-
-    storage = Storage()
-    try:
-        manifest = open_backup(storage, str(backup))
-        found = damage_of(storage, str(backup), manifest, pace(manifest.size_bytes))
-        damaged = [DamagedFile(damage.path, damage.reason) for damage in found]
-    except _failures() as error:
-        raise ControlError(in_words(error)) from error
-    return Verified(backup_row(str(backup), manifest), damaged)
-
-
-def restore_backup(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restored:
-    """Copy a backup into an empty data directory, and move its producer ids. Raises ControlError."""
-    from seqgate.gateway.backup import repository  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.config import load_config  # noqa: PLC0415
-    from seqgate.log import Storage  # noqa: PLC0415
-
-    storage = Storage()
-    next_id: int | None = None
-
-    def prepare() -> None:
-        nonlocal next_id
-        next_id = _move_ids(data_dir, load_config(overrides=[f"node.id={manifest.node_id}"]))
-
-    try:
-        manifest = repository.open_backup(storage, str(backup))
-        repository.restore(storage, str(backup), manifest, str(data_dir), pace(manifest.size_bytes), prepare)
-    except _failures() as error:
-        raise ControlError(f"nothing is restored: {in_words(error)}") from error
-    return Restored(backup_row(str(backup), manifest), str(data_dir.absolute()), next_id)
-
-
-def _move_ids(data_dir: Path, config: Config) -> int | None:
-    """Let the restored gateway hand out no id that the original has handed out since the backup. Raises
-    ControlError. Returns the next id; None where the ids come from Redis, which knows them all.
-    """
-    from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.pids import MovedNextId, MoveNextRequest  # noqa: PLC0415
-    from seqgate.gateway.admin.stored import metadata_directory, read_image  # noqa: PLC0415
-    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415
-
-    image = read_image(metadata_directory(data_dir))
-    if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
-        return None
-    now_ms = time.time_ns() // 1_000_000
-    wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
-    moved: MovedNextId = answer_stopped(data_dir, config, now_ms, MoveNextRequest(wanted))
-    return moved.current
-
-
 def backup_row(path: str, manifest: BackupManifest) -> BackupRow:
     """Return the row of a backup."""
     return BackupRow(
@@ -597,8 +405,51 @@ def backup_row(path: str, manifest: BackupManifest) -> BackupRow:
     )
 
 
-# Stages the files that a backup copies: the running gateway does it, or the command itself where no gateway
-# runs.
+def _failures() -> tuple[type[Exception], ...]:
+    """Return the errors of backups, which end a command with their sentences."""
+    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.records import UnknownRecordError  # noqa: PLC0415
+    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415
+
+    return BackupError, IncompatibleFormat, LogError, OSError, UnknownRecordError
+
+
+# Backs a data directory up: the running gateway stages its files, or the command itself where no gateway
+# runs; then the command copies them. `bucket.py` backs a bucket up.
+
+
+def create_backup(
+    data_dir: Path,
+    target: Path,
+    pace: Pace,
+    *,
+    is_full: bool,
+    keep: int | None,
+    timeout_s: float | None = None,
+) -> CreatedBackup:
+    """Back a data directory up into `target`; a running gateway has `timeout_s` to stage its files, by
+    default STAGE_TIMEOUT_S. Raises ControlError.
+    """
+    from seqgate.gateway.backup.repository import Repository  # noqa: PLC0415 - slow to import
+    from seqgate.log import Storage  # noqa: PLC0415
+
+    storage = Storage()
+    if target.resolve().is_relative_to(data_dir.resolve()):
+        raise ControlError(f"{target} is in the data directory; name a directory on another disk")
+    repository = Repository(storage, str(target))
+    try:
+        repository.create()
+        try:
+            with staged_in(storage, data_dir, timeout_s or STAGE_TIMEOUT_S) as staged:
+                created = copy_staged(
+                    storage, str(data_dir), staged, repository, pace, is_full=is_full, keep=keep
+                )
+        finally:
+            repository.close()
+    except _failures() as error:
+        raise ControlError(f"the backup failed: {in_words(error)}") from error
+    return CreatedBackup(backup_row(created.path, created.manifest), created.removed)
+
 
 STAGE_TIMEOUT_S: Final = 600.0
 """How long a gateway may take to give second names to the files of all partitions."""
@@ -665,3 +516,330 @@ def _stage_here(storage: Storage, data_dir: Path) -> None:
             stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))
         except (IncompatibleFormat, LogError, OSError) as error:
             raise ControlError(f"{data_dir} can't be backed up: {in_words(error)}") from error
+
+
+def copy_staged(
+    storage: Storage,
+    data_dir: str,
+    staged: Staged,
+    repository: Repository,
+    pace: Pace,
+    *,
+    is_full: bool = False,
+    keep: int | None = None,
+) -> Created:
+    """Copy what is staged in a data directory; the caller holds the lock of the repository.
+
+    With `is_full` nothing is shared with earlier backups; with `keep` only so many backups stay, this one
+    included. A backup that fails is removed again. Raises BackupError, OSError, LogError.
+    """
+    from seqgate.gateway.backup.repository import BackupManifest, NewBackup  # noqa: PLC0415 - slow to import
+    from seqgate.log.staging import META, data_path, read_properties  # noqa: PLC0415
+
+    source = data_path(data_dir)
+    properties = read_properties(storage, f"{source}/{META}")
+    header = BackupManifest(
+        release=__version__,
+        cluster_id=properties.get("cluster.id", ""),
+        directory_id=properties.get("directory.id", ""),
+        node_id=properties.get("node.id", ""),
+        directory_version=properties.get("version", ""),
+        taken_ms=staged.taken_ms,
+        is_live=staged.is_live,
+        partitions=staged.partitions,
+        copied_bytes=0,
+        files=[],
+    )
+    before = None if is_full else repository.newest_of(header)
+    wanted = _wanted(storage, source, staged, None if before is None else before[1])
+    _check_room(storage, repository.path, wanted)
+    backup = NewBackup(repository, header, pace, before, len(wanted))
+    try:
+        for file in wanted:
+            backup.copy(source, file)
+        return backup.finish(keep)
+    except BaseException:
+        backup.discard()
+        raise
+
+
+def _wanted(storage: Storage, source: str, staged: Staged, before: BackupManifest | None) -> list[WantedFile]:
+    from seqgate.gateway.backup.repository import WantedFile  # noqa: PLC0415 - slow to import
+
+    known = {} if before is None else {file.path: file for file in before.files}
+    found = []
+    for path, entry in _files(storage, source):
+        size_bytes = staged.sizes.get(path, entry.size_bytes)
+        facts = size_bytes, entry.inode, entry.modified_ns
+        same = known.get(path)
+        if same is not None and (same.size_bytes, same.inode, same.modified_ns) != facts:
+            same = None
+        found.append(WantedFile(path, *facts, same, path in staged.sizes))
+    return found
+
+
+def _files(storage: Storage, source: str) -> Iterator[tuple[str, FileEntry]]:
+    """Yield the files of the data directory and of its partitions, by their paths."""
+    for entry in sorted(storage.entries(source)):
+        if not entry.is_directory:
+            yield entry.name, entry
+            continue
+        for file in sorted(storage.entries(f"{source}/{entry.name}")):
+            yield f"{entry.name}/{file.name}", file
+
+
+def _check_room(storage: Storage, path: str, wanted: list[WantedFile]) -> None:
+    from seqgate.gateway.backup.repository import RESERVE_BYTES, BackupError  # noqa: PLC0415 - slow to import
+
+    needed = sum(file.size_bytes for file in wanted if file.known is None)
+    free = storage.free_bytes(path)
+    if needed + RESERVE_BYTES > free:
+        raise BackupError(
+            f"{path} has {free:,} bytes free, and the backup needs {needed:,} and {RESERVE_BYTES:,} in "
+            "reserve; remove older backups there, or name another directory"
+        )
+
+
+# In the gateway: it stages the files.
+
+LONGEST_STAGING_S: Final = 590.0
+"""How long a gateway may take to give second names to the files of all partitions. A command waits longer."""
+
+
+async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBackup:
+    """Stage the files of the data directory. Raises ControlError."""
+    from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused  # noqa: PLC0415 - slow to import
+
+    backups = gateway.services.upkeep.backups
+    if backups is None:
+        raise ControlError(
+            "this gateway keeps its records in a bucket, and its data directory is a cache: name the bucket "
+            "with --cluster ADDRESS"
+        )
+    try:
+        staged = await backups.begin()
+    except StagingRefused as error:
+        cause = error.__cause__
+        reason = in_words(cause) if isinstance(cause, Exception) else str(error)
+        raise ControlError(f"the backup can't begin: {reason}") from error
+    return StagedBackup(staged.taken_ms, staged.partitions)
+
+
+# Lists and verifies backups.
+
+
+def backups_in(target: Path) -> list[BackupRow]:
+    """Return the backups of a directory, the oldest first, unusable ones included. Raises ControlError."""
+    from seqgate.gateway.backup.repository import BackupError, Repository, open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.log import Storage  # noqa: PLC0415
+
+    storage = Storage()
+    repository = Repository(storage, str(target))
+    rows = []
+    try:
+        for name in sorted([*repository.names(), *repository.partial()]):
+            path = f"{target}/{name}"
+            try:
+                rows.append(backup_row(path, open_backup(storage, path)))
+            except BackupError as error:
+                rows.append(BackupRow(path, complaint=str(error)))
+    except OSError as error:
+        raise ControlError(f"{target} can't be listed: {in_words(error)}") from error
+    return rows
+
+
+def found_backup(place: Path) -> Path:
+    """Return a backup, or the newest complete one of a directory that has backups."""
+    from seqgate.gateway.backup.repository import NAME, Repository  # noqa: PLC0415 - slow to import
+    from seqgate.log import Storage  # noqa: PLC0415
+
+    if (place / NAME).exists():
+        return place
+    try:
+        names = Repository(Storage(), str(place)).names()
+    except OSError:
+        return place  # its opening says what is wrong
+    return place / names[-1] if names else place
+
+
+def verify_backup(backup: Path, pace: Callable[[int], Pace]) -> Verified:
+    """Read a backup whole and compare it with its manifest. Raises ControlError."""
+    from seqgate.gateway.backup.repository import open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.log import Storage  # noqa: PLC0415
+
+    storage = Storage()
+    try:
+        manifest = open_backup(storage, str(backup))
+        damaged = list(damage_of(storage, str(backup), manifest, pace(manifest.size_bytes)))
+    except _failures() as error:
+        raise ControlError(in_words(error)) from error
+    return Verified(backup_row(str(backup), manifest), damaged)
+
+
+def damage_of(storage: Storage, backup: str, manifest: BackupManifest, pace: Pace) -> Iterator[DamagedFile]:
+    """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises
+    OSError.
+    """
+    from seqgate.gateway.backup.repository import DATA  # noqa: PLC0415 - slow to import
+    from seqgate.log.staging import digest  # noqa: PLC0415
+
+    for file in manifest.files:
+        path = f"{backup}/{DATA}/{file.path}"
+        try:
+            size_bytes = storage.size_bytes(path)
+        except FileNotFoundError:
+            yield DamagedFile(file.path, "the file is missing")
+            continue
+        if size_bytes != file.size_bytes:
+            yield DamagedFile(file.path, f"the file has {size_bytes:,} bytes instead of {file.size_bytes:,}")
+            continue
+        try:
+            found = digest(storage, path, file.size_bytes, pace.spend)
+        except OSError as error:
+            yield DamagedFile(file.path, f"the file can't be read: {error}")
+            continue
+        if found.sha256 != file.sha256:
+            yield DamagedFile(file.path, "the bytes differ from those that were copied (SHA-256)")
+
+
+# Restores a backup of a data directory.
+
+LEAST_GAP: Final = 1_000_000_000_000
+"""The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
+IDS_PER_MS: Final = 1_000
+"""Producer ids for each millisecond of the clock: a later restore of a backup begins above an earlier one."""
+
+
+def first_id_after_restore(next_producer_id: int, now_ms: int) -> int:
+    """Return the first producer id that a restored gateway hands out; `next_producer_id` is the backup's."""
+    return max(next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
+
+
+def restore_backup(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restored:
+    """Copy a backup into an empty data directory, and move its producer ids. Raises ControlError."""
+    from seqgate.gateway.backup.repository import open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.config import load_config  # noqa: PLC0415
+    from seqgate.log import Storage  # noqa: PLC0415
+
+    storage = Storage()
+    next_id: int | None = None
+
+    def prepare() -> None:
+        nonlocal next_id
+        next_id = _move_ids(data_dir, load_config(overrides=[f"node.id={manifest.node_id}"]))
+
+    try:
+        manifest = open_backup(storage, str(backup))
+        restore_files(storage, str(backup), manifest, str(data_dir), pace(manifest.size_bytes), prepare)
+    except _failures() as error:
+        raise ControlError(f"nothing is restored: {in_words(error)}") from error
+    return Restored(backup_row(str(backup), manifest), str(data_dir.absolute()), next_id)
+
+
+def _move_ids(data_dir: Path, config: Config) -> int | None:
+    """Let the restored gateway hand out no id that the original has handed out since the backup. Raises
+    ControlError. Returns the next id; None where the ids come from Redis, which knows them all.
+    """
+    from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.pids import MovedNextId, MoveNextRequest  # noqa: PLC0415
+    from seqgate.gateway.admin.stored import metadata_directory, read_image  # noqa: PLC0415
+    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415
+
+    image = read_image(metadata_directory(data_dir))
+    if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    request = MoveNextRequest(first_id_after_restore(image.next_producer_id, now_ms))
+    moved: MovedNextId = answer_stopped(data_dir, config, now_ms, request)
+    return moved.current
+
+
+def restore_files(
+    storage: Storage,
+    backup: str,
+    manifest: BackupManifest,
+    data_dir: str,
+    pace: Pace,
+    prepare: Callable[[], None],
+) -> None:
+    """Copy all files of a backup into an empty data directory, and compare their checksums. `meta.properties`
+    comes last, after all else is durable, and after `prepare`: without it no gateway starts on the directory.
+
+    Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
+    """
+    from seqgate.gateway.backup.repository import DATA, RESERVE_BYTES, BackupError  # noqa: PLC0415 - slow
+
+    if manifest.bucket is not None:
+        raise BackupError(
+            f"{backup} is a backup of the bucket {manifest.bucket}: name a bucket with --cluster"
+        )
+    changed = storage.make_directories(data_dir)
+    if storage.some_names(data_dir, 1):
+        raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
+    free = storage.free_bytes(data_dir)
+    if manifest.size_bytes + RESERVE_BYTES > free:
+        raise BackupError(
+            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and "
+            f"{RESERVE_BYTES:,} in reserve"
+        )
+    try:
+        _copy_files(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            storage.empty(data_dir)
+        raise
+
+
+def _copy_files(
+    storage: Storage,
+    source: str,
+    manifest: BackupManifest,
+    data_dir: str,
+    changed: list[str],
+    pace: Pace,
+    prepare: Callable[[], None],
+) -> None:
+    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
+    from seqgate.log import LocalDurability  # noqa: PLC0415
+    from seqgate.log.staging import META, Flush  # noqa: PLC0415
+
+    flush = Flush(storage, data_dir, len(manifest.files))
+    directories = {data_dir: None}
+    last: CopiedFile | None = None
+    copied: list[str] = []
+    for file in manifest.files:
+        if file.path == META:
+            last = file
+            continue
+        path = f"{data_dir}/{file.path}"
+        directory = path.rpartition("/")[0]
+        if directory not in directories:
+            storage.make_directory(directory)
+            directories[directory] = None
+        _copy_checked(storage, source, file, path, pace)
+        copied.append(path)
+    if last is None:
+        raise BackupError(f"the backup has no {META}")
+    flush.run(copied, [*changed, *directories])
+    prepare()
+    temporary = f"{data_dir}/{META}.tmp"
+    _copy_checked(storage, source, last, temporary, pace)
+    content = storage.read_file(temporary)
+    storage.delete(temporary)
+    LocalDurability(storage).replace(f"{data_dir}/{META}", content)
+
+
+def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, pace: Pace) -> None:
+    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
+    from seqgate.log.staging import copy_file  # noqa: PLC0415
+
+    origin = f"{source}/{file.path}"
+    try:
+        found = copy_file(storage, origin, target, file.size_bytes, pace.spend)
+    except FileNotFoundError:
+        raise BackupError(f"{origin} is missing: the backup is damaged, so nothing is restored") from None
+    if found.sha256 != file.sha256:
+        raise BackupError(
+            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use "
+            "another backup; `seqgate backup verify` lists all that is damaged"
+        )

@@ -12,15 +12,22 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin.backup import bucket as backups
-from seqgate.gateway.admin.backup.bucket import MOST_HOLDS, TRIES, BucketBackup, BucketRestore, TakeCut
-from seqgate.gateway.admin.backup.command import LEAST_GAP, BucketCut, CutRequest, HeldLog
+from seqgate.gateway.admin.backup.bucket import (
+    MOST_HOLDS,
+    TRIES,
+    BucketBackup,
+    BucketCut,
+    BucketRestore,
+    CutRequest,
+    HeldLog,
+)
+from seqgate.gateway.admin.backup.command import LEAST_GAP
 from seqgate.gateway.admin.cluster.verify import verify
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
 from seqgate.gateway.admin.request import ControlError, NotRunning
-from seqgate.gateway.backup.creation import Created
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import BackupError, Repository, open_backup
+from seqgate.gateway.backup.repository import BackupError, Created, Repository, open_backup
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.rebuild.moment import Moved
@@ -51,7 +58,7 @@ class Watched(DirectoryObjects):
         return await super().get(key, first, size_bytes)
 
 
-def asking(gateway: Running) -> TakeCut:
+def asking(gateway: Running) -> Callable[[], BucketCut]:
     """Return what asks a gateway of this loop for a moment, from another thread."""
     loop = asyncio.get_running_loop()
     live = LiveGateway(gateway.gateway.services, None, None, 0)  # type: ignore[arg-type]
@@ -73,7 +80,7 @@ def nobody() -> BucketCut:
 
 async def backed_up(
     tmp_path: Path,
-    cut: TakeCut,
+    cut: Callable[[], BucketCut],
     begins: str = "-",
     hook: Hook | None = None,
     *,
@@ -84,7 +91,7 @@ async def backed_up(
     repository = Repository(Storage(), str(tmp_path / "backups"))
     await asyncio.to_thread(repository.create)
     try:
-        backup = BucketBackup(objects, "file:///b", cut, repository, Pace(), is_full=is_full)
+        backup = BucketBackup(objects, "file:///b", lambda _: cut(), repository, Pace(), is_full=is_full)
         return await backup.run(keep)
     finally:
         repository.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.backup.command import HoldRequest
+from seqgate.gateway.admin.backup.bucket import HoldRequest
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest

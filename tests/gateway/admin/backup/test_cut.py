@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.backup import live
-from seqgate.gateway.admin.backup.command import BucketCut, CutRequest, HeldLog, HoldRequest, ReleaseRequest
+from seqgate.gateway.admin.backup import bucket
+from seqgate.gateway.admin.backup.bucket import BucketCut, CutRequest, HeldLog, HoldRequest, ReleaseRequest
 from seqgate.gateway.admin.request import ControlAnswer, ControlError
 from seqgate.gateway.cluster.wal.backups import LONGEST_HOLD_S, SessionHolds
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
@@ -68,9 +68,9 @@ class Gateway:
             raise PeerUnavailable(f"broker {node_id} did not answer in {timeout_s:g} s")
         try:
             if isinstance(question, HoldRequest):
-                result = msgspec.json.encode(live.hold(other.live, question))
+                result = msgspec.json.encode(bucket.hold(other.live, question))
             else:
-                result = msgspec.json.encode(live.release(other.live, question))
+                result = msgspec.json.encode(bucket.release(other.live, question))
         except ControlError as error:
             return SimpleNamespace(answer=msgspec.json.encode(ControlAnswer(error=str(error))))
         return SimpleNamespace(answer=msgspec.json.encode(ControlAnswer(msgspec.Raw(result))))
@@ -100,7 +100,7 @@ def played(scene: Callable[[list[Gateway]], Coroutine[Any, Any, None]]) -> None:
 
 
 async def cut_of(gateway: Gateway) -> BucketCut:
-    return await live.cut(gateway.live, CutRequest())
+    return await bucket.cut(gateway.live, CutRequest())
 
 
 def test_the_cut_has_the_ends_of_all_gateways_and_of_the_metadata() -> None:
@@ -230,4 +230,4 @@ def test_ends_that_are_read_without_a_hold_tear_what_gateways_wrote(monkeypatch:
 def test_a_gateway_without_a_bucket_is_not_held() -> None:
     services = SimpleNamespace(upkeep=SimpleNamespace(holds=None))
     with pytest.raises(ControlError, match="without --cluster"):
-        live.hold(SimpleNamespace(services=services), HoldRequest("b"))  # type: ignore[arg-type]
+        bucket.hold(SimpleNamespace(services=services), HoldRequest("b"))  # type: ignore[arg-type]
