@@ -12,12 +12,8 @@ from seqgate.pid_allocator.allocator import (
     DEFAULT_BLOCK_SIZE,
     DEFAULT_PREFETCH_AT,
     AllocatorState,
-    BlockUsage,
     NoProducerIds,
     ProducerIdAllocator,
-    list_blocks,
-    move_next,
-    with_usage,
 )
 from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
@@ -46,7 +42,6 @@ __all__ = [
     "AllocatorState",
     "BlockStore",
     "BlockStoreError",
-    "BlockUsage",
     "LastSeen",
     "LastSeenPort",
     "NextIdBehind",
@@ -60,10 +55,7 @@ __all__ = [
     "UnknownStoreVersion",
     "UsageStore",
     "block_at",
-    "list_blocks",
-    "move_next",
     "next_after",
     "overlaps",
     "owner_of",
-    "with_usage",
 ]

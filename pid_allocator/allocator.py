@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from seqgate.pid_allocator.blocks import (
-    MAX_PRODUCER_ID,
-    BlockStore,
-    BlockStoreError,
-    ProducerIdBlock,
-    UsageStore,
-)
+from seqgate.pid_allocator.blocks import BlockStore, BlockStoreError, ProducerIdBlock, UsageStore
 
 DEFAULT_BLOCK_SIZE: Final = 1_000
 DEFAULT_PREFETCH_AT: Final = 0.9
@@ -208,38 +202,3 @@ class ProducerIdAllocator:
             return
         finally:
             self._report = None
-
-
-# The operations of `seqgate pids` that are more than one call of a store.
-
-
-class BlockUsage(msgspec.Struct, frozen=True):
-    """One claimed block, with the number of ids handed out and left; None when no gateway reported."""
-
-    block: ProducerIdBlock
-    used: int | None
-    left: int | None
-
-
-async def list_blocks(store: BlockStore, usage: UsageStore | None = None) -> list[BlockUsage]:
-    """Return all blocks in the order of their claims, with their reported usage. Raises StoreUnavailable."""
-    used = {} if usage is None else await usage.used()
-    return with_usage(await store.blocks(), used)
-
-
-def with_usage(claimed: list[ProducerIdBlock], used: Mapping[int, int]) -> list[BlockUsage]:
-    """Return the blocks with their usage. `used` maps a block's first id to the number of ids handed out."""
-    lines = []
-    for block in claimed:
-        count = used.get(block.first_producer_id)
-        lines.append(BlockUsage(block, count, None if count is None else block.size - count))
-    return lines
-
-
-async def move_next(store: BlockStore, producer_id: int) -> int:
-    """Make the next block begin at `producer_id` or later; return where it began before. Raises ValueError
-    for a number that is no producer id, NextIdBehind, and StoreUnavailable.
-    """
-    if not 0 <= producer_id <= MAX_PRODUCER_ID:
-        raise ValueError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
-    return await store.move_next(producer_id)

@@ -18,7 +18,7 @@ import msgspec
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.block_stores import BlockSource
+    from seqgate.gateway.admin.pids import BlockSource
     from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.admin.server import Traffic
     from seqgate.gateway.admin.sweep import Sweeps

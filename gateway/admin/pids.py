@@ -1,7 +1,7 @@
 """`seqgate pids`: the blocks of producer ids.
 
-The requests and rows, the commands, and their answers over any store of blocks: `block_stores.py` has that of
-a running gateway, a data directory that no gateway has open, and Redis.
+The requests and rows, the commands, and their answers over any store of blocks: that of a running gateway, a
+data directory that no gateway has open, or Redis.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import contextlib
 import functools
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -23,8 +25,18 @@ from seqgate.gateway.admin.request import POSITION, STOPPED, ControlError, Paged
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, moment, number, table
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.block_stores import BlockSource
-    from seqgate.pid_allocator import BlockUsage, ProducerIdBlock
+    from seqgate.gateway.config import Config
+    from seqgate.gateway.metadata.image import MetadataImage
+    from seqgate.gateway.runtime.services import Services
+    from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
+    from seqgate.pid_allocator import (
+        BlockStore,
+        LastSeen,
+        LastSeenPort,
+        ProducerIdAllocator,
+        ProducerIdBlock,
+        UsageStore,
+    )
 
 # The requests about blocks of producer ids, and what `seqgate pids … --json` prints.
 # Times are milliseconds since the Unix epoch; ranges of producer ids are inclusive.
@@ -453,8 +465,6 @@ def _operation(
     """Return the operation of a request: `work` on the blocks, at a time in ms. Raises ControlError."""
     import asyncio  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.block_stores import stopped_source  # noqa: PLC0415
-
     @functools.wraps(work)
     def run_live(gateway: LiveGateway, asked: Q) -> Awaitable[Any]:
         return work(gateway.blocks, asked, gateway.services.node.clock.now_ms())
@@ -472,32 +482,29 @@ def _operation(
 
 async def list_of_blocks(source: BlockSource, request: ListBlocksRequest, _: int) -> BlockPage:
     """Return one page of the blocks, in the order of their claims. Raises ControlError."""
-    from seqgate.pid_allocator import allocator  # noqa: PLC0415 - slow to import
-
     position = request.position
     if position < 0:
         raise ControlError(f"position must be 0 or higher, not {position}")
     with _as_control_error():
-        usages = await allocator.list_blocks(source.store, source.usage)
+        used, blocks = await source.used(), await source.store.blocks()
         next_producer_id = await source.next_producer_id()
-    page = usages[position : position + request.limit]
-    return BlockPage(
-        source.name, next_producer_id, len(usages), [_usage_row(source, usage) for usage in page]
-    )
+    page = blocks[position : position + request.limit]
+    rows = [_row(source, block, used.get(block.first_producer_id)) for block in page]
+    return BlockPage(source.name, next_producer_id, len(blocks), rows)
 
 
 async def find_owner(source: BlockSource, request: FindOwnerRequest, _: int) -> Owner:
     """Return the block that holds an id. Raises ControlError."""
-    from seqgate.pid_allocator import allocator, owner_of  # noqa: PLC0415 - slow to import
+    from seqgate.pid_allocator import owner_of  # noqa: PLC0415 - slow to import
 
     producer_id = request.producer_id
     with _as_control_error():
         block = owner_of(await source.store.blocks(), producer_id)
         next_producer_id = await source.next_producer_id()
-        used = {} if block is None or source.usage is None else await source.usage.used()
+        used = {} if block is None else await source.used()
     if block is None:
         return Owner(producer_id, None, False, next_producer_id)
-    row = _usage_row(source, allocator.with_usage([block], used)[0])
+    row = _row(source, block, used.get(block.first_producer_id))
     handed_out = None if row.used is None else producer_id < row.first_producer_id + row.used
     return Owner(producer_id, row, handed_out, next_producer_id)
 
@@ -536,12 +543,16 @@ async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: i
 
 
 async def move_next_id(source: BlockSource, request: MoveNextRequest, _: int) -> MovedNextId:
-    """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError."""
-    from seqgate.pid_allocator import allocator  # noqa: PLC0415 - slow to import
+    """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError, also where the
+    store refuses to move back (NextIdBehind).
+    """
+    from seqgate.pid_allocator import MAX_PRODUCER_ID  # noqa: PLC0415 - slow to import
 
     producer_id = request.producer_id
+    if not 0 <= producer_id <= MAX_PRODUCER_ID:
+        raise ControlError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
     with _as_control_error():
-        previous = await allocator.move_next(source.store, producer_id)
+        previous = await source.store.move_next(producer_id)
     if source.allocator is not None:
         source.allocator.give_up_below(producer_id)
         if source.first_of_this_run is not None:
@@ -560,14 +571,10 @@ def _as_control_error() -> Iterator[None]:
         raise ControlError(str(error)) from error
 
 
-def _usage_row(source: BlockSource, usage: BlockUsage) -> BlockRow:
-    return _row(source, usage.block, usage.used, usage.left)
-
-
-def _row(
-    source: BlockSource, block: ProducerIdBlock, used: int | None = None, left: int | None = None
-) -> BlockRow:
-    used, left, state = _usage_and_state(source, block, used, left)
+def _row(source: BlockSource, block: ProducerIdBlock, reported: int | None = None) -> BlockRow:
+    """Return the row of a block, of which `reported` ids are handed out; None: no gateway has reported it."""
+    left = None if reported is None else block.size - reported
+    used, left, state = _usage_and_state(source, block, reported, left)
     return BlockRow(
         block.first_producer_id, block.last_producer_id, block.owner, block.claimed_at_ms, used, left, state
     )
@@ -599,4 +606,198 @@ def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
         source.first_of_this_run is not None
         and block.owner == source.owner
         and block.first_producer_id >= source.first_of_this_run
+    )
+
+
+# The stores of blocks.
+#
+# Reading a data directory needs no lock and changes nothing: it replays the batches of the metadata log up to
+# the first torn one. Claiming and moving take the directory's lock and write as a gateway does, so that the
+# answer comes after the records are durable. Only the metadata log is opened; the partitions stay as they
+# are.
+
+_OR_REDIS: Final = ", or Redis with --redis"
+
+
+class BlockSource(msgspec.Struct):
+    """A store of blocks, and the running gateway's knowledge of them.
+
+    In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator`
+    and `owner`, the name under which the running gateway claims blocks, are None without a running gateway.
+    """
+
+    name: str
+    store: BlockStore
+    next_producer_id: Callable[[], Awaitable[int]]
+    shared: bool
+    usage: UsageStore | None = None
+    others_run: Callable[[], bool] = lambda: False
+    """Returns whether other gateways of a cluster claim blocks in the store now."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Close the connections of `store`."""
+    allocator: ProducerIdAllocator | None = None
+    owner: str | None = None
+    first_of_this_run: int | None = None
+    """The first id that this run of the gateway has claimed; its later blocks are used up, in use or next."""
+
+    async def used(self) -> Mapping[int, int]:
+        """Return how many ids are handed out of each block, by its first id, where gateways report it."""
+        return {} if self.usage is None else await self.usage.used()
+
+
+def stopped_source(gateway: StoppedGateway, *, changes: bool) -> AbstractAsyncContextManager[BlockSource]:
+    """Return a context that yields the store of a stopped gateway, opened for changes or only to be read."""
+    if gateway.config.str("seqgate.producer.id.store") == REDIS:
+        return _in_redis(gateway)
+    if changes:
+        return open_embedded(gateway.data_dir, gateway.config.int("node.id"))
+    return contextlib.nullcontext(read_embedded(gateway.data_dir))
+
+
+@contextlib.asynccontextmanager
+async def _in_redis(gateway: StoppedGateway) -> AsyncIterator[BlockSource]:
+    """Yield the blocks in the Redis of the settings. Raises ControlError."""
+    try:
+        source = redis_source(gateway.config)
+    except ValueError as error:
+        raise ControlError(f"the address of Redis is malformed: {error}") from error
+    try:
+        yield source
+    finally:
+        if source.close is not None:
+            await source.close()
+
+
+def read_embedded(data_dir: Path) -> BlockSource:
+    """Return the blocks in a data directory, without the lock and without a change. Raises ControlError."""
+    from seqgate.gateway.admin.stored import metadata_directory, read_image  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.runtime.topics.producer_ids import blocks_of  # noqa: PLC0415
+
+    image = read_image(metadata_directory(data_dir, _OR_REDIS))
+    _check_is_embedded(data_dir, image)
+    return _source(_ReadOnlyBlocks(blocks_of(image)), image)
+
+
+@contextlib.asynccontextmanager
+async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
+    """Yield the blocks in a data directory, under its lock. Raises ControlError, also when it is taken."""
+    from seqgate.gateway.admin.stored import open_metadata  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore  # noqa: PLC0415
+
+    async with open_metadata(data_dir, _OR_REDIS) as metadata_log:
+        _check_is_embedded(data_dir, metadata_log.image)
+        yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
+
+
+class _ReadOnlyBlocks:
+    """A store that lists its blocks and refuses to change them."""
+
+    def __init__(self, stored: list[ProducerIdBlock]) -> None:
+        self._stored = stored
+
+    async def blocks(self) -> list[ProducerIdBlock]:
+        return self._stored
+
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - interface
+        from seqgate.pid_allocator import StoreUnavailable  # noqa: PLC0415 - slow to import
+
+        raise StoreUnavailable("the data directory is open for reading only")
+
+    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - interface
+        from seqgate.pid_allocator import StoreUnavailable  # noqa: PLC0415 - slow to import
+
+        raise StoreUnavailable("the data directory is open for reading only")
+
+
+def _source(store: _ReadOnlyBlocks | EmbeddedBlockStore, image: MetadataImage) -> BlockSource:
+    async def next_producer_id() -> int:
+        return image.next_producer_id
+
+    return BlockSource(name=EMBEDDED, store=store, next_producer_id=next_producer_id, shared=False)
+
+
+def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
+    """Refuse a data directory whose gateway takes its ids from Redis: it would never use the claim."""
+    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415 - slow to import
+
+    if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
+        raise ControlError(
+            f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or "
+            "the gateway's settings file with --config"
+        )
+
+
+# Of a running gateway, and Redis.
+
+
+class _SeenByTheGateway:
+    """The highest id that a gateway saw in the shared store; an operator's claim never changes it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def load(self) -> LastSeen | None:
+        """Return the highest id that the gateway has saved, or None if it has saved none."""
+        from seqgate.pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only with Redis
+
+        return await load_seen(self._path)
+
+    async def save(self, last_seen: LastSeen) -> None:
+        """Save nothing: only the gateway writes the file, and the gateway may be claiming a block now."""
+
+
+def gateway_source(services: Services) -> BlockSource:
+    """Return the store of a running gateway."""
+    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore  # noqa: PLC0415 - slow
+
+    config = services.node.config
+    owner = f"node-{services.node.node_id}"
+    allocator = services.coordinators.producer_ids
+    current = allocator.state().current
+    if config.str("seqgate.producer.id.store") == EMBEDDED:
+        image = services.topics.metadata_log.image
+
+        async def next_producer_id() -> int:
+            return image.next_producer_id
+
+        return BlockSource(
+            name=EMBEDDED,
+            store=EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id),
+            next_producer_id=next_producer_id,
+            shared=False,
+            others_run=lambda: len(services.node.brokers.live_ids) > 1,
+            allocator=allocator,
+            owner=owner,
+            first_of_this_run=None if current is None else current.first_producer_id,
+        )
+    source = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
+    source.allocator = allocator
+    source.owner = owner
+    return source
+
+
+def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
+    """Return the store in the settings' Redis. Raises ValueError: bad address, ControlError: no client."""
+    from seqgate.gateway.config.packages import install  # noqa: PLC0415 - slow to import
+
+    try:
+        from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - only with Redis
+    except ModuleNotFoundError as error:
+        raise ControlError(install(error.name, "seqgate.producer.id.store=redis", REDIS)) from None
+
+    timeout_ms = config.int("seqgate.redis.timeout.ms")
+    store = RedisBlockStore(
+        config.str("seqgate.redis.url"),
+        key_prefix=config.str("seqgate.redis.prefix"),
+        connect_timeout_ms=timeout_ms,
+        request_timeout_ms=timeout_ms,
+        last_seen=last_seen,
+    )
+    return BlockSource(
+        name=REDIS,
+        store=store,
+        next_producer_id=store.next_producer_id,
+        shared=True,
+        usage=store,
+        close=store.close,
     )

@@ -25,8 +25,8 @@ from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.block_stores import BlockSource
     from seqgate.gateway.admin.operation import LiveGateway
+    from seqgate.gateway.admin.pids import BlockSource
     from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.cluster.cache.cache_state import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
@@ -136,8 +136,8 @@ class ControlServer:
     def live_gateway(self) -> LiveGateway:
         """Return the gateway as operations see it. Call it after the start: it notes the first ids."""
         # Imported with the first command: a start is mostly imports.
-        from seqgate.gateway.admin.block_stores import gateway_source  # noqa: PLC0415
         from seqgate.gateway.admin.operation import LiveGateway  # noqa: PLC0415
+        from seqgate.gateway.admin.pids import gateway_source  # noqa: PLC0415
 
         if self._gateway is None:
             self._gateway = LiveGateway(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from seqgate.gateway.admin.block_stores import gateway_source
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
+from seqgate.gateway.admin.pids import gateway_source
 from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.server import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node

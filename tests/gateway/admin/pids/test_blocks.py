@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.block_stores import BlockSource
 from seqgate.gateway.admin.pids import (
     BY_HAND,
     CLAIMED,
@@ -16,6 +15,7 @@ from seqgate.gateway.admin.pids import (
     IN_USE,
     NEXT,
     USED_UP,
+    BlockSource,
     ClaimBlockRequest,
     FindOverlapsRequest,
     FindOwnerRequest,
