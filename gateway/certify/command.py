@@ -21,8 +21,8 @@ from seqgate.gateway.admin.tables import Column, counted
 from seqgate.gateway.admin.tables import shown as printing_shown
 
 if TYPE_CHECKING:
-    from seqgate.gateway.certify.run import Application, RunOutcome, Setup
-    from seqgate.gateway.certify.scripts import Script, Struck
+    from seqgate.gateway.certify.application import Application
+    from seqgate.gateway.certify.scripts import Scene, Script, Struck
     from seqgate.gateway.testing import Broker, StoredRecord
     from seqgate.gateway.testing.stored import Reordered, Value
 
@@ -89,7 +89,6 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from seqgate.gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
@@ -137,6 +136,42 @@ SETTINGS: Final = {"log.flush.interval.messages": "1", "auto.create.topics.enabl
 """A power cut loses nothing acknowledged, and a topic exists when a script says so."""
 
 
+class Setup(msgspec.Struct, frozen=True):
+    """The settings of all runs. Times are in seconds; `timeout_s` is that of one run."""
+
+    command: str
+    topic: str = "certify"
+    records: int = 200
+    partitions: int = 1
+    timeout_s: float = 60.0
+    request_timeout_s: float = 2.0
+    seed: int = 1
+
+    def values(self) -> list[bytes]:
+        return [b"value-%05d" % number for number in range(self.records)]
+
+
+class RunOutcome(msgspec.Struct, frozen=True):
+    """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last
+    values; `reads_along`: one came after the first values, before all others.
+    """
+
+    script: Script
+    verdict: Judgement
+    ending: ScriptEnd
+    findings: Findings
+    struck: Sequence[Struck]
+    sent: int
+    stored: int
+    requests: int
+    requests_amid: int
+    reads_along: bool
+
+    @property
+    def never_struck(self) -> bool:
+        return self.verdict is Judgement.NOT_STRUCK
+
+
 class NotReady(Exception):
     """There is nothing to certify; the message says why, such as a failure without a fault."""
 
@@ -172,7 +207,7 @@ def run_scripts(
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import
 
     from seqgate.gateway.backends.backend import StartFailed  # noqa: PLC0415
-    from seqgate.gateway.certify.run import NotStarted  # noqa: PLC0415
+    from seqgate.gateway.certify.application import NotStarted  # noqa: PLC0415
     from seqgate.gateway.certify.scripts import CALM  # noqa: PLC0415
 
     stage = _Stage(setup)
@@ -232,8 +267,6 @@ class _Stage:
 
     def play(self, script: Script, *, reads_along: bool = True) -> RunOutcome:
         """Run the application through a script, against a free broker; `reads_along` as for `play`."""
-        from seqgate.gateway.certify.run import play  # noqa: PLC0415 - slow to import
-
         broker = self._taken()
         outcome = play(script, broker, self._setup, self._register, reads_along=reads_along)
         with self._lock:
@@ -266,6 +299,98 @@ class _Stage:
             self._running.append(application)
             if self.is_over:
                 application.kill()
+
+
+# Plays one run: the application gets its values while a script plays, and the run is judged.
+
+BURSTS: Final = 20
+"""Parts of the values, so that a producer that sends what it reads makes several batches of them."""
+LULL_S: Final = 0.25
+"""Longest wait for a Produce request between two bursts: a client may be retrying."""
+FIRST_SHARE: Final = 0.25
+"""Share of a run's time for the first Produce request: a program may need seconds to start."""
+
+
+def play(
+    script: Script,
+    broker: Broker,
+    setup: Setup,
+    register: Callable[[Application], None],
+    *,
+    reads_along: bool = True,
+) -> RunOutcome:
+    """Run the application once against a fresh broker, and judge it; `register` gets the run, to kill it.
+
+    An application that is known not to read along gets its values without a wait for its first request.
+    Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
+    """
+    from seqgate.gateway.certify.application import Application, words_of  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.certify.scripts import Scene  # noqa: PLC0415
+
+    broker.reset()
+    if script.has_topic:
+        broker.create_topic(setup.topic, setup.partitions)
+    facts = {
+        "bootstrap": broker.bootstrap,
+        "topic": setup.topic,
+        "records": str(setup.records),
+        "script": script.name,
+        "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
+    }
+    environment = {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
+    application = Application(words_of(setup.command, facts), environment, setup.timeout_s)
+    scene = Scene(
+        broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, application.has_ended
+    )
+    script.begin(scene)
+    values = setup.values()
+    with application.start(values):
+        register(application)
+        first_s = FIRST_SHARE * setup.timeout_s if reads_along and script.has_topic else LULL_S
+        fed = _feed(application, scene, script, values, first_s)
+        ending = application.finish()
+    stored = broker.records(setup.topic)
+    struck = scene.struck()
+    findings = find(values, stored, ending)
+    return RunOutcome(
+        script,
+        judge(findings, ending, struck, may_give_up=script.may_give_up),
+        ending,
+        findings,
+        struck,
+        len(values),
+        len(stored),
+        scene.requests,
+        *fed,
+    )
+
+
+def _feed(
+    application: Application, scene: Scene, script: Script, values: Sequence[bytes], first_s: float
+) -> tuple[int, bool]:
+    """Give all values to the application in bursts, with the act of the script between them.
+
+    Before the next burst comes a Produce request, or a lull: the client may be retrying, or collecting a
+    batch. The end of the values follows the last burst at once, so that an application that does not flush is
+    found. `first_s` is the time for the first request. Return the number of Produce requests before the last
+    burst, and whether one came in that time.
+    """
+    act = iter(()) if script.act is None else script.act(scene)
+    requests, reads_along = 0, False
+    for number in range(BURSTS):
+        if number >= script.act_at:
+            next(act, None)
+        requests = scene.requests
+        burst = values[number * len(values) // BURSTS : (number + 1) * len(values) // BURSTS]
+        if not application.write(burst) or number == BURSTS - 1:
+            break
+        if number == 0:
+            reads_along = scene.wait_for_requests(1, first_s)
+        elif requests:  # an application that has sent nothing by now reads everything first
+            scene.wait_for_requests(requests + 1, LULL_S)
+    for _ in act:  # repair what is broken
+        pass
+    return requests, reads_along
 
 
 # Judges one run of an application: what it claimed, what the topic holds, and how it ended. Pure.
@@ -527,7 +652,6 @@ def print_scripts() -> None:
 
 def print_outcome(outcome: RunOutcome) -> None:
     """Print what one run showed."""
-    from seqgate.gateway.certify.run import BURSTS  # noqa: PLC0415 - slow to import
     from seqgate.gateway.certify.scripts import CALM, SCRIPTS  # noqa: PLC0415 - slow to import
 
     if outcome.script is CALM:

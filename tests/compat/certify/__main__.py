@@ -16,8 +16,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from seqgate.gateway.certify.command import print_outcome, run_scripts
-from seqgate.gateway.certify.run import Setup
+from seqgate.gateway.certify.command import Setup, print_outcome, run_scripts
 from seqgate.gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES
 from tests.compat.certify.programs import COLUMNS, Program

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from seqgate.gateway.certify.command import Judgement
-from seqgate.gateway.certify.run import RunOutcome
+from seqgate.gateway.certify.command import Judgement, RunOutcome
 from seqgate.gateway.certify.scripts import SCRIPTS
 from tests.compat.certify.explanations import EXPLANATIONS, NAMES, WITHOUT_IDEMPOTENCE
 from tests.compat.certify.programs import COLUMNS, Program

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.certify.command import Judgement, run_scripts
-from seqgate.gateway.certify.run import Setup
+from seqgate.gateway.certify.command import Judgement, Setup, run_scripts
 from seqgate.gateway.certify.scripts import named
 from tests.compat.certify.programs import COLUMNS
 

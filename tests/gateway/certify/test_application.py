@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.certify.run import Application, NotStarted, words_of
+from seqgate.gateway.certify.application import Application, NotStarted, words_of
 
 LIMIT_S = 120.0
 

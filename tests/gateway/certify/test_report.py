@@ -6,8 +6,16 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from seqgate.gateway.certify.command import Certificate, Judgement, ScriptEnd, find, sentences, write
-from seqgate.gateway.certify.run import RunOutcome, Setup
+from seqgate.gateway.certify.command import (
+    Certificate,
+    Judgement,
+    RunOutcome,
+    ScriptEnd,
+    Setup,
+    find,
+    sentences,
+    write,
+)
 from seqgate.gateway.certify.scripts import CALM, SCRIPTS, Struck
 from seqgate.gateway.testing import StoredRecord
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from docs.pages import scripts_page
-from seqgate.gateway.certify.run import BURSTS
+from seqgate.gateway.certify.command import BURSTS
 from seqgate.gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Scene, Script, named
 from seqgate.gateway.testing import Broker
 from seqgate.gateway.testing.faults import Effect, Kind

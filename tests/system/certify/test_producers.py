@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.certify.command import Judgement, NotReady, run_scripts
-from seqgate.gateway.certify.run import RunOutcome, Setup
+from seqgate.gateway.certify.command import Judgement, NotReady, RunOutcome, Setup, run_scripts
 from seqgate.gateway.certify.scripts import SCRIPTS, named
 from tests.support.gateway_process import REPOSITORY
 

@@ -1,6 +1,5 @@
-"""One run: an application sends its values while one script plays, and the run is judged by `command.judge`.
-
-The application gets values on its standard input, and writes acknowledged values to its standard output.
+"""Runs the application of `seqgate certify` once: gives it values on its standard input, and takes
+acknowledged values from its standard output.
 """
 
 from __future__ import annotations
@@ -13,141 +12,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Final, Self
 
-from seqgate.gateway.certify.command import Findings, Judgement, ScriptEnd, find, judge
-from seqgate.gateway.certify.scripts import Scene, Script, Struck
-from seqgate.gateway.testing import Broker
-
-BURSTS: Final = 20
-"""Parts of the values, so that a producer that sends what it reads makes several batches of them."""
-LULL_S: Final = 0.25
-"""Longest wait for a Produce request between two bursts: a client may be retrying."""
-FIRST_SHARE: Final = 0.25
-"""Share of a run's time for the first Produce request: a program may need seconds to start."""
-
-
-@dataclass(frozen=True, slots=True)
-class Setup:
-    """The settings of all runs. Times are in seconds; `timeout_s` is that of one run."""
-
-    command: str
-    topic: str = "certify"
-    records: int = 200
-    partitions: int = 1
-    timeout_s: float = 60.0
-    request_timeout_s: float = 2.0
-    seed: int = 1
-
-    def values(self) -> list[bytes]:
-        return [b"value-%05d" % number for number in range(self.records)]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """The outcome of one run. `requests` are its Produce requests, `requests_amid` those before the last
-    values; `reads_along`: one came after the first values, before all others.
-    """
-
-    script: Script
-    verdict: Judgement
-    ending: ScriptEnd
-    findings: Findings
-    struck: Sequence[Struck]
-    sent: int
-    stored: int
-    requests: int
-    requests_amid: int
-    reads_along: bool
-
-    @property
-    def never_struck(self) -> bool:
-        return self.verdict is Judgement.NOT_STRUCK
-
-
-def play(
-    script: Script,
-    broker: Broker,
-    setup: Setup,
-    register: Callable[[Application], None],
-    *,
-    reads_along: bool = True,
-) -> RunOutcome:
-    """Run the application once against a fresh broker, and judge it; `register` gets the run, to kill it.
-
-    An application that is known not to read along gets its values without a wait for its first request.
-    Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
-    """
-    broker.reset()
-    if script.has_topic:
-        broker.create_topic(setup.topic, setup.partitions)
-    facts = {
-        "bootstrap": broker.bootstrap,
-        "topic": setup.topic,
-        "records": str(setup.records),
-        "script": script.name,
-        "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
-    }
-    environment = {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
-    application = Application(words_of(setup.command, facts), environment, setup.timeout_s)
-    scene = Scene(
-        broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, application.has_ended
-    )
-    script.begin(scene)
-    values = setup.values()
-    with application.start(values):
-        register(application)
-        first_s = FIRST_SHARE * setup.timeout_s if reads_along and script.has_topic else LULL_S
-        fed = _feed(application, scene, script, values, first_s)
-        ending = application.finish()
-    stored = broker.records(setup.topic)
-    struck = scene.struck()
-    findings = find(values, stored, ending)
-    return RunOutcome(
-        script,
-        judge(findings, ending, struck, may_give_up=script.may_give_up),
-        ending,
-        findings,
-        struck,
-        len(values),
-        len(stored),
-        scene.requests,
-        *fed,
-    )
-
-
-def _feed(
-    application: Application, scene: Scene, script: Script, values: Sequence[bytes], first_s: float
-) -> tuple[int, bool]:
-    """Give all values to the application in bursts, with the act of the script between them.
-
-    Before the next burst comes a Produce request, or a lull: the client may be retrying, or collecting a
-    batch. The end of the values follows the last burst at once, so that an application that does not flush is
-    found. `first_s` is the time for the first request. Return the number of Produce requests before the last
-    burst, and whether one came in that time.
-    """
-    act = iter(()) if script.act is None else script.act(scene)
-    requests, reads_along = 0, False
-    for number in range(BURSTS):
-        if number >= script.act_at:
-            next(act, None)
-        requests = scene.requests
-        burst = values[number * len(values) // BURSTS : (number + 1) * len(values) // BURSTS]
-        if not application.write(burst) or number == BURSTS - 1:
-            break
-        if number == 0:
-            reads_along = scene.wait_for_requests(1, first_s)
-        elif requests:  # an application that has sent nothing by now reads everything first
-            scene.wait_for_requests(requests + 1, LULL_S)
-    for _ in act:  # repair what is broken
-        pass
-    return requests, reads_along
-
-
-# Runs an application: gives it values on its standard input, and takes acknowledged values from its standard
-# output.
+from seqgate.gateway.certify.command import ScriptEnd
 
 _TAIL_BYTES: Final = 2_000
 _OUTPUT_TIMEOUT_S: Final = 5.0
