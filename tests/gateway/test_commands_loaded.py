@@ -98,7 +98,7 @@ MOST_MODULES = {
     "configs get topic orders --bootstrap GATEWAY": 208,
     "quotas list --bootstrap GATEWAY": 204,
     "users list --bootstrap GATEWAY": 217,
-    "cluster gateways --bootstrap GATEWAY": 211,
+    "cluster gateways --bootstrap GATEWAY": 213,
     "status --bootstrap GATEWAY": 227,
     "groups list --bootstrap GATEWAY": 235,
     "groups describe readers --bootstrap GATEWAY": 235,
