@@ -165,15 +165,15 @@ CHECK_TIMEOUT_S: Final = 25.0
 
 
 async def restart_live(gateway: LiveGateway, request: RestartRequest) -> OrderedRestart:
-    """Order the restart of the process, which begins once the answer is sent. Raises ControlError: then the
-    gateway serves on.
+    """Let the process stop as on SIGTERM, and execute itself again with its listening sockets and its locks,
+    once the answer is sent. Raises ControlError: then the gateway serves on.
     """
     restarts = gateway.restarts
     if restarts is None:
         raise ControlError("this gateway runs inside of another program, which starts and stops it")
-    if restarts.is_ordered:
+    if restarts.ordered is not None:
         raise ControlError("a restart has begun already")
-    with restarts.ordering(request.restart) as to_check:
+    with restarts.begin_after_answer(request.restart) as to_check:
         refusal = await _refusal_of_next(to_check)
         if refusal is not None:
             raise ControlError(

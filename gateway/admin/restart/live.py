@@ -181,32 +181,28 @@ class Restarts:
         )
         self._begin = begin
         self._number = number
-        self._ordered: str | None = None
+        self.ordered: str | None = None
+        """The name of the restart that is ordered."""
         self._is_checked = False
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether a restart is ordered already."""
-        return self._ordered is not None
-
     @contextlib.contextmanager
-    def ordering(self, restart: str) -> Iterator[Passed]:
-        """Order a restart, which begins once the answer is sent; yield what the process that checks the start
-        gets. An error in the context takes the order back.
+    def begin_after_answer(self, restart: str) -> Iterator[Passed]:
+        """Order a restart; yield what the process that checks the start gets. An error in the context takes
+        the order back.
         """
-        self._ordered = restart
+        self.ordered = restart
         try:
             yield self._to_check
         except BaseException:
-            self._ordered = None
+            self.ordered = None
             raise
         self._is_checked = True
 
     def begin_ordered(self) -> None:
         """Begin the restart that is ordered, if there is one. Call this after each answer."""
-        if self._ordered is not None and self._is_checked:
+        if self.ordered is not None and self._is_checked:
             self._is_checked = False
-            self._begin(self._ordered)
+            self._begin(self.ordered)
 
     def take(self, listener: Listener | Path) -> list[socket.socket]:
         """Return the sockets that a listener has from the process before, or from the supervisor, or the one
