@@ -41,7 +41,7 @@ class Repository:
         self.storage = storage
         self.path = path
 
-    def create(self) -> None:
+    def create_and_lock(self) -> None:
         """Create the directory if it is missing, and take its lock. Raises BackupError."""
         changed = self.storage.make_directories(self.path)
         LocalDurability(self.storage).sync(directories=changed)
@@ -50,7 +50,7 @@ class Repository:
         except DirectoryLocked:
             raise BackupError(f"another command makes a backup in {self.path}; wait until it ends") from None
 
-    def close(self) -> None:
+    def unlock(self) -> None:
         """Release the lock."""
         self.storage.unlock(f"{self.path}/{_LOCK}")
 
@@ -193,7 +193,7 @@ class NewBackup:
         self._copied: dict[str, int] = {}
         """The bytes of the files that were copied, by path."""
 
-    def copy(self, source: str, file: WantedFile) -> None:
+    def share_or_copy(self, source: str, file: WantedFile) -> None:
         """Share a file with the backup before, or copy it. Raises BackupError, LogError also."""
         if file.known is not None and self._shares(file.known):
             return

@@ -193,12 +193,12 @@ class BackupLife:
 
     def back_up(self, repository: Repository, staged: Staged, restored: Path) -> None:
         """Copy what is staged while the directory lives on, verify the copy, and restore it."""
-        repository.create()
+        repository.create_and_lock()
         pace = Pace()
         storage = InterruptedStorage(self._between)
         created = copy_staged(storage, str(self.path), staged, repository, pace)
         remove_staging(self.storage, str(self.path))
-        repository.close()
+        repository.unlock()
         manifest = open_backup(self.storage, created.path)
         assert list(damage_of(self.storage, created.path, manifest, Pace())) == []
         restore_files(self.storage, created.path, manifest, str(restored), Pace(), lambda: None)

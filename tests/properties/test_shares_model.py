@@ -269,9 +269,9 @@ class Life:
         make_staged_whole(storage, self.root, lambda: NOW_MS)
         staged = read_staged(storage, str(self.root))
         repository = Repository(storage, str(self.folder / "backups"))
-        repository.create()
+        repository.create_and_lock()
         made = copy_staged(storage, str(self.root), staged, repository, Pace())
-        repository.close()
+        repository.unlock()
         restore_files(storage, made.path, made.manifest, str(restored), Pace(), lambda: None)
         metadata = MetadataWriter(Storage(), str(restored), str(restored), lambda: NOW_MS)
         assert set(metadata.image.topics_by_name) == self.topics_then

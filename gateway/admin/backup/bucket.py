@@ -153,11 +153,11 @@ def create(
         return await BucketBackup(objects, address, ask, repository, pace, is_full=is_full).run(keep)
 
     try:
-        repository.create()
+        repository.create_and_lock()
         try:
             created = in_bucket(source, work)
         finally:
-            repository.close()
+            repository.unlock()
     except (BackupError, PinTaken, Moved, OSError) as error:
         raise ControlError(f"the backup failed: {in_words(error)}") from error
     return CreatedBackup(backup_row(created.path, created.manifest), created.removed)

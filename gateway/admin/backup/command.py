@@ -438,14 +438,14 @@ def create_backup(
         raise ControlError(f"{target} is in the data directory; name a directory on another disk")
     repository = Repository(storage, str(target))
     try:
-        repository.create()
+        repository.create_and_lock()
         try:
             with staged_in(storage, data_dir, timeout_s or STAGE_TIMEOUT_S) as staged:
                 created = copy_staged(
                     storage, str(data_dir), staged, repository, pace, is_full=is_full, keep=keep
                 )
         finally:
-            repository.close()
+            repository.unlock()
     except _failures() as error:
         raise ControlError(f"the backup failed: {in_words(error)}") from error
     return CreatedBackup(backup_row(created.path, created.manifest), created.removed)
@@ -556,7 +556,7 @@ def copy_staged(
     backup = NewBackup(repository, header, pace, before, len(wanted))
     try:
         for file in wanted:
-            backup.copy(source, file)
+            backup.share_or_copy(source, file)
         return backup.finish(keep)
     except BaseException:
         backup.discard()

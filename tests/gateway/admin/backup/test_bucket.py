@@ -89,12 +89,12 @@ async def backed_up(
 ) -> Created:
     objects = Watched(tmp_path / "bucket", begins, hook)
     repository = Repository(Storage(), str(tmp_path / "backups"))
-    await asyncio.to_thread(repository.create)
+    await asyncio.to_thread(repository.create_and_lock)
     try:
         backup = BucketBackup(objects, "file:///b", lambda _: cut(), repository, Pace(), is_full=is_full)
         return await backup.run(keep)
     finally:
-        repository.close()
+        repository.unlock()
         await objects.close()
 
 

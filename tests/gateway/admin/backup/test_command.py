@@ -55,11 +55,11 @@ class WithoutLinks(Storage):
 def back_up(data: Path, target: Path, storage: Storage | None = None) -> Created:
     staged = stage_stopped(Storage(), str(data), NOW_MS, ())
     repository = Repository(storage or Storage(), str(target))
-    repository.create()
+    repository.create_and_lock()
     try:
         return copy_staged(repository.storage, str(data), staged, repository, Pace())
     finally:
-        repository.close()
+        repository.unlock()
 
 
 def test_no_room_is_told_before_anything_is_copied(data: Path, tmp_path: Path) -> None:
