@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,12 +40,15 @@ from seqgate.gateway.admin.times import duration_ms
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seqgate.gateway.coordinator.share.records import SharePartitionKey
     from seqgate.gateway.metadata.image import MetadataImage
     from seqgate.gateway.runtime.loop.clock import Task
     from seqgate.gateway.runtime.services import Services
-    from seqgate.gateway.runtime.upkeep.file_sweep import StateLeak
     from seqgate.log import Storage
-    from seqgate.log.stopped import FileLeak
+    from seqgate.log.stopped import FileLeak, OpenPartition
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DEFAULT_AGE: Final = "1h"
 """Files that changed within this time are no leaks, unless --min-age says otherwise."""
@@ -201,6 +206,9 @@ def _text(page: SweepPage) -> Iterator[Block]:
 # In the gateway: its sweeps, on the control socket.
 
 NAME: Final = "sweep"
+MAX_FOUND: Final = 20_000
+"""Leaks that one sweep reports; the next sweep finds further ones."""
+NAMES_PER_STEP: Final = 500
 KEPT_RESULTS: Final = 4
 """Number of sweeps whose findings are kept. The results of older sweeps are dropped."""
 
@@ -231,29 +239,14 @@ class Sweeps:
         return task_row(self._services.node, task)
 
     async def _sweep(self, task: Task, request: SweepRequest) -> None:
-        from seqgate.gateway.runtime.upkeep import file_sweep  # noqa: PLC0415 - slow to import
-
         services = self._services
         rows = self._found[task.number]
-        files = file_sweep.FileSweep(
-            services.partitions.log_directory,
-            services.topics.metadata_log,
-            other_names=_own_names(),
-            now_ms=services.node.clock.now_ms,
-            min_age_ms=request.min_age_ms,
-        )
-        state = file_sweep.StateSweep(
-            services.node.clock,
-            services.topics.metadata_log,
-            services.coordinators.groups,
-            services.coordinators.shares,
-            services.coordinators.transactions,
-        )
+        files, state = FileSweep(services, request.min_age_ms), StateSweep(services)
         file_leaks = await files.find(task)
-        state_leaks = await state.find(task, file_sweep.MAX_FOUND - len(file_leaks))
+        state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
         uploads = services.upkeep.find_uploads()
         orphans = [] if uploads is None else await uploads.find_orphans(request.min_age_ms)
-        del orphans[max(0, file_sweep.MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
+        del orphans[max(0, MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
         removed: set[FileLeak | StateLeak] = set()
         if request.remove:
             removed.update(await files.remove(file_leaks, task, unknown=request.unknown))
@@ -296,8 +289,6 @@ def leak_rows(leaks: Iterable[FileLeak], removed: Collection[object]) -> list[Le
 
 
 def _state_row(leak: StateLeak, *, removed: bool) -> LeakRow:
-    from seqgate.gateway.runtime.upkeep.file_sweep import ALL  # noqa: PLC0415 - slow to import
-
     place = leak.topic if leak.partition == ALL else f"{leak.topic}-{leak.partition}"
     return LeakRow(leak.kind, f"{leak.owner}: {place}", None, removable=True, removed=removed)
 
@@ -307,6 +298,329 @@ def _own_names() -> frozenset[str]:
     from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415 - slow to import
 
     return frozenset({SOCKET_NAME, SEEN_FILE, CONSOLE_HISTORY, f"{CONSOLE_HISTORY}.new"})
+
+
+# In the gateway: orphaned files.
+
+
+class FileSweep:
+    """Finds orphaned files, and deletes them, while the gateway serves requests.
+
+    Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep
+    asks the log for the files it knows, so that a file created meanwhile is known. Each finding is checked a
+    second time. Other work of the event loop runs between two steps.
+    """
+
+    def __init__(self, services: Services, min_age_ms: int) -> None:
+        """Prepare a sweep that ignores files changed within `min_age_ms`."""
+        self._directory = services.partitions.log_directory
+        self._storage = self._directory.environment.storage
+        self._deletions = self._directory.environment.deletions
+        self._metadata_log = services.topics.metadata_log
+        self._other_names = _own_names()
+        self._now_ms = services.node.clock.now_ms
+        self._before_ms = self._now_ms() - min_age_ms
+
+    async def find(self, task: Task) -> list[FileLeak]:
+        """Return the orphaned files; `task` counts directories. Raises OSError."""
+        import asyncio  # noqa: PLC0415 - slow to import
+
+        from seqgate.log import parse_partition_directory  # noqa: PLC0415
+
+        root = str(self._directory.path)
+        entries = await asyncio.to_thread(self._storage.entries, root)
+        found = await self._twice(self._leaks_of_root)
+        names = [entry.name for entry in entries if entry.is_directory]
+        task.total = len(names)
+        for name in names:
+            task.done += 1
+            parsed = parse_partition_directory(name)
+            if parsed is None or not self._is_partition(*parsed):
+                continue
+            found += await self._twice(lambda name=name: self._leaks_of_partition(name))  # type: ignore[misc]
+            if len(found) >= MAX_FOUND:
+                break
+        return found[:MAX_FOUND]
+
+    async def _twice(self, find: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
+        """Return the leaks that two searches both find: a short-lived file is gone at the second search."""
+        first = await find()
+        if not first:
+            return []
+        again = set(await find())
+        return [leak for leak in first if leak in again]
+
+    async def _leaks_of_root(self) -> list[FileLeak]:
+        import asyncio  # noqa: PLC0415 - slow to import
+
+        from seqgate.log.stopped import LeakKind, leaks_of_directory  # noqa: PLC0415
+
+        entries = await asyncio.to_thread(self._storage.entries, str(self._directory.path))
+        found: list[FileLeak] = []
+        for some in _pieces(entries, NAMES_PER_STEP):
+            found += leaks_of_directory(
+                some,
+                other_names=self._other_names,
+                is_partition=self._is_partition,
+                waits=self._waits,
+                before_ms=self._before_ms,
+            )
+            await asyncio.sleep(0)
+        if self._metadata_log.is_changing:
+            # the directories of a topic that is being deleted still have their final names
+            found = [leak for leak in found if leak.kind is not LeakKind.PARTITION]
+        return [self._judged(leak) for leak in found]
+
+    def _judged(self, leak: FileLeak) -> FileLeak:
+        """Return a leak; a partition's directory stays that another process may have created meanwhile."""
+        from seqgate.log.stopped import LeakKind  # noqa: PLC0415 - slow to import
+
+        is_kept = leak.kind is LeakKind.PARTITION and not self._directory.share.is_whole
+        return leak._replace(removable=False) if is_kept else leak
+
+    def _is_partition(self, topic: str, index: int) -> bool:
+        return is_partition(self._metadata_log.image, topic, index)
+
+    async def _leaks_of_partition(self, name: str) -> list[FileLeak]:
+        import asyncio  # noqa: PLC0415 - slow to import
+
+        from seqgate.log.stopped import leaks_of_partition  # noqa: PLC0415
+
+        path = f"{self._directory.path}/{name}"
+        try:
+            entries = await asyncio.to_thread(self._storage.entries, path)
+        except FileNotFoundError:
+            return []
+        opened = self._opened(name)
+        compared = await asyncio.to_thread(
+            lambda: list(
+                leaks_of_partition(
+                    name, entries, opened=opened, waits=lambda _: False, before_ms=self._before_ms
+                )
+            )
+        )
+        found: list[FileLeak] = []
+        for some in _pieces(compared, NAMES_PER_STEP):
+            found += (leak for leak in some if not self._waits(leak.path))
+            await asyncio.sleep(0)
+        return found
+
+    def _opened(self, name: str) -> OpenPartition | None:
+        from seqgate.log import parse_partition_directory  # noqa: PLC0415 - slow to import
+        from seqgate.log.stopped import OpenPartition  # noqa: PLC0415
+
+        parsed = parse_partition_directory(name)
+        log = None if parsed is None else self._directory.opened(*parsed)
+        if log is None or log.offline:
+            return None
+        return OpenPartition(frozenset(list(log.segments.bases)), log.log_end_offset, log.recovery_point)
+
+    def _waits(self, path: str) -> bool:
+        return f"{self._directory.path}/{path}" in self._deletions
+
+    async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
+        """Delete the leaks in the background, as all files are deleted; return the leaks that were queued.
+        Files of unknown names are deleted only with `unknown`. Each file is renamed first, in one step of the
+        event loop, so that a new file of the same name is not deleted later.
+        """
+        import asyncio  # noqa: PLC0415 - slow to import
+
+        removed = []
+        chosen = [leak for leak in leaks if is_chosen(leak, unknown=unknown)]
+        task.done, task.total = 0, len(chosen)
+        for leak in chosen:
+            task.done += 1
+            try:
+                self._remove(leak)
+            except OSError as error:
+                logger.warning("%s stays: %s", leak.path, error)
+            else:
+                removed.append(leak)
+            await asyncio.sleep(0)
+        return removed
+
+    def _remove(self, leak: FileLeak) -> None:
+        from seqgate.log import parse_partition_directory  # noqa: PLC0415 - slow to import
+        from seqgate.log.stopped import LeakKind, rename_for_deletion  # noqa: PLC0415
+
+        path = f"{self._directory.path}/{leak.path}"
+        if leak.is_directory:
+            if leak.kind is LeakKind.DELETED:
+                self._deletions.add(path, self._now_ms(), is_directory=True)
+                return
+            parsed = parse_partition_directory(leak.path)
+            if parsed is not None and not self._is_partition(*parsed):
+                self._directory.delete_stray(*parsed)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if leak.kind is not LeakKind.DELETED:
+                path = rename_for_deletion(self._storage, path)
+            self._deletions.add(path, self._now_ms())
+
+
+def is_partition(image: MetadataImage, topic: str, index: int) -> bool:
+    from seqgate.gateway.metadata.image import METADATA_TOPIC  # noqa: PLC0415 - slow to import
+
+    return index == 0 if topic == METADATA_TOPIC else image.partition_named(topic, index) is not None
+
+
+def is_chosen(leak: FileLeak, *, unknown: bool) -> bool:
+    """Return whether a leak is deleted when the operator asks for deletion."""
+    from seqgate.log.stopped import LeakKind  # noqa: PLC0415 - slow to import
+
+    return leak.removable and (unknown or leak.kind is not LeakKind.UNKNOWN)
+
+
+def _pieces(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while piece := list(itertools.islice(iterator, size)):
+        yield piece
+
+
+# In the gateway: state of groups and transactions about topics that no longer exist.
+
+OWNERS_PER_STEP: Final = 100
+ALL: Final = -1
+"""The partition number that means all partitions of a topic."""
+GRACE_MS: Final = 60_000
+"""How long (ms) a transaction may stay open after its timeout; its coordinator aborts it before."""
+
+
+class StateKind(StrEnum):
+    OFFSET = "committed offset without a topic"
+    SHARE_STATE = "share group state without a topic"
+    TRANSACTION = "transaction without a topic"
+
+
+class StateLeak(NamedTuple):
+    """A piece of state about a deleted topic. `owner`: a group or transactional id; `topic`: a name or id."""
+
+    kind: StateKind
+    owner: str
+    topic: str
+    partition: int
+    share_key: SharePartitionKey | None = None
+
+
+class StateSweep:
+    """One search of the coordinators for state about deleted topics, but for shards that can't be loaded.
+
+    The coordinators delete such state when a topic is deleted. When a log fails or the gateway is killed in
+    between, the state stays for as long as its group, until a sweep deletes it.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._clock = services.node.clock
+        self._metadata_log = services.topics.metadata_log
+        self._image = self._metadata_log.image
+        self._groups = services.coordinators.groups
+        self._shares = services.coordinators.shares
+        self._transactions = services.coordinators.transactions
+
+    async def find(self, task: Task, most: int) -> list[StateLeak]:
+        """Return at most `most` leaks; `task` counts groups and transactional ids."""
+        import asyncio  # noqa: PLC0415 - slow to import
+
+        if self._metadata_log.is_changing:
+            # a topic may just be deleted, and coordinators do not know that yet
+            return []
+        task.done, task.total = 0, None
+        found: list[StateLeak] = []
+        for leaks in (self._offsets(), self._share_groups(), self._share_states(), self._overdue()):
+            for some in leaks:
+                found += some
+                task.done += 1
+                if len(found) >= most:
+                    return found[:most]
+                if task.done % OWNERS_PER_STEP == 0:
+                    await asyncio.sleep(0)
+        return found
+
+    def _offsets(self) -> Iterator[list[StateLeak]]:
+        for shard in self._groups.loaded_shards():
+            for group_id in shard.offsets.groups():
+                yield [
+                    StateLeak(StateKind.OFFSET, group_id, *place)
+                    for place in shard.offsets.of(group_id)
+                    if not self._exists(*place)
+                ]
+
+    def _share_groups(self) -> Iterator[list[StateLeak]]:
+        from seqgate.gateway.coordinator.share.records import SharePartitionKey  # noqa: PLC0415 - slow
+
+        for shard in self._groups.loaded_shards():
+            for group_id, group in list(shard.shares.groups.items()):
+                yield [
+                    StateLeak(
+                        StateKind.SHARE_STATE, group_id, name, ALL, SharePartitionKey(group_id, topic_id, ALL)
+                    )
+                    for topic_id, name in group.topic_names.items()
+                    if topic_id not in self._image.topics_by_id
+                ]
+
+    def _share_states(self) -> Iterator[list[StateLeak]]:
+        shards = self._shares.shards
+        shards.load_stored()
+        for loaded in shards:
+            for key in list(loaded.shard.partitions) if loaded.is_current else ():
+                topic = self._image.topics_by_id.get(key.topic_id)
+                name = str(key.topic_id) if topic is None else topic.name
+                leak = StateLeak(StateKind.SHARE_STATE, key.group_id, name, key.partition, key)
+                yield [] if self._share_exists(key) else [leak]
+
+    def _overdue(self) -> Iterator[list[StateLeak]]:
+        """Yield open transactions that are long overdue and that nobody has ended."""
+        from seqgate.gateway.coordinator.transaction.rules import is_overdue  # noqa: PLC0415 - slow to import
+
+        now_ms = self._clock.now_ms()
+        for name, transaction in self._transactions.all():
+            is_late = is_overdue(transaction, now_ms, GRACE_MS)
+            gone = [place for place in transaction.partitions if is_late and not self._exists(*place)]
+            yield [StateLeak(StateKind.TRANSACTION, name, *place) for place in sorted(gone)]
+
+    def _exists(self, topic: str, partition: int) -> bool:
+        return is_partition(self._image, topic, partition)
+
+    async def remove(self, leaks: Iterable[StateLeak], task: Task) -> list[StateLeak]:
+        """Delete the leaks durably, and abort overdue transactions; return the leaks that were removed."""
+        from seqgate.gateway.runtime.coordinators.shards import Unavailable  # noqa: PLC0415 - slow to import
+
+        removed: list[StateLeak] = []
+        by_owner: dict[tuple[StateKind, str], list[StateLeak]] = {}
+        for leak in leaks:
+            by_owner.setdefault((leak.kind, leak.owner), []).append(leak)
+        task.done, task.total = 0, len(by_owner)
+        for (kind, owner), of_owner in by_owner.items():
+            task.done += 1
+            try:
+                if kind is StateKind.OFFSET:
+                    await self._forget_offsets(owner, of_owner)
+                elif kind is StateKind.SHARE_STATE:
+                    await self._forget_share_state(owner, of_owner)
+                else:
+                    self._transactions.abort_overdue()
+            except Unavailable as error:
+                logger.warning("%s of %s could not be removed: %s", kind, owner, error)
+                continue
+            removed += of_owner
+        return removed
+
+    async def _forget_share_state(self, group_id: str, leaks: list[StateLeak]) -> None:
+        keys = [leak.share_key for leak in leaks if leak.share_key is not None]
+        await self._shares.forget(
+            [key for key in keys if key.partition != ALL and not self._share_exists(key)]
+        )
+        for key in keys:
+            if key.partition == ALL and key.topic_id not in self._image.topics_by_id:
+                await self._shares.forget_topic(group_id, key.topic_id)
+
+    def _share_exists(self, key: SharePartitionKey) -> bool:
+        return self._image.partition(key.topic_id, key.partition) is not None
+
+    async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
+        places = [(leak.topic, leak.partition) for leak in leaks]
+        gone = [place for place in places if not self._exists(*place)]
+        await self._groups.run(group_id, lambda shard, effects: shard.commits.forget(group_id, gone, effects))
 
 
 # In a data directory that no gateway has open. Finding leaks needs no lock and changes nothing; removing
@@ -320,7 +634,6 @@ Progress = Callable[[int, int], None]
 def sweep_stopped(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress) -> SweepPage:
     """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
     from seqgate.gateway.admin.stored import locked, metadata_directory, read_image  # noqa: PLC0415 - slow
-    from seqgate.gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen  # noqa: PLC0415
     from seqgate.log import Storage  # noqa: PLC0415
 
     directory = metadata_directory(data_dir)
@@ -344,8 +657,7 @@ def sweep_stopped(data_dir: Path, request: SweepRequest, now_ms: int, progress: 
 def _find(
     storage: Storage, data_dir: Path, image: MetadataImage, before_ms: int, progress: Progress
 ) -> Iterator[FileLeak]:
-    from seqgate.gateway.runtime.upkeep.file_sweep import is_partition  # noqa: PLC0415 - slow to import
-    from seqgate.log import parse_partition_directory  # noqa: PLC0415
+    from seqgate.log import parse_partition_directory  # noqa: PLC0415 - slow to import
     from seqgate.log.stopped import leaks_of_directory, leaks_of_partition  # noqa: PLC0415
 
     entries = storage.entries(str(data_dir))
