@@ -416,35 +416,6 @@ class OffsetCommits:
             self._stored.replay_offset(record, effects.now_ms)
             effects.records.append(record)
 
-    def delete(
-        self, group_id: str, places: Sequence[TopicPartition], effects: Effects
-    ) -> ErrorCode | list[ErrorCode]:
-        """Handle an OffsetDelete; return an error for the whole request, or one for each partition."""
-        stored = self._stored
-        if not group_id:
-            return ErrorCode.invalid_group_id
-        group = stored.groups.get(group_id)
-        assigned = stored.assigned(group_id)
-        if assigned is not None:
-            is_subscribed = assigned.subscribes_to
-        elif group is None:
-            return ErrorCode.group_id_not_found
-        elif group.state is not GroupState.EMPTY and not group.is_of_consumers:
-            return ErrorCode.non_empty_group
-        else:
-            is_subscribed = group.is_subscribed_to
-        known = set(stored.offsets.places(group_id))
-        errors = []
-        for topic, partition in places:
-            if is_subscribed(topic):
-                errors.append(ErrorCode.group_subscribed_to_topic)
-                continue
-            errors.append(ErrorCode.none)
-            if (topic, partition) in known:
-                known.discard((topic, partition))
-                self.commit([OffsetCommitRecord(group_id, topic, partition, None)], effects)
-        return errors
-
     def forget(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
         """Delete the offsets of these places, even if a member subscribes to the topic."""
         self.commit((OffsetCommitRecord(group_id, *place, None) for place in places), effects)

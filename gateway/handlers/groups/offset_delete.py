@@ -1,17 +1,21 @@
 """OffsetDelete (key 47, version 0): delete a group's offsets, except for topics that its members subscribe
 to. Rights: `DELETE` on the group; `READ` on the topic.
 
-`OffsetCommits.delete` in `coordinator/group/offsets.py` decides. Source: Kafka's
-OffsetMetadataManager.deleteOffsets, KIP-496.
+Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.shard import GroupShard
+from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
@@ -41,7 +45,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     try:
         outcome = await TimeLimit(context).run(
             context.services.coordinators.groups.run(
-                group_id, lambda shard, effects: shard.commits.delete(group_id, places, effects)
+                group_id, lambda shard, effects: delete_offsets(shard, group_id, places, effects)
             ),
             group_id,
             late=note,
@@ -67,6 +71,31 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         for name, rows in answered
     ]
     return context.answer(error_code=ErrorCode.none, topics=topics)
+
+
+def delete_offsets(
+    shard: GroupShard, group_id: str, places: Sequence[TopicPartition], effects: Effects
+) -> ErrorCode | list[ErrorCode]:
+    """Delete the offsets; return an error for the whole request, or one for each partition."""
+    if not group_id:
+        return ErrorCode.invalid_group_id
+    group = shard.groups.get(group_id)
+    assigned = shard.stored.assigned(group_id)
+    if assigned is not None:
+        is_subscribed = assigned.subscribes_to
+    elif group is None:
+        return ErrorCode.group_id_not_found
+    elif group.state is not GroupState.EMPTY and not group.is_of_consumers:
+        return ErrorCode.non_empty_group
+    else:
+        is_subscribed = group.is_subscribed_to
+    errors = [
+        ErrorCode.group_subscribed_to_topic if is_subscribed(topic) else ErrorCode.none for topic, _ in places
+    ]
+    deletable = [place for place, error in zip(places, errors, strict=True) if error is ErrorCode.none]
+    known = set(shard.offsets.places(group_id))
+    shard.commits.forget(group_id, [place for place in dict.fromkeys(deletable) if place in known], effects)
+    return errors
 
 
 def _sorted_out(

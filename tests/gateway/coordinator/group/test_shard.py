@@ -14,6 +14,7 @@ from seqgate.gateway.coordinator.group.records import CommittedOffset, GroupMeta
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.handlers.groups.groups import delete_group
+from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from tests.gateway.coordinator.group.scene import (
     GROUP,
     LIMITS,
@@ -118,7 +119,7 @@ class TestCheckCommit:
 class TestDeleteOffsets:
     def delete(self, scene: Scene, *topics: str) -> ErrorCode | list[ErrorCode]:
         effects = scene.effects()
-        errors = scene.shard.commits.delete(GROUP, [(topic, 0) for topic in topics], effects)
+        errors = delete_offsets(scene.shard, GROUP, [(topic, 0) for topic in topics], effects)
         scene.take(effects)
         return errors
 

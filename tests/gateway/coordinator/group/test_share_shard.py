@@ -20,6 +20,7 @@ from seqgate.gateway.coordinator.group.share_heartbeat import (
 )
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
@@ -82,7 +83,7 @@ class TestKinds:
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
                 assert made.shard.commits.check(committer, [], 0) is NOT_FOUND
                 assert check_in_transaction(made.shard, committer, [], 0) is NOT_FOUND
-            assert made.shard.commits.delete(GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
+            assert delete_offsets(made.shard, GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
             assert not made.shard.stored.is_read_alone(GROUP)
             made.restart()
 

@@ -20,6 +20,7 @@ from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
 from seqgate.gateway.handlers.groups.groups import delete_group
+from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
@@ -216,7 +217,7 @@ class TestOffsets:
     def test_offsets_of_topics_that_are_read_stay(self) -> None:
         made = with_a_member()
         made.commit(*committing(0), *committing(0, topic="other"))
-        errors = made.shard.commits.delete(GROUP, [("lines", 0), ("other", 0)], made.effects())
+        errors = delete_offsets(made.shard, GROUP, [("lines", 0), ("other", 0)], made.effects())
         assert errors == [ErrorCode.group_subscribed_to_topic, ErrorCode.none]
 
     def test_offsets_expire_unless_they_are_read(self) -> None:

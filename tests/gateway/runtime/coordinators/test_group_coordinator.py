@@ -18,6 +18,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
+from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -188,7 +189,7 @@ class TestRestart:
                 await commit(groups, group_id, 3)
                 await commit(groups, group_id, 5)
             await groups.run(
-                "given-up", lambda shard, effects: shard.commits.delete("given-up", [(TOPIC, 0)], effects)
+                "given-up", lambda shard, effects: delete_offsets(shard, "given-up", [(TOPIC, 0)], effects)
             )
             before = contents(groups)
         async with open_node(tmp_path, *AT_ONCE) as node:
