@@ -105,6 +105,24 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """The types and names of a quota's entity, sorted by type; a name of None is the default of its type."""
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+KEYS_OF_CLIENTS: Final = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    CONTROLLER_MUTATION_RATE,
+)
+"""The keys for users, client ids, and pairs of both."""
+KEYS_OF_ADDRESSES: Final = (CONNECTION_CREATION_RATE,)
 
 
 class ClientQuotaRecord(msgspec.Struct, frozen=True):

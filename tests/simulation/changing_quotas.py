@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.client_quotas import CLIENT_ID, PRODUCER_BYTE_RATE, USER
+from seqgate.gateway.metadata.records import CLIENT_ID, PRODUCER_BYTE_RATE, USER
 from seqgate.gateway.security.principals import ANONYMOUS
 from tests.simulation.changes import Changes, Trial, administrator, is_done, until_answered
 from tests.simulation.clients.connection import LENGTH, Disconnected, Link, encode_frame

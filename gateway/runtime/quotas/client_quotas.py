@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.metadata.client_quotas import (
+from seqgate.gateway.metadata.records import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -21,8 +21,10 @@ from seqgate.gateway.metadata.client_quotas import (
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     USER,
+    ClientQuotaRecord,
+    MetadataRecord,
+    QuotaEntity,
 )
-from seqgate.gateway.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntity
 from seqgate.gateway.quota.clients.client_quotas import (
     DEFAULT,
     Entity,

@@ -16,7 +16,7 @@ from seqgate.gateway.handlers.admin.topics import (
     create_partitions,
     delete_topics,
 )
-from seqgate.gateway.metadata.client_quotas import (
+from seqgate.gateway.handlers.security.client_quotas import (
     QuotaAlteration,
     QuotaChange,
     alter_client_quotas,

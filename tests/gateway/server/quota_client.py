@@ -11,7 +11,7 @@ from typing import Any
 
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Deferred
-from seqgate.gateway.metadata.client_quotas import (
+from seqgate.gateway.handlers.security.client_quotas import (
     QuotaAlteration,
     QuotaChange,
     alter_client_quotas,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.client_quotas import (
-    KEYS_OF_CLIENTS,
+from seqgate.gateway.handlers.security.client_quotas import (
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -20,7 +19,7 @@ from seqgate.gateway.metadata.client_quotas import (
 )
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.records import QuotaEntity
+from seqgate.gateway.metadata.records import KEYS_OF_CLIENTS, QuotaEntity
 
 ANN = entity_of([("user", "ann")])
 ANN_ON_APP = entity_of([("user", "ann"), ("client-id", "app")])
