@@ -427,9 +427,9 @@ def _altered(
     """Set the credential of each hash function, or remove it where there is no new one. Decide on each change
     separately: a request of the Kafka protocol changes one credential of a user.
     """
-    from seqgate.gateway.metadata.decision import Decision  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.handlers.security.user_scram_credentials import Deletion, Upsertion, alter_users  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.decision import Decision  # noqa: PLC0415
     from seqgate.gateway.metadata.records import MetadataRecord  # noqa: PLC0415
-    from seqgate.gateway.metadata.users import Deletion, Upsertion, alter_users  # noqa: PLC0415
 
     records: list[MetadataRecord] = []
     for hashing, new in changes:

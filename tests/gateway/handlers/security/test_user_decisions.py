@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.handlers.security.user_scram_credentials import describe_users
-from seqgate.gateway.metadata.decision import ApiError
-from seqgate.gateway.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
-from seqgate.gateway.metadata.users import (
+from seqgate.gateway.handlers.security.user_scram_credentials import (
     MAX_NAME_BYTES,
     MAX_SALT_BYTES,
     Deletion,
-    StoredUsers,
     Upsertion,
     alter_users,
+    describe_users,
 )
+from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from seqgate.gateway.metadata.users import StoredUsers
 from seqgate.gateway.security.sasl.scram_credential import ScramHash, salt_password
 from tests.support.scram import credential
 
