@@ -1,4 +1,4 @@
-"""Decisions about the gateways of a cluster: they register, end, are drained, and are removed.
+"""Decisions about the gateways of a cluster: they register, and end.
 
 The epoch of a broker is the number of its session, so a later session of a node has a higher one. Each
 decision that takes a gateway away gives its partitions to live ones in the same change. Deciding again on a
@@ -23,7 +23,6 @@ from seqgate.gateway.metadata.records import (
     FeatureLevelRecord,
     MetadataRecord,
     RegisterBrokerRecord,
-    UnregisterBrokerRecord,
 )
 
 LOWEST_NODE_ID: Final = 1
@@ -149,48 +148,6 @@ def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decisi
     records += failover(image, live, image.brokers.draining())
     records += redirected(image, live)
     return Decision(records, True)
-
-
-def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Order a live broker to hand over all it leads; new partitions avoid it until it registers again."""
-    live = image.brokers.live(node_id) if image.brokers.by_id else ()
-    if node_id not in live:
-        return Decision((), _not_live(node_id))
-    if not set(live) - {node_id} - set(image.brokers.draining()):
-        text = f"no other live gateway can take the partitions of node {node_id}"
-        return Decision((), ApiError(ErrorCode.invalid_request, text))
-    broker = image.brokers.by_id[node_id]
-    if broker.in_controlled_shutdown:
-        return Decision((), None)
-    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)
-    return Decision((change,), None)
-
-
-def undrain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Take back the drain of a live broker: it keeps what it still leads, and gets partitions again."""
-    broker = image.brokers.by_id.get(node_id)
-    if broker is None or broker.fenced:
-        return Decision((), _not_live(node_id))
-    if not broker.in_controlled_shutdown:
-        return Decision((), None)
-    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=-1)
-    return Decision((change,), None)
-
-
-def _not_live(node_id: int) -> ApiError:
-    return ApiError(ErrorCode.broker_id_not_registered, f"no live gateway has the node id {node_id}")
-
-
-def unregister_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Remove a broker that has ended from the list of brokers."""
-    broker = image.brokers.by_id.get(node_id)
-    if broker is None:
-        text = f"Broker ID {node_id} is not currently registered"
-        return Decision((), ApiError(ErrorCode.broker_id_not_registered, text))
-    if not broker.fenced:
-        text = f"Broker ID {node_id} is a live gateway; to remove the gateway, stop the gateway first."
-        return Decision((), ApiError(ErrorCode.invalid_request, text))
-    return Decision((UnregisterBrokerRecord(node_id, broker.broker_epoch),), None)
 
 
 def _raised(image: MetadataImage, versions: Collection[int]) -> Iterator[FeatureLevelRecord]:

@@ -503,8 +503,8 @@ async def drain_live(gateway: LiveGateway, request: DrainRequest) -> Drained:
     """Order a gateway to hand over all partitions that it leads. Raises ControlError, also where somebody
     takes the order back meanwhile.
     """
-    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.metadata.membership import drain_broker  # noqa: PLC0415
+    from seqgate.gateway.handlers.admin.brokers import drain_broker  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415
 
     _check_cluster(gateway)
     node_id, topics = request.node_id, gateway.services.topics
@@ -521,8 +521,8 @@ async def drain_live(gateway: LiveGateway, request: DrainRequest) -> Drained:
 
 async def undrain_live(gateway: LiveGateway, request: UndrainRequest) -> Undrained:
     """Take back the drain of a gateway. Raises ControlError."""
-    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.metadata.membership import undrain_broker  # noqa: PLC0415
+    from seqgate.gateway.handlers.admin.brokers import undrain_broker  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.metadata.leadership import led_by  # noqa: PLC0415
 
     _check_cluster(gateway)
     await _carry_out(gateway, partial(undrain_broker, node_id=request.node_id))

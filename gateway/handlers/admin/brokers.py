@@ -24,8 +24,7 @@ UnregisterBroker (key 64, version 0): remove a gateway that has ended from the c
 cluster.
 
 Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets
-INVALID_REQUEST. `unregister_broker` in `metadata/membership.py` decides. Source: Kafka's
-ClusterControlManager.unregisterBroker.
+INVALID_REQUEST. Source: Kafka's ClusterControlManager.unregisterBroker.
 
 UnregisterController (key 94, version 0): remove a controller that has ended from the quorum. Rights: `ALTER`
 on the cluster.
@@ -44,10 +43,10 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.metadata.decision import ApiError, told
+from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import led_by
-from seqgate.gateway.metadata.membership import drain_broker, undrain_broker, unregister_broker
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
@@ -119,6 +118,36 @@ async def _set_draining(
     return ErrorCode.none
 
 
+def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Order a live broker to hand over all it leads; new partitions avoid it until it registers again."""
+    live = image.brokers.live(node_id) if image.brokers.by_id else ()
+    if node_id not in live:
+        return Decision((), _not_live(node_id))
+    if not set(live) - {node_id} - set(image.brokers.draining()):
+        text = f"no other live gateway can take the partitions of node {node_id}"
+        return Decision((), ApiError(ErrorCode.invalid_request, text))
+    broker = image.brokers.by_id[node_id]
+    if broker.in_controlled_shutdown:
+        return Decision((), None)
+    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)
+    return Decision((change,), None)
+
+
+def undrain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Take back the drain of a live broker: it keeps what it still leads, and gets partitions again."""
+    broker = image.brokers.by_id.get(node_id)
+    if broker is None or broker.fenced:
+        return Decision((), _not_live(node_id))
+    if not broker.in_controlled_shutdown:
+        return Decision((), None)
+    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=-1)
+    return Decision((change,), None)
+
+
+def _not_live(node_id: int) -> ApiError:
+    return ApiError(ErrorCode.broker_id_not_registered, f"no live gateway has the node id {node_id}")
+
+
 def _answer(context: RequestContext[TopicServices], error: ErrorCode) -> Any:
     return context.answer(error_code=error, is_caught_up=False, is_fenced=True, should_shut_down=False)
 
@@ -134,6 +163,18 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
         error = await change_metadata(context, lambda image: unregister_broker(image, broker))
     error = error or ApiError(ErrorCode.none)
     return context.answer(**told(error))
+
+
+def unregister_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Remove a broker that has ended from the list of brokers."""
+    broker = image.brokers.by_id.get(node_id)
+    if broker is None:
+        text = f"Broker ID {node_id} is not currently registered"
+        return Decision((), ApiError(ErrorCode.broker_id_not_registered, text))
+    if not broker.fenced:
+        text = f"Broker ID {node_id} is a live gateway; to remove the gateway, stop the gateway first."
+        return Decision((), ApiError(ErrorCode.invalid_request, text))
+    return Decision((UnregisterBrokerRecord(node_id, broker.broker_epoch),), None)
 
 
 UNREGISTER_BROKER_API = Api(64, 0, 0, api.topics, handle=handle_unregister_broker)

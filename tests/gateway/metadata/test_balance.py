@@ -5,9 +5,10 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqgate.gateway.handlers.admin.brokers import drain_broker, undrain_broker
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import PartitionMove, move, order_move, planned_moves
-from seqgate.gateway.metadata.membership import drain_broker, end_session, register_broker, undrain_broker
+from seqgate.gateway.metadata.membership import end_session, register_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster, leaders
 from tests.support.steps import steps_of
 

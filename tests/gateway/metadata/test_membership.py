@@ -5,18 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.handlers.admin.brokers import drain_broker, unregister_broker
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.membership import (
     ENDED_IDS_KEPT,
     NOT_REGISTERED,
     choose_node_id,
-    drain_broker,
     end_session,
     free_node_id,
     register_broker,
-    undrain_broker,
-    unregister_broker,
 )
 from seqgate.gateway.metadata.records import PartitionRecord
 from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
@@ -220,38 +217,6 @@ def test_a_drained_gateway_gets_no_new_partitions_until_it_registers_again() -> 
     assert image.brokers.draining() == [2]
     carry_out(image, register_broker(image, broker(2, 8)))
     assert image.brokers.draining() == []
-
-
-def test_a_drain_is_taken_back_from_a_live_gateway_only() -> None:
-    image = cluster([1, 2, 3])
-    carry_out(image, drain_broker(image, 2))
-    assert carry_out(image, undrain_broker(image, 2)) is None
-    assert image.brokers.draining() == []
-    assert undrain_broker(image, 2) == Decision((), None)
-    carry_out(image, drain_broker(image, 2))
-    carry_out(image, end_session(image, 2, image.brokers.by_id[2].broker_epoch))
-    for ended_or_unknown in (2, 7):
-        refused = carry_out(image, undrain_broker(image, ended_or_unknown))
-        assert refused is not None
-        assert refused.error_code is ErrorCode.broker_id_not_registered
-
-
-def test_the_last_gateway_that_takes_partitions_cant_be_drained() -> None:
-    image = cluster([1, 2])
-    assert carry_out(image, drain_broker(image, 1)) is None
-    refused = carry_out(image, drain_broker(image, 2))
-    assert refused is not None
-    assert refused.error_code is ErrorCode.invalid_request
-    unknown = carry_out(image, drain_broker(image, 7))
-    assert unknown is not None
-    assert unknown.error_code is ErrorCode.broker_id_not_registered
-
-
-@pytest.mark.parametrize("node_id", [1, 7])
-def test_a_live_or_unknown_gateway_is_not_unregistered(node_id: int) -> None:
-    image = cluster([1])
-    assert carry_out(image, unregister_broker(image, node_id)) is not None
-    assert 1 in image.brokers.by_id
 
 
 def three_gateways(partitions: int) -> MetadataImage:

@@ -13,8 +13,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.admin import brokers
-from seqgate.gateway.handlers.admin.brokers import BROKER_HEARTBEAT_API
+from seqgate.gateway.handlers.admin.brokers import (
+    BROKER_HEARTBEAT_API,
+    drain_broker,
+    undrain_broker,
+    unregister_broker,
+)
 from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.membership import end_session
 from seqgate.gateway.runtime.topics import metadata_news
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.backends.shared_changes import SharedChanges
@@ -23,6 +29,8 @@ from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.several_nodes import Network
 from tests.gateway.handlers.support import Node, open_node, versions
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, partition
+from tests.gateway.metadata import clusters
+from tests.gateway.metadata.clusters import carry_out
 from tests.support.wire import Plain
 
 
@@ -193,3 +201,35 @@ async def test_only_gateways_with_others_name_the_api(cluster: Cluster, tmp_path
         cluster.nodes[OTHER] = alone
         with pytest.raises(HungUp):
             await cluster.hear()
+
+
+def test_a_drain_is_taken_back_from_a_live_gateway_only() -> None:
+    image = clusters.cluster([1, 2, 3])
+    carry_out(image, drain_broker(image, 2))
+    assert carry_out(image, undrain_broker(image, 2)) is None
+    assert image.brokers.draining() == []
+    assert undrain_broker(image, 2) == Decision((), None)
+    carry_out(image, drain_broker(image, 2))
+    carry_out(image, end_session(image, 2, image.brokers.by_id[2].broker_epoch))
+    for ended_or_unknown in (2, 7):
+        refused = carry_out(image, undrain_broker(image, ended_or_unknown))
+        assert refused is not None
+        assert refused.error_code is ErrorCode.broker_id_not_registered
+
+
+def test_the_last_gateway_that_takes_partitions_cant_be_drained() -> None:
+    image = clusters.cluster([1, 2])
+    assert carry_out(image, drain_broker(image, 1)) is None
+    refused = carry_out(image, drain_broker(image, 2))
+    assert refused is not None
+    assert refused.error_code is ErrorCode.invalid_request
+    unknown = carry_out(image, drain_broker(image, 7))
+    assert unknown is not None
+    assert unknown.error_code is ErrorCode.broker_id_not_registered
+
+
+@pytest.mark.parametrize("node_id", [1, 7])
+def test_a_live_or_unknown_gateway_is_not_unregistered(node_id: int) -> None:
+    image = clusters.cluster([1])
+    assert carry_out(image, unregister_broker(image, node_id)) is not None
+    assert 1 in image.brokers.by_id

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.handlers.admin.brokers import drain_broker
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import move_all, order_move, planned_moves
-from seqgate.gateway.metadata.membership import drain_broker
 from seqgate.gateway.runtime.partitions.partition import HandedOver
 from seqgate.gateway.runtime.topics import partition_moves
 from seqgate.gateway.runtime.topics.partition_moves import PartitionMoves

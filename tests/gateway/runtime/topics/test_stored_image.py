@@ -4,7 +4,8 @@ import pytest
 
 from seqgate.gateway.cluster.wal.ended import SessionState
 from seqgate.gateway.cluster.wal.sessions import RegisteredSession
-from seqgate.gateway.metadata.membership import end_session, register_broker, unregister_broker
+from seqgate.gateway.handlers.admin.brokers import unregister_broker
+from seqgate.gateway.metadata.membership import end_session, register_broker
 from seqgate.gateway.runtime.topics.stored_image import session_state
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
