@@ -1,5 +1,5 @@
 """The operations of group members beside the requests of the classic protocol (`classic_protocol`):
-heartbeats of the consumer protocol, descriptions of topologies, and timing out.
+heartbeats of the consumer protocol, and timing out.
 
 A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group
 whose members change their protocol one by one is converted on the way (see `migration`). Source: Kafka's
@@ -19,8 +19,6 @@ from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
-from seqgate.gateway.coordinator.streams import topology_description
-from seqgate.gateway.coordinator.streams.topology_description import DescriptionUpdate
 
 
 class Members:
@@ -79,25 +77,6 @@ class Members:
         migration.have_all_join_again(group, effects)
         del stored.groups[request.group_id]
         return reply
-
-    def describe_topology(self, update: DescriptionUpdate, effects: Effects) -> str | None:
-        """Store the description of a streams group's topology; return why it can't be stored, None if it is.
-        Raises HeartbeatRefused.
-        """
-        stored, group_id = self._stored, update.group_id
-        group = stored.streams.groups.get(group_id)
-        if group is None:
-            text = "is not a streams group." if stored.knows(group_id) else "not found."
-            raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} {text}")
-        max_bytes = stored.streams.limits_of(group_id).description_max_bytes
-        data = topology_description.data_of(group, update)
-        refusal = topology_description.refusal_of(update, data, max_bytes)
-        if refusal is None and not stored.member_bytes.admit(len(data), effects.now_ms):
-            group.asking.wait_longer(update.topology_epoch, effects.now_ms)
-            return "The groups of this gateway hold as many bytes as seqgate.group.members.max.bytes allows."
-        for record in topology_description.store(group, update, data, max_bytes):
-            stored.streams.write(record, effects)
-        return refusal
 
     # --- timeouts
 

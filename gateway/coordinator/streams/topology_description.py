@@ -12,14 +12,11 @@ one the plugin has. Here a record of Seqgate's own has the description, in the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
-from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import moved
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, unknown_member
 from seqgate.gateway.coordinator.rows import (
     BYTES,
     INT8,
@@ -29,7 +26,6 @@ from seqgate.gateway.coordinator.rows import (
     Field,
     FieldReader,
     Row,
-    RowRecord,
     Writer,
     array,
     structure,
@@ -43,8 +39,6 @@ PROCESSOR: Final = 2
 SINK: Final = 3
 NO_EPOCH: Final = -1
 """The epoch of a description in a group that has none."""
-MAX_NODES: Final = 10_000
-"""Nodes of a description; a description with more is refused."""
 FIRST_DELAY_MS: Final = 30_000
 MAX_DELAY_MS: Final = 3_600_000
 
@@ -83,6 +77,11 @@ class TopologyDescription(NamedTuple):
         nodes = sum(len(found.nodes) for found in self.subtopologies)
         return nodes + 2 * len(self.global_stores)
 
+    def encoded(self) -> bytes:
+        out = Writer(is_compact=True)
+        _DESCRIPTION.write(out, self)
+        return out.written()
+
 
 _NAMES: Final = array(STRING)
 _NODE: Final = structure(
@@ -120,15 +119,6 @@ DESCRIPTION: Final = Row(
     20_093, structure(StoredDescription, Field("topology_epoch", INT32), Field("data", BYTES)), "description"
 )
 """A kind of record that Kafka does not have; Kafka skips a kind that it does not know."""
-
-
-class DescriptionUpdate(msgspec.Struct, frozen=True):
-    """A StreamsGroupTopologyDescriptionUpdate request."""
-
-    group_id: str
-    member_id: str
-    topology_epoch: int
-    description: TopologyDescription
 
 
 class Asking(msgspec.Struct):
@@ -174,81 +164,3 @@ def is_wanted(group: StreamsGroup) -> bool:
 def described_epoch(group: StreamsGroup) -> int:
     """Return the topology epoch that the group's description describes."""
     return NO_EPOCH if group.description is None else group.description.topology_epoch
-
-
-def data_of(group: StreamsGroup, update: DescriptionUpdate) -> bytes:
-    """Return the description of a valid request in bytes. Raises HeartbeatRefused."""
-    if update.member_id not in group.members:
-        raise unknown_member(group.group_id, update.member_id)
-    current = NO_EPOCH if group.topology is None else group.topology.epoch
-    if update.topology_epoch != current:
-        text = (
-            f"Topology epoch {update.topology_epoch} does not match the group's current topology epoch "
-            f"{current}."
-        )
-        raise HeartbeatRefused(ErrorCode.invalid_request, text)
-    out = Writer(is_compact=True)
-    _DESCRIPTION.write(out, _checked(update.description))
-    return out.written()
-
-
-def store(group: StreamsGroup, update: DescriptionUpdate, data: bytes, max_bytes: int) -> list[RowRecord]:
-    """Return the records that store a description, or, if the description is too large, the record that ends
-    the asking for it.
-    """
-    epoch = update.topology_epoch
-    group.asking = Asking()
-    if refusal_of(update, data, max_bytes) is not None:
-        failed = group.value._replace(failed_description_epoch=epoch)
-        return [group.rows.group.of(group.group_id, failed)]
-    stored = group.value._replace(stored_description_epoch=epoch)
-    return [
-        DESCRIPTION.of(group.group_id, StoredDescription(epoch, data)),
-        group.rows.group.of(group.group_id, stored),
-    ]
-
-
-def refusal_of(update: DescriptionUpdate, data: bytes, max_bytes: int) -> str | None:
-    """Return why a description is too large to be stored; None for one that is not."""
-    count = update.description.node_count
-    if count > MAX_NODES:
-        return f"The topology description has {count} nodes; at most {MAX_NODES} are stored."
-    if len(data) > max_bytes:
-        return (
-            f"The topology description has {len(data)} bytes; at most {max_bytes} are stored "
-            "(seqgate.streams.topology.description.max.bytes)."
-        )
-    return None
-
-
-def _checked(description: TopologyDescription) -> TopologyDescription:
-    """Return the description with only the fields that each type of node has. Raises HeartbeatRefused."""
-    subtopologies = tuple(
-        found._replace(nodes=tuple(map(_checked_node, found.nodes))) for found in description.subtopologies
-    )
-    stores = tuple(
-        GlobalStore(_checked_node(store.source), _checked_node(store.processor))
-        for store in description.global_stores
-    )
-    if any((store.source.node_type, store.processor.node_type) != (SOURCE, PROCESSOR) for store in stores):
-        text = "Global store must be composed of a source and a processor node."
-        raise HeartbeatRefused(ErrorCode.invalid_request, text)
-    return TopologyDescription(subtopologies, stores)
-
-
-def _checked_node(node: Node) -> Node:
-    if node.node_type not in {SOURCE, PROCESSOR, SINK}:
-        text = f"Unknown topology node type: {node.node_type}"
-        raise HeartbeatRefused(ErrorCode.invalid_request, text)
-    return Node(
-        node.name,
-        node.node_type,
-        _once(node.source_topics) if node.node_type == SOURCE else (),
-        node.sink_topic if node.node_type == SINK else None,
-        _once(node.stores) if node.node_type == PROCESSOR else (),
-        _once(node.successors),
-    )
-
-
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

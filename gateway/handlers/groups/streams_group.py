@@ -29,9 +29,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+import msgspec
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, unknown_member
+from seqgate.gateway.coordinator.group.events import Effects
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.heartbeat import (
@@ -57,10 +61,16 @@ from seqgate.gateway.coordinator.streams.topology import (
     refused,
 )
 from seqgate.gateway.coordinator.streams.topology_description import (
+    DESCRIPTION,
+    NO_EPOCH,
+    PROCESSOR,
+    SINK,
+    SOURCE,
+    Asking,
     DescribedSubtopology,
-    DescriptionUpdate,
     GlobalStore,
     Node,
+    StoredDescription,
     TopologyDescription,
     current_description,
 )
@@ -435,7 +445,7 @@ async def handle_description(context: RequestContext[CoordinatorServices], reque
             ),
         )
         complaint = await groups.run(
-            group_id, lambda shard, effects: shard.members.describe_topology(description, effects)
+            group_id, lambda shard, effects: store_description(shard, description, effects)
         )
         if complaint is None:
             return refused(context, ErrorCode.none)
@@ -444,6 +454,8 @@ async def handle_description(context: RequestContext[CoordinatorServices], reque
     return await answer_heartbeat(context, request, update(), refused)
 
 
+MAX_NODES: Final = 10_000
+"""Nodes of a description; a description with more is refused."""
 NO_DESCRIPTIONS: Final = (
     "This gateway stores no topology descriptions: seqgate.streams.topology.description.max.bytes is 0."
 )
@@ -453,6 +465,91 @@ def _node(entry: Any) -> Node:
     return Node(
         entry.name, entry.node_type, entry.source_topics, entry.sink_topic, entry.stores, entry.successors
     )
+
+
+class DescriptionUpdate(msgspec.Struct, frozen=True):
+    """A StreamsGroupTopologyDescriptionUpdate request."""
+
+    group_id: str
+    member_id: str
+    topology_epoch: int
+    description: TopologyDescription
+
+
+def store_description(shard: GroupShard, update: DescriptionUpdate, effects: Effects) -> str | None:
+    """Store the description of the group's topology; return why it can't be stored, None if it is. Heartbeats
+    ask no more for a description that is too large. Raises HeartbeatRefused.
+    """
+    group_id, epoch = update.group_id, update.topology_epoch
+    group = shard.streams.groups.get(group_id)
+    if group is None:
+        text = "is not a streams group." if shard.stored.knows(group_id) else "not found."
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} {text}")
+    if update.member_id not in group.members:
+        raise unknown_member(group_id, update.member_id)
+    current = NO_EPOCH if group.topology is None else group.topology.epoch
+    if epoch != current:
+        text = f"Topology epoch {epoch} does not match the group's current topology epoch {current}."
+        raise HeartbeatRefused(ErrorCode.invalid_request, text)
+    data = _checked(update.description).encoded()
+    refusal = _refusal_of_size(update.description, data, shard.streams.limits_of(group_id))
+    if refusal is None and not shard.stored.member_bytes.admit(len(data), effects.now_ms):
+        group.asking.wait_longer(epoch, effects.now_ms)
+        return "The groups of this gateway hold as many bytes as seqgate.group.members.max.bytes allows."
+    group.asking = Asking()
+    if refusal is None:
+        value = group.value._replace(stored_description_epoch=epoch)
+        shard.streams.write(DESCRIPTION.of(group_id, StoredDescription(epoch, data)), effects)
+    else:
+        value = group.value._replace(failed_description_epoch=epoch)
+    shard.streams.write(group.rows.group.of(group_id, value), effects)
+    return refusal
+
+
+def _refusal_of_size(description: TopologyDescription, data: bytes, limits: StreamsLimits) -> str | None:
+    """Return why a description is too large to be stored; None for one that is not."""
+    count, max_bytes = description.node_count, limits.description_max_bytes
+    if count > MAX_NODES:
+        return f"The topology description has {count} nodes; at most {MAX_NODES} are stored."
+    if len(data) > max_bytes:
+        return (
+            f"The topology description has {len(data)} bytes; at most {max_bytes} are stored "
+            "(seqgate.streams.topology.description.max.bytes)."
+        )
+    return None
+
+
+def _checked(description: TopologyDescription) -> TopologyDescription:
+    """Return the description with only the fields that each type of node has. Raises HeartbeatRefused."""
+    subtopologies = tuple(
+        found._replace(nodes=tuple(map(_checked_node, found.nodes))) for found in description.subtopologies
+    )
+    stores = tuple(
+        GlobalStore(_checked_node(store.source), _checked_node(store.processor))
+        for store in description.global_stores
+    )
+    if any((store.source.node_type, store.processor.node_type) != (SOURCE, PROCESSOR) for store in stores):
+        text = "Global store must be composed of a source and a processor node."
+        raise HeartbeatRefused(ErrorCode.invalid_request, text)
+    return TopologyDescription(subtopologies, stores)
+
+
+def _checked_node(node: Node) -> Node:
+    if node.node_type not in {SOURCE, PROCESSOR, SINK}:
+        text = f"Unknown topology node type: {node.node_type}"
+        raise HeartbeatRefused(ErrorCode.invalid_request, text)
+    return Node(
+        node.name,
+        node.node_type,
+        _once(node.source_topics) if node.node_type == SOURCE else (),
+        node.sink_topic if node.node_type == SINK else None,
+        _once(node.stores) if node.node_type == PROCESSOR else (),
+        _once(node.successors),
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 TOPOLOGY_DESCRIPTION_UPDATE_API = Api(93, 0, 0, api.coordinators, handle=handle_description)

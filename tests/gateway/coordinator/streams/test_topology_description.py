@@ -17,19 +17,18 @@ from seqgate.gateway.coordinator.streams.records import GROUP as GROUP_ROW
 from seqgate.gateway.coordinator.streams.records import ROWS, TOPOLOGY
 from seqgate.gateway.coordinator.streams.topology_description import (
     DESCRIPTION,
-    MAX_NODES,
     PROCESSOR,
     SINK,
     SOURCE,
     Asking,
     DescribedSubtopology,
-    DescriptionUpdate,
     GlobalStore,
     Node,
     TopologyDescription,
     is_wanted,
 )
 from seqgate.gateway.handlers.groups.groups import delete_group
+from seqgate.gateway.handlers.groups.streams_group import MAX_NODES, DescriptionUpdate, store_description
 from tests.gateway.coordinator.streams.applications import PIPE, FakeTopics
 from tests.gateway.coordinator.streams.group_scene import AT_ONCE, GROUP, asking, joining
 
@@ -77,7 +76,7 @@ class Shard:
     ) -> str | None:
         effects = Effects(self.now_ms)
         update = DescriptionUpdate(GROUP, member_id, epoch, description)
-        complaint = self.shard.members.describe_topology(update, effects)
+        complaint = store_description(self.shard, update, effects)
         self.records += effects.records
         return complaint
 
