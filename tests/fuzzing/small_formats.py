@@ -39,7 +39,8 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     read_subscription,
     subscribed_topics,
 )
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, compiled
+from seqgate.gateway.coordinator.group.consumer_heartbeat import compiled
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files import checkpoints

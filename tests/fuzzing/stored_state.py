@@ -121,7 +121,7 @@ def feed(data: bytes) -> None:
         is_pending = is_transactional and topic == GROUPS and key is not None
         shard.replay(Pending(*PRODUCER, record) if is_pending else record, NOW_MS)
     if topic == GROUPS:
-        shard.members.loaded(Effects(NOW_MS))
+        shard.loaded(Effects(NOW_MS))
     for stored in list(shard.stored_keys()):
         for record in shard.records_of(stored):
             codec.encode(record.record if isinstance(record, Pending) else record)

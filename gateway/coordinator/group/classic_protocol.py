@@ -58,6 +58,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     describe,
+    downgrade,
     reconcile,
     renew_target,
     replace_static,
@@ -79,7 +80,6 @@ from seqgate.gateway.coordinator.group.events import (
     who,
 )
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
-from seqgate.gateway.coordinator.group.migration import assignment_of, downgraded, may_downgrade
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
@@ -232,7 +232,7 @@ class ClassicRequests:
             effects.records += records
             effects.events += before.leave_events(members, reason)
             if records:
-                self.members_removed(consumer_group, effects)
+                self.downgrade_and_rebalance(consumer_group, effects)
             return errors
         group = stored.groups.get(group_id)
         if group is None:
@@ -267,24 +267,16 @@ class ClassicRequests:
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
         if static is not None and not static.is_classic:
-            self._downgrade(group, effects)
+            downgrade(self._stored, group, effects)
 
-    def members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
-        """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
-        converted = self._downgrade(group, effects)
+    def downgrade_and_rebalance(self, group: ConsumerGroup, effects: Effects) -> None:
+        """Turn a consumer group with only classic members into a classic group, if the policy allows it, and
+        let that group rebalance.
+        """
+        converted = downgrade(self._stored, group, effects)
         if converted is not None:
             reason = "the last member of the consumer protocol is gone, so it is a classic group now"
             prepare_rebalance(converted, self._stored.limits, effects, reason)
-
-    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
-        stored = self._stored
-        if not may_downgrade(group, stored.consumers.limits_of(group.group_id), stored.limits.max_size):
-            return None
-        converted = downgraded(group, stored.topics, effects.now_ms)
-        stored.consumers.delete(group.group_id, effects)
-        stored.groups[group.group_id] = converted
-        effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
-        return converted
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:
@@ -843,7 +835,7 @@ def _sync_in_consumer_group(
         raise GroupError(ErrorCode.rebalance_in_progress)
     member.sync_deadline_ms = NEVER
     member.session_deadline_ms = now_ms + classic.session_timeout_ms
-    assignment = assignment_of(member, metadata, member.current.assigned, topics)
+    assignment = member.encoded(member.current.assigned, metadata, topics)
     return SyncReply(protocol_type=protocol_type, protocol_name=protocol_name, assignment=assignment)
 
 

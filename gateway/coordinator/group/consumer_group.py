@@ -22,6 +22,8 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     DEFAULT_ASSIGNOR,
     RegexTopics,
+    encode_assignment,
+    read_subscription,
 )
 from seqgate.gateway.coordinator.group.epoch_group import (
     ASSIGNMENT_EPOCH,
@@ -208,6 +210,20 @@ class ConsumerMember(EpochMember):
     @property
     def is_classic(self) -> bool:
         return self.value.classic is not None
+
+    def encoded(self, places: Iterable[Place], metadata: bytes, topics: Topics) -> bytes:
+        """Encode the places for a classic member, in the version of its subscription `metadata`."""
+        names = {
+            topic[0]: name
+            for name in self.value.subscribed_names
+            if (topic := topics.describe(name)) is not None
+        }
+        partitions: dict[str, list[int]] = {}
+        for topic_id, partition in places:
+            if topic_id in names:
+                partitions.setdefault(names[topic_id], []).append(partition)
+        subscription = read_subscription(metadata)
+        return encode_assignment(0 if subscription is None else subscription.version, partitions)
 
     @property
     def group_instance_id(self) -> str | None:

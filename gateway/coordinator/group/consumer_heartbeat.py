@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat: joining, staying, revoking partitions, getting new ones, leaving (KIP-848).
+"""ConsumerGroupHeartbeat: joining, staying, revoking partitions, getting new ones, leaving (KIP-848); and the
+change of a group that has members to the other protocol.
 
     member_epoch    the member
     0               joins, or joins again without partitions
@@ -6,25 +7,40 @@
     −1              leaves
     −2              leaves and may return, because it is static
 
-`Heartbeat` is the request, and `check` validates it. `heartbeat` and `leave` handle it, and `renew_target`
-makes the target assignment of the group when subscriptions or topics have changed. Source: Kafka's
-`GroupMetadataManager` (`consumerGroupHeartbeat`, `maybeUpdateTargetAssignment`,
-`throwIfConsumerGroupHeartbeatRequestIsInvalid`), `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`,
-KIP-1263.
+`Heartbeat` is the request, and `check` validates it. `consumer_heartbeat` finds, makes or converts the group,
+which `heartbeat` and `leave` change; `renew_target` makes the target assignment of the group when
+subscriptions or topics have changed. Source: Kafka's `GroupMetadataManager` (`consumerGroupHeartbeat`,
+`maybeUpdateTargetAssignment`, `throwIfConsumerGroupHeartbeatRequestIsInvalid`), `CurrentAssignmentBuilder`,
+`TargetAssignmentBuilder`, KIP-1263.
+
+    classic group   ──► a member of the consumer protocol joins         ──► consumer group, classic members
+    consumer group  ──► its last member of the consumer protocol leaves ──► classic group that rebalances
+
+Classic members keep their member ids and assignments; the generation becomes the group epoch. Source: Kafka's
+`GroupMetadataManager.convertToConsumerGroup` and `convertToClassicGroup`.
 """
 
 from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.consumer_assignors import ASSIGNORS, EVERYTHING, Sight, Subscriber
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from seqgate.gateway.coordinator.group.consumer_assignors import (
+    ASSIGNORS,
+    CONSUMER_PROTOCOL,
+    EVERYTHING,
+    Sight,
+    Subscriber,
+    assigned_partitions,
+    read_subscription,
+)
 from seqgate.gateway.coordinator.group.consumer_group import (
     ASSIGNMENT,
     CURRENT,
@@ -33,6 +49,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
     NOWHERE,
     ROWS,
     TARGET,
+    ClassicMember,
     ConsumerGroup,
     ConsumerMember,
     CurrentValue,
@@ -45,10 +62,77 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     LEAVING_FOR_A_WHILE,
     AssignmentEpoch,
     EpochGroup,
+    HeartbeatRefused,
     M,
 )
-from seqgate.gateway.coordinator.places import Place, Topics, ids_of
+from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
+from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
+from seqgate.gateway.coordinator.places import Place, Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
+
+if TYPE_CHECKING:
+    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+
+# --- the group of the request
+
+
+def consumer_heartbeat(
+    stored: StoredGroups,
+    request: Heartbeat,
+    effects: Effects,
+    downgrade_and_rebalance: Callable[[ConsumerGroup, Effects], None],
+) -> HeartbeatReply:
+    """Handle a valid heartbeat. A classic group becomes a consumer group and keeps its offsets, one with
+    members only if the policy allows it; a group of another kind refuses it. Raises HeartbeatRefused.
+
+    `downgrade_and_rebalance` calls `downgrade`, and lets the classic group rebalance that the group has
+    become.
+    """
+    group_id, is_joining = request.group_id, request.member_epoch == JOINING
+    if is_joining:
+        size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
+        stored.admit_member(size_bytes, effects.now_ms)
+    group = stored.groups.get(group_id)
+    if group is None:
+        if is_joining and (group_id in stored.shares.groups or group_id in stored.streams.groups):
+            raise _no_consumer_group(group_id)
+        stored.check_room(group_id)
+        refuse_unknown_group(stored.consumers.groups, request)
+        reply = stored.consumers.leave_or_heartbeat(request, stored.topics, effects)
+        if request.member_epoch == LEAVING:
+            downgrade_and_rebalance(stored.consumers.groups[group_id], effects)
+        return reply
+    is_empty = group.state is GroupState.EMPTY
+    if not is_joining or not (is_empty or _may_upgrade(group, stored.consumers.limits_of(group_id))):
+        raise _no_consumer_group(group_id)
+    if not group.is_simple:
+        effects.records.append(GroupMetadataRecord(group_id, None))
+    if not is_empty:
+        converted = _upgraded(group, stored.topics, effects.now_ms)
+        effects.records += _creation_records(converted)
+        stored.consumers.groups[group_id] = converted
+    try:
+        reply = stored.consumers.leave_or_heartbeat(request, stored.topics, effects)
+    except HeartbeatRefused:
+        stored.consumers.groups.pop(group_id, None)
+        raise
+    _have_all_join_again(group, effects)
+    del stored.groups[group_id]
+    return reply
+
+
+def _no_consumer_group(group_id: str) -> HeartbeatRefused:
+    return HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+
+
+def refuse_unknown_group(groups: Collection[str], request: Any, title: str = "Group") -> None:
+    """Refuse the heartbeat of a member that does not join to a group that is unknown. Raises
+    HeartbeatRefused.
+    """
+    if request.member_epoch != JOINING and request.group_id not in groups:
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, f"{title} {request.group_id} not found.")
+
 
 # --- one heartbeat
 
@@ -414,6 +498,152 @@ def _make_target(
     records.append(ASSIGNMENT.of(group.group_id, group.assignment))
 
 
+# --- from the classic protocol
+
+
+def _may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
+    """Return whether a classic group may take in a member of the consumer protocol."""
+    return (
+        limits.migration_policy.allows_upgrade
+        and group.is_of_consumers
+        and len(group.members) <= limits.max_size
+    )
+
+
+def _upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
+    """Return the consumer group that a classic group becomes; the classic group is not changed. Raises
+    HeartbeatRefused.
+
+    Members that were never part of a generation are left out. The coordinator tells these members to join
+    again, some of them without an id.
+    """
+    converted = ConsumerGroup(
+        group.group_id, group_epoch=group.generation_id, assignment=AssignmentEpoch(group.generation_id)
+    )
+    settled = [member for member in group.members.values() if not member.is_new]
+    protocol_name = group.select_protocol() if settled else ""
+    for old in settled:
+        member = _consumer_member(group, old, protocol_name, topics)
+        member.session_deadline_ms = now_ms + old.session_timeout_ms
+        converted.members[member.member_id] = member
+        converted.targets[member.member_id] = member.current.assigned
+        if member.group_instance_id is not None:
+            converted.static_members[member.group_instance_id] = member.member_id
+    names = {name for member in converted.members.values() for name in member.value.subscribed_names}
+    described = {name: topics.describe(name) for name in names}
+    # the classic leader's assignment stays until subscriptions or topics change
+    converted.topics_seen = {name: topic for name, topic in described.items() if topic is not None}
+    return converted
+
+
+def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topics: Topics) -> ConsumerMember:
+    subscription = read_subscription(old.metadata(protocol_name))
+    # a member that joined and never synced has no partitions
+    assigned = assigned_partitions(old.assignment) if old.assignment else {}
+    if subscription is None or assigned is None:
+        text = (
+            f"Cannot upgrade the classic group {group.group_id} to consumer group because the embedded "
+            "consumer protocol is malformed."
+        )
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+    partitions = ((name, partition) for name, indexes in assigned.items() for partition in indexes)
+    places = places_of(partitions, topics)
+    value = MemberValue(
+        old.group_instance_id,
+        subscription.rack_id,
+        old.client_id,
+        old.client_host,
+        tuple(sorted(subscription.topics)),
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        classic=ClassicMember(old.session_timeout_ms, old.protocols),
+    )
+    epoch = group.generation_id
+    epochs = dict.fromkeys(places, epoch)
+    current = CurrentValue(epoch, epoch, assigned=places, assignment_epochs=epochs)
+    return ConsumerMember(old.member_id, value, current)
+
+
+def _creation_records(group: ConsumerGroup) -> list[RowRecord]:
+    records = (group.record_of(kind, member_id) for kind, member_id in ROWS.stored_keys(group))
+    return [record for record in records if record is not None]
+
+
+def _have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
+    """Make every member whose request waits for a classic rebalance join the new consumer group."""
+    # Kafka answers JoinGroup and SyncGroup with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a
+    # JoinGroup as fatal.
+    join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
+    for member in group.members.values():
+        group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
+        group.answer_sync(member, SyncReply(error_code=sync_again), effects)
+
+
+# --- to the classic protocol
+
+
+def downgrade(stored: StoredGroups, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
+    """Turn a consumer group with only classic members into a classic group, and return it; None where it has
+    other members, or too many, or where the policy does not allow it.
+    """
+    group_id = group.group_id
+    if not _may_downgrade(group, stored.consumers.limits_of(group_id), stored.limits.max_size):
+        return None
+    converted = _downgraded(group, stored.topics, effects.now_ms)
+    stored.consumers.delete(group_id, effects)
+    stored.groups[group_id] = converted
+    effects.records.append(GroupMetadataRecord(group_id, converted.metadata()))
+    return converted
+
+
+def _may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
+    """Return whether a consumer group may become a classic one: only classic members, and not too many."""
+    return (
+        limits.migration_policy.allows_downgrade
+        and 0 < len(group.members) <= max_classic_size
+        and all(member.is_classic for member in group.members.values())
+    )
+
+
+def _downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:
+    """Return the classic group that a consumer group of classic members becomes; each member is assigned its
+    target.
+
+    The generation is the newest epoch that any member knows, so that this member can commit before it joins
+    again. Kafka uses the group epoch instead, which a member knows only if it has joined again since the last
+    change.
+    """
+    converted = ClassicGroup(group.group_id, now_ms)
+    converted.generation_id = max(member.member_epoch for member in group.members.values())
+    converted.protocol_type = CONSUMER_PROTOCOL
+    for member in group.members.values():
+        value = member.value
+        assert value.classic is not None
+        old = converted.members[member.member_id] = Member(
+            member.member_id,
+            value.instance_id,
+            value.client_id,
+            value.client_host,
+            value.rebalance_timeout_ms,
+            value.classic.session_timeout_ms,
+            CONSUMER_PROTOCOL,
+            value.classic.protocols,
+        )
+        old.restart_session(now_ms)
+    converted.static_members = dict(group.static_members)
+    converted.leader = next(iter(converted.members))
+    converted.protocol_name = converted.select_protocol()
+    for member in group.members.values():
+        target: frozenset[Place] = group.targets.get(member.member_id, NOWHERE)
+        old = converted.members[member.member_id]
+        metadata = old.metadata(converted.protocol_name)
+        old.assignment = member.encoded(target, metadata, topics)
+    converted.subscribed_topics = converted.topics_of_members()
+    converted.become(GroupState.STABLE, now_ms)
+    return converted
+
+
+# --- the request, its limits, and the answer
+
 MAX_REGEX_CHARACTERS: Final = 1000
 MAX_REGEXES: Final = 100
 """Different regular expressions of one group. A member with a further expression is refused
@@ -495,14 +725,6 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
     member_id: str
     member_epoch: int
     assignment: frozenset[Place] | None
-
-
-class HeartbeatRefused(Exception):
-    """A heartbeat is refused with this error code and message."""
-
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error_code = error_code
 
 
 def unknown_member(group_id: str, member_id: str) -> HeartbeatRefused:

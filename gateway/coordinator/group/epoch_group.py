@@ -20,6 +20,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
+from kio.schema.errors import ErrorCode
+
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.rows import INT32, INT64, Field, Row, RowRecord, Tag, structure
 
@@ -33,6 +35,14 @@ LEAVING_FOR_A_WHILE: Final = -2
 """The member epoch of a static member that is away and may return."""
 MAX_EXPIRED_AT_ONCE: Final = 100
 """Members removed in one call, so that their records fit into one batch; the next call removes the rest."""
+
+
+class HeartbeatRefused(Exception):
+    """A heartbeat is refused with this error code and message."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
 
 
 class AssignmentEpoch(NamedTuple):

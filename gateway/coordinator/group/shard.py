@@ -10,11 +10,11 @@ from collections.abc import Container
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group import classic_protocol
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.classic_protocol import ClassicRequests
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.events import Effects
-from seqgate.gateway.coordinator.group.members import Members
 from seqgate.gateway.coordinator.group.offsets import OffsetCommits
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
@@ -28,7 +28,6 @@ class GroupShard:
         self.stored = stored
         self.classic = ClassicRequests(stored)
         """Handles the requests of the classic protocol."""
-        self.members = Members(stored, self.classic)
         self.commits = OffsetCommits(stored)
         self.groups = stored.groups
         """The classic groups."""
@@ -86,3 +85,41 @@ class GroupShard:
         group.become(GroupState.DEAD, effects.now_ms)
         del self.groups[group.group_id]
         effects.records.append(GroupMetadataRecord(group.group_id, None))
+
+    # --- the start, and timeouts
+
+    def loaded(self, effects: Effects) -> None:
+        """Finish loading: a group that now has more members than allowed rebalances, and some of them can't
+        join again. A rebalance that was in progress is lost: members either send a heartbeat or time out.
+        Source: Kafka's GroupMetadataManager.onLoaded.
+        """
+        limits = self.stored.limits
+        for group in self.groups.values():
+            if len(group.members) > limits.max_size:
+                reason = "it has more members than group.max.size"
+                classic_protocol.prepare_rebalance(group, limits, effects, reason)
+
+    def expire(self, group_id: str, effects: Effects) -> None:
+        """Remove the members of one group whose time is up, and end its phases whose time is up."""
+        kind = self.stored.kind_of(group_id)
+        if kind is not None:
+            members = list(kind.groups[group_id].members)
+            kind.expire(group_id, effects)
+            left = kind.groups[group_id].members
+            gone = [member_id for member_id in members if member_id not in left]
+            if kind is self.shares:
+                effects.gone_sharers += [(group_id, member_id) for member_id in gone]
+            elif kind is self.consumers and gone:
+                self.classic.downgrade_and_rebalance(self.consumers.groups[group_id], effects)
+            return
+        group = self.groups.get(group_id)
+        if group is not None:
+            classic_protocol.expire(group, self.stored.limits, effects)
+
+    def next_deadline_ms(self, group_id: str) -> int | None:
+        """Return the time at which `expire` should be called for a group; None for a group that is gone."""
+        kind = self.stored.kind_of(group_id)
+        if kind is not None:
+            return kind.next_deadline_ms(group_id)
+        group = self.groups.get(group_id)
+        return None if group is None else classic_protocol.next_deadline_ms(group)

@@ -16,15 +16,15 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    HeartbeatRefused,
     HeartbeatReply,
     interval_is_over,
     refuse_blank,
     refuse_long,
     refuse_long_subscription,
+    refuse_unknown_group,
     unknown_member,
 )
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, AssignmentEpoch
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, AssignmentEpoch, HeartbeatRefused
 from seqgate.gateway.coordinator.group.share_group import (
     ASSIGNMENT,
     CURRENT,
@@ -130,7 +130,8 @@ def share_heartbeat(stored: StoredGroups, request: ShareHeartbeat, effects: Effe
     if stored.is_read_alone(request.group_id):
         text = f"Group {request.group_id} is not a share group."
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-    return stored.shares.heartbeat(request, stored.topics, effects)
+    refuse_unknown_group(stored.shares.groups, request)
+    return stored.shares.leave_or_heartbeat(request, stored.topics, effects)
 
 
 def heartbeat(

@@ -19,13 +19,14 @@ from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbea
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
-from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    ConsumerLimits,
-    Heartbeat,
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import (
+    FIRST_EPOCH,
+    JOINING,
+    EpochMember,
+    GroupRows,
     HeartbeatRefused,
-    HeartbeatReply,
 )
-from seqgate.gateway.coordinator.group.epoch_group import FIRST_EPOCH, JOINING, EpochMember, GroupRows
 from seqgate.gateway.coordinator.group.epoch_group import STATES as EPOCH_STATES
 from seqgate.gateway.coordinator.group.events import Before, Effects
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
@@ -275,7 +276,6 @@ class GroupKind(msgspec.Struct, Generic[G, H, L, A], frozen=True):
     expire: Callable[[G, L, int], list[Any]] = lambda group, _, now_ms: group.remove_overdue(now_ms)
     when_created: Callable[[G, A], A] = lambda _, reply: reply
     """Takes the answer to the first member of a group, and returns the answer that it gets."""
-    title: str = "Group"
 
 
 class GroupsOfKind(Generic[G, H, L, A]):
@@ -319,16 +319,15 @@ class GroupsOfKind(Generic[G, H, L, A]):
         group = self.groups.get(group_id) if kind in self.rows.by_kind else None
         return None if group is None else group.record_of(kind, member_id)
 
-    def heartbeat(self, request: H, topics: Topics, effects: Effects) -> A:
-        """Handle a valid heartbeat of a member that joins, stays or leaves. Raises HeartbeatRefused."""
-        group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+    def leave_or_heartbeat(self, request: H, topics: Topics, effects: Effects) -> A:
+        """Let a member leave, stay in or join its group, which is known, or is created for a member that
+        joins. Raises HeartbeatRefused.
+        """
+        group_id, member_id = request.group_id, request.member_id
         known = self.groups.get(group_id)
-        if known is None and epoch != JOINING:
-            title = self._kind.title if epoch > JOINING else "Group"
-            raise HeartbeatRefused(ErrorCode.group_id_not_found, f"{title} {group_id} not found.")
         group = self._kind.create(group_id) if known is None else known
         before = Before(group, member_id, request.instance_id)
-        if epoch < JOINING:
+        if request.member_epoch < JOINING:
             leaving = group.members.get(member_id)
             reply, records = self._kind.leave(group, request)
             effects.events += before.leave_events([] if leaving is None else [leaving])
@@ -374,7 +373,6 @@ STREAMS: Final = GroupKind(
     streams_heartbeat.leave,
     streams_heartbeat.expire,
     streams_heartbeat.first_reply,
-    title="Streams group",
 )
 ConsumerGroups: TypeAlias = GroupsOfKind[ConsumerGroup, Heartbeat, ConsumerLimits, HeartbeatReply]
 ShareGroups: TypeAlias = GroupsOfKind[ShareGroup, ShareHeartbeat, ShareGroupLimits, HeartbeatReply]

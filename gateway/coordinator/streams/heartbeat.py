@@ -43,13 +43,18 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
-    HeartbeatRefused,
     refuse_blank,
     refuse_long,
+    refuse_unknown_group,
     static_member,
     unknown_member,
 )
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING_FOR_A_WHILE, AssignmentEpoch
+from seqgate.gateway.coordinator.group.epoch_group import (
+    JOINING,
+    LEAVING_FOR_A_WHILE,
+    AssignmentEpoch,
+    HeartbeatRefused,
+)
 from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Topics, by_topic
@@ -327,7 +332,9 @@ def streams_heartbeat(stored: StoredGroups, request: StreamsHeartbeat, effects: 
         request = replace(request, task_offsets=None, task_end_offsets=None)
     deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
     effects.records += deletion
-    reply = stored.streams.heartbeat(request, stored.topics, effects)
+    title = "Streams group" if request.member_epoch > JOINING else "Group"
+    refuse_unknown_group(stored.streams.groups, request, title)
+    reply = stored.streams.leave_or_heartbeat(request, stored.topics, effects)
     stored.groups.pop(group_id, None)
     return reply
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.rows import INT16, INT32, PAIRS, STRING, Field, Writer, array, structure
 
 

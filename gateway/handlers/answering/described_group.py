@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.epoch_group import EpochGroup
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, HeartbeatRefused
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each

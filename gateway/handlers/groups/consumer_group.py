@@ -7,7 +7,7 @@ ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consu
 `READ` on the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
 In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A regular
-expression matches only topics that the client may describe. `heartbeat` in
+expression matches only topics that the client may describe. `consumer_heartbeat` in
 `coordinator/group/consumer_heartbeat.py` decides. Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat,
 GroupCoordinatorService.consumerGroupHeartbeat.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, check
+from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, check, consumer_heartbeat
 from seqgate.gateway.coordinator.places import Place
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -85,7 +85,12 @@ async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> A
         return refused(context, ErrorCode.topic_authorization_failed)
     heartbeat = _heartbeat(context, request)
     check(heartbeat)
-    reply = await context.services.groups.consumer_heartbeat(heartbeat)
+    reply = await context.services.groups.run(
+        heartbeat.group_id,
+        lambda shard, effects: consumer_heartbeat(
+            shard.stored, heartbeat, effects, shard.classic.downgrade_and_rebalance
+        ),
+    )
     interval_ms = context.services.group_configs.of(request.group_id).consumer.heartbeat_interval_ms
     return accepted(context, reply, interval_ms)
 

@@ -33,7 +33,8 @@ import msgspec
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, unknown_member
+from seqgate.gateway.coordinator.group.consumer_heartbeat import unknown_member
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.places import by_topic

@@ -26,7 +26,7 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits, Join
-from seqgate.gateway.coordinator.group.consumer_heartbeat import Heartbeat, HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import (
     Effects,
     Emptied,
@@ -150,7 +150,7 @@ class GroupCoordinator:
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
         effects = Effects(self._clock.now_ms())  # No request waits yet, so none must be answered.
-        loaded.shard.members.loaded(effects)
+        loaded.shard.loaded(effects)
         log_events(effects.events)
         for group_id in loaded.shard.stored.group_ids():
             self._set_deadline(loaded, group_id)
@@ -220,12 +220,6 @@ class GroupCoordinator:
         """Carry out LeaveGroup. Raises Unavailable."""
         return await self.run(
             group_id, lambda shard, effects: shard.classic.leave(group_id, leaving, effects, reason)
-        )
-
-    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
-        """Carry out a ConsumerGroupHeartbeat that is checked. Raises HeartbeatRefused, Unavailable."""
-        return await self.run(
-            request.group_id, lambda shard, effects: shard.members.consumer_heartbeat(request, effects)
         )
 
     def transaction_ended(self, partition: Partition, producer: tuple[int, int], is_commit: bool) -> None:
@@ -301,7 +295,7 @@ class GroupCoordinator:
 
     def _set_deadline(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
         """Set the time of the next visit to the group: its next deadline, if it has one."""
-        deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
+        deadline_ms = loaded.shard.next_deadline_ms(group_id)
         key = loaded.partition.index, group_id
         if deadline_ms is None or deadline_ms == NEVER:
             self._deadlines.drop(key)
@@ -314,7 +308,7 @@ class GroupCoordinator:
         loaded = self.shards.loaded(index)
         if loaded is not None and not loaded.failed:
             with contextlib.suppress(Unavailable):  # the next request loads the shard again
-                self._apply(loaded, group_id, lambda shard, effects: shard.members.expire(group_id, effects))
+                self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
         return NEVER
 
     def _clean_later(self) -> None:

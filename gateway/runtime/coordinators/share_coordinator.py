@@ -23,8 +23,8 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.epoch_group import JOINING
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, HeartbeatRefused
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, share_heartbeat
 from seqgate.gateway.coordinator.places import Place

@@ -14,10 +14,11 @@ from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, Cons
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
     Heartbeat,
-    HeartbeatRefused,
     HeartbeatReply,
     check,
+    refuse_unknown_group,
 )
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import decode, encode
 from seqgate.gateway.coordinator.group.stored_groups import CONSUMER, ConsumerGroups, GroupsOfKind
@@ -113,7 +114,8 @@ class ConsumerScene:
         """Send a heartbeat. Raises HeartbeatRefused."""
         check(heartbeat)
         effects = Effects(self.now_ms)
-        reply = self.groups.heartbeat(heartbeat, self.cluster, effects)
+        refuse_unknown_group(self.groups.groups, heartbeat)
+        reply = self.groups.leave_or_heartbeat(heartbeat, self.cluster, effects)
         self.take(effects)
         return reply
 

@@ -18,6 +18,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     Heartbeat,
     HeartbeatReply,
     check,
+    consumer_heartbeat,
 )
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
@@ -109,7 +110,9 @@ class MixedScene(Scene):
         )
         check(request)
         effects = self.effects()
-        reply = self.shard.members.consumer_heartbeat(request, effects)
+        reply = consumer_heartbeat(
+            self.shard.stored, request, effects, self.shard.classic.downgrade_and_rebalance
+        )
         self.take(effects)
         return reply
 

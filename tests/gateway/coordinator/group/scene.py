@@ -156,21 +156,19 @@ class Scene:
     def advance(self, time_ms: int) -> None:
         """Advance the clock. Call the shard at every deadline, as a timer would."""
         end_ms = self.now_ms + time_ms
-        while (
-            deadline_ms := self.shard.members.next_deadline_ms(GROUP)
-        ) is not None and deadline_ms <= end_ms:
+        while (deadline_ms := self.shard.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.expire()
         self.now_ms = end_ms
 
     def expire(self) -> None:
         effects = self.effects()
-        self.shard.members.expire(GROUP, effects)
+        self.shard.expire(GROUP, effects)
         self.take(effects)
 
     def next_in_ms(self) -> int | None:
         """Return the time until the next deadline; None if there is none."""
-        deadline_ms = self.shard.members.next_deadline_ms(GROUP)
+        deadline_ms = self.shard.next_deadline_ms(GROUP)
         return None if deadline_ms is None or deadline_ms == NEVER else deadline_ms - self.now_ms
 
     # --- answers

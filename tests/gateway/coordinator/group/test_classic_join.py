@@ -373,7 +373,7 @@ class TestGroupSize:
         scene.shard = scene.replayed()
         scene.shard.stored.limits = replace(LIMITS, max_size=max_size)
         effects = scene.effects()
-        scene.shard.members.loaded(effects)
+        scene.shard.loaded(effects)
         scene.take(effects)
         if max_size == 2:
             assert scene.state is GroupState.STABLE

@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, HeartbeatRefused
-from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits
+from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE, HeartbeatRefused
 from seqgate.gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.consumer_scene import (
     GROUP,

@@ -133,7 +133,7 @@ class Epochs:
 
     def beat(self, heartbeat: Heartbeat) -> list[Event]:
         effects = Effects(self.now_ms)
-        self.groups.heartbeat(heartbeat, self.cluster, effects)
+        self.groups.leave_or_heartbeat(heartbeat, self.cluster, effects)
         return effects.events
 
 
@@ -170,7 +170,9 @@ def test_a_sharer_joins_and_times_out() -> None:
     cluster = Cluster()
     cluster.create("one", 2)
     effects = Effects(0)
-    groups.heartbeat(ShareHeartbeat(GROUP, "a", 0, None, "client", "/127.0.0.1", ("one",)), cluster, effects)
+    groups.leave_or_heartbeat(
+        ShareHeartbeat(GROUP, "a", 0, None, "client", "/127.0.0.1", ("one",)), cluster, effects
+    )
     epoch = groups.groups[GROUP].group_epoch
     assert effects.events == [
         MemberJoined(GROUP, client("a")),

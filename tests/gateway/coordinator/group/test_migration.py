@@ -8,12 +8,8 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions, encode_assignment
-from seqgate.gateway.coordinator.group.consumer_heartbeat import (
-    ConsumerLimits,
-    HeartbeatRefused,
-    MigrationPolicy,
-)
-from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE
+from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, MigrationPolicy
+from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE, HeartbeatRefused
 from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription

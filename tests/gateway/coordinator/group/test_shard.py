@@ -199,7 +199,7 @@ class TestDeleteGroup:
             GroupMetadataRecord(GROUP, None),
         ]
         assert set(scene.shard.groups) == {"other"}
-        assert scene.shard.members.next_deadline_ms(GROUP) is None
+        assert scene.shard.next_deadline_ms(GROUP) is None
         scene.expire()
 
     def test_a_member_id_of_a_deleted_group_is_unknown(self) -> None:
@@ -317,13 +317,13 @@ class TestRestart:
 class TestTime:
     def test_of_an_unknown_group(self) -> None:
         scene = Scene()
-        assert scene.shard.members.next_deadline_ms(GROUP) is None
+        assert scene.shard.next_deadline_ms(GROUP) is None
         scene.expire()
 
     def test_of_a_simple_group(self) -> None:
         scene = Scene()
         commit(scene, "t")
-        assert scene.shard.members.next_deadline_ms(GROUP) == NEVER
+        assert scene.shard.next_deadline_ms(GROUP) == NEVER
 
     def test_nothing_is_due_before(self) -> None:
         scene = Scene()

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group import share_group
 from seqgate.gateway.coordinator.group import share_heartbeat as protocol
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import AssignmentEpoch, HeartbeatRefused
 from seqgate.gateway.coordinator.group.records import encode
 from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check

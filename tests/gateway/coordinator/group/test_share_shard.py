@@ -8,7 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group import share_group
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply, consumer_heartbeat
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
@@ -76,8 +77,11 @@ class TestKinds:
         for _ in range(2):
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
             with pytest.raises(HeartbeatRefused) as refused:
-                made.shard.members.consumer_heartbeat(
-                    consumer_scene.joining("c", "flights", group_id=GROUP), made.effects()
+                consumer_heartbeat(
+                    made.shard.stored,
+                    consumer_scene.joining("c", "flights", group_id=GROUP),
+                    made.effects(),
+                    made.shard.classic.downgrade_and_rebalance,
                 )
             assert refused.value.error_code is NOT_FOUND
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
@@ -91,8 +95,11 @@ class TestKinds:
         made = Scene()
         made.shard.replay(OffsetCommitRecord("offsets", "flights", 0, OFFSET), 0)
         made.join(scene.Who(), "classic")
-        made.shard.members.consumer_heartbeat(
-            consumer_scene.joining("c", "flights", group_id="consumers"), made.effects()
+        consumer_heartbeat(
+            made.shard.stored,
+            consumer_scene.joining("c", "flights", group_id="consumers"),
+            made.effects(),
+            made.shard.classic.downgrade_and_rebalance,
         )
         for group_id in ("offsets", "classic", "consumers"):
             for member_epoch in (0, 1, -1):
@@ -128,10 +135,10 @@ class TestLog:
     def test_silent_members_are_removed_and_reported(self) -> None:
         made = with_a_member()
         made.restart()
-        deadline_ms = made.shard.members.next_deadline_ms(GROUP)
+        deadline_ms = made.shard.next_deadline_ms(GROUP)
         assert deadline_ms == made.now_ms + 1_000
         effects = Effects(deadline_ms)
-        made.shard.members.expire(GROUP, effects)
+        made.shard.expire(GROUP, effects)
         assert effects.gone_sharers == [(GROUP, "a")]
         made.take(effects)
         made.restart()

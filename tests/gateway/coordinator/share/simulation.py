@@ -17,8 +17,8 @@ from typing import Final
 
 from seqgate.gateway.coordinator.group import records as group_records
 from seqgate.gateway.coordinator.group import share_heartbeat
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused, HeartbeatReply
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING
+from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
+from seqgate.gateway.coordinator.group.epoch_group import JOINING, LEAVING, HeartbeatRefused
 from seqgate.gateway.coordinator.group.share_group import ROWS, ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from seqgate.gateway.coordinator.places import Place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as protocol
 from seqgate.gateway.coordinator.streams.group import StreamsGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.streams.group import HeldByProcesses
 from seqgate.gateway.coordinator.streams.heartbeat import TargetTasks, reconciled
 from seqgate.gateway.coordinator.streams.records import StreamsCurrentValue, StreamsMemberState

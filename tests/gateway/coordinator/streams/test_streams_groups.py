@@ -8,7 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.consumer_heartbeat import consumer_heartbeat
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
@@ -94,8 +95,11 @@ class TestKinds:
         for _ in range(2):
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
             for refuse in (
-                lambda: made.shard.members.consumer_heartbeat(
-                    consumer_scene.joining("c", "lines", group_id=GROUP), made.effects()
+                lambda: consumer_heartbeat(
+                    made.shard.stored,
+                    consumer_scene.joining("c", "lines", group_id=GROUP),
+                    made.effects(),
+                    made.shard.classic.downgrade_and_rebalance,
                 ),
                 lambda: share_heartbeat(
                     made.shard.stored, replace(sharing("c"), group_id=GROUP), made.effects()
@@ -109,8 +113,11 @@ class TestKinds:
     def test_a_group_of_another_kind_takes_no_streams_members(self) -> None:
         made = Scene()
         made.join(scene.Who(), "classic")
-        made.shard.members.consumer_heartbeat(
-            consumer_scene.joining("c", "lines", group_id="consumers"), made.effects()
+        consumer_heartbeat(
+            made.shard.stored,
+            consumer_scene.joining("c", "lines", group_id="consumers"),
+            made.effects(),
+            made.shard.classic.downgrade_and_rebalance,
         )
         key = SharePartitionKey("sharers", next(iter(consumer_ids())), 0)
         begin_partition(made.shard.shares, key, "lines", made.effects())
@@ -258,11 +265,11 @@ class TestLog:
     def test_silent_members_are_removed(self) -> None:
         made = with_a_member()
         made.restart()
-        deadline_ms = made.shard.members.next_deadline_ms(GROUP)
+        deadline_ms = made.shard.next_deadline_ms(GROUP)
         assert deadline_ms == made.now_ms + AT_ONCE.session_timeout_ms
         made.now_ms = deadline_ms
         effects = made.effects()
-        made.shard.members.expire(GROUP, effects)
+        made.shard.expire(GROUP, effects)
         made.take(effects)
         assert [type(event) for event in effects.events] == [MemberRemoved, EpochRaised]
         made.restart()
@@ -270,10 +277,10 @@ class TestLog:
 
     def test_deadlines_move_with_the_clock(self) -> None:
         made = with_a_member()
-        before = made.shard.members.next_deadline_ms(GROUP)
+        before = made.shard.next_deadline_ms(GROUP)
         assert before is not None
         made.shard.stored.clock_was_set(500)
-        assert made.shard.members.next_deadline_ms(GROUP) == before + 500
+        assert made.shard.next_deadline_ms(GROUP) == before + 500
 
     def test_joining_and_leaving_are_logged(self) -> None:
         made = Scene()

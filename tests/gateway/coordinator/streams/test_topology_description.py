@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group import records as codec
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.streams.internal_topics import StreamsGroupStatus, configure
 from seqgate.gateway.coordinator.streams.task_assignor import NO_ASSIGNMENT
 from seqgate.gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, Topology

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberReplaced, Who
 from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_events, log_refused

@@ -73,10 +73,10 @@ async def test_a_session_of_a_member_lasts_as_long_as_before(node: Node, by_ms: 
     groups = node.services.coordinators.groups
     await form_group(groups, "g", "member")
     (loaded,) = groups.shards
-    left_ms = loaded.shard.members.next_deadline_ms("g") - node.clock.time_ms
+    left_ms = loaded.shard.next_deadline_ms("g") - node.clock.time_ms
     node.clock.time_ms += by_ms
     groups.clock_was_set(by_ms)
-    assert loaded.shard.members.next_deadline_ms("g") - node.clock.time_ms == left_ms
+    assert loaded.shard.next_deadline_ms("g") - node.clock.time_ms == left_ms
     assert groups._deadlines._deadlines_ms[0, "g"] == node.clock.time_ms + left_ms
 
 
