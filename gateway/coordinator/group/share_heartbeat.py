@@ -10,6 +10,7 @@ Source: Kafka's `GroupMetadataManager.shareGroupHeartbeat`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -125,12 +126,22 @@ class _Change:
             self.write(GROUP_EPOCH.of(self.group.group_id, group_epoch))
 
 
-def share_heartbeat(stored: StoredGroups, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
-    """Handle a valid heartbeat; a group of another kind refuses it. Raises HeartbeatRefused."""
-    if stored.is_read_alone(request.group_id):
-        text = f"Group {request.group_id} is not a share group."
-        raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
-    refuse_unknown_group(stored.shares.groups, request)
+def share_heartbeat(
+    stored: StoredGroups,
+    request: ShareHeartbeat,
+    effects: Effects,
+    has_room: Callable[[], bool] = lambda: True,
+) -> HeartbeatReply:
+    """Handle a valid heartbeat; a group of another kind refuses it. `has_room` returns whether the gateway
+    may hold one more share group. Raises HeartbeatRefused.
+    """
+    group_id, groups = request.group_id, stored.shares.groups
+    if request.member_epoch == JOINING and group_id not in groups and not has_room():
+        text = "This gateway holds no more share groups."
+        raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+    if stored.is_read_alone(group_id):
+        raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
+    refuse_unknown_group(groups, request)
     return stored.shares.leave_or_heartbeat(request, stored.topics, effects)
 
 

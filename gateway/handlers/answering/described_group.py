@@ -53,14 +53,15 @@ async def describe_each(
     find: Callable[[str], G | None],
     describe_member: Callable[[G, Any], dict[str, Any]],
     more_of: Callable[[G], dict[str, Any]] = lambda _: {},
-    topics_of: Callable[[Mapping[str, Any]], Iterable[str]] = assigned_topics,
+    *,
+    needs_describe_on: Callable[[Mapping[str, Any]], Iterable[str]],
     hidden_message: str = HIDDEN_TOPICS,
     no_assignor: str | None = "",
 ) -> Any:
     """Answer a Describe request: look each group up with `find`, and describe it, its members with
     `describe_member`, and what only this kind of group has with `more_of`. `find` may raise Unavailable. A
-    client needs DESCRIBE on the group, and on every topic of its description, which `topics_of` returns; the
-    error for a topic has `hidden_message`. An error comes with `no_assignor`.
+    client needs DESCRIBE on the group, and on the topics of its description that `needs_describe_on` returns;
+    the error for a topic has `hidden_message`. An error comes with `no_assignor`.
     """
     described = partial(_described, context.response_module)
     nothing = _NOTHING | {"assignor_name": no_assignor}
@@ -89,7 +90,7 @@ async def describe_each(
             **more_of(group),
         }
         if context.node.access.is_on and not all(
-            context.may_topic(Operation.DESCRIBE, name) for name in set(topics_of(description))
+            context.may_topic(Operation.DESCRIBE, name) for name in set(needs_describe_on(description))
         ):
             return absent(group_id, ErrorCode.topic_authorization_failed, hidden_message)
         operations = (

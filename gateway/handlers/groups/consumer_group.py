@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (key 69, versions 0–1): describe consumer groups, their members and assignments.
 Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic (each topic that a member has or shall have).
 
-Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
+`describe_each` in `handlers/answering/described_group.py` decides who may see a group. Source: Kafka's
+GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDescribedGroup.
 
 ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848). Rights:
 `READ` on the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
@@ -28,6 +29,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     Topics,
     accepted,
     answer_heartbeat,
+    assigned_topics,
     describe_each,
     named_assignment,
     refused,
@@ -50,6 +52,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
         request,
         lambda group_id: groups.shard_of(group_id).consumers.groups.get(group_id),
         lambda group, member: _member(group, member, topics),
+        needs_describe_on=assigned_topics,
     )
 
 

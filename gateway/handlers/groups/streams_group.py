@@ -5,16 +5,17 @@ StreamsGroupDescribe (key 89, versions 0–1): describe streams groups, their to
 Rights: `DESCRIBE` on the group; `DESCRIBE` on the topic (each topic of the topology).
 
 The topology has the partitions of its internal topics once all topics exist; before, it is as the application
-described it.
-Source: Kafka's GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
+described it. `describe_each` in `handlers/answering/described_group.py` decides who may see a group. Source:
+Kafka's GroupMetadataManager.streamsGroupDescribe, StreamsGroup.asDescribedGroup.
 
 StreamsGroupHeartbeat (key 88, versions 0–1): join, stay in and leave the group of a Kafka Streams application
 (KIP-1071). Rights: `READ` on the group; `DESCRIBE` on the topic (each topic of the topology); `CREATE` on the
 cluster (to create internal topics); `CREATE` on the topic (or this, to create it).
 
-The coordinator assigns the application's tasks. Its repartition and changelog topics are created in the
-background; the answer does not wait. `heartbeat` in `coordinator/streams/heartbeat.py` decides. Source:
-Kafka's KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
+The coordinator assigns the application's tasks: `streams_heartbeat` in `coordinator/streams/heartbeat.py`
+decides. The application's repartition and changelog topics are created in the background; the answer does not
+wait: `create_missing` in `handlers/groups/streams_group.py` decides. Source: Kafka's
+KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbeat.
 
 StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description of a group's topology, which
 a heartbeat asked a member for (KIP-1331). Rights: `READ` on the group.
@@ -121,8 +122,8 @@ async def handle_describe(context: RequestContext[CoordinatorServices], request:
         lambda group_id: groups.shard_of(group_id).streams.groups.get(group_id),
         _member,
         topologies,
-        _topics_of,
-        HIDDEN_TOPICS,
+        needs_describe_on=_topics_of_topology,
+        hidden_message=HIDDEN_TOPICS,
         no_assignor=None,
     )
 
@@ -144,7 +145,7 @@ def _nodes(group: StreamsGroup) -> dict[str, Any] | None:
     }
 
 
-def _topics_of(description: Mapping[str, Any]) -> Iterable[str]:
+def _topics_of_topology(description: Mapping[str, Any]) -> Iterable[str]:
     topology = description["topology"]
     for found in () if topology is None else topology["subtopologies"]:
         yield from found["source_topics"]

@@ -1,11 +1,12 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request
 (KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
-The member holds the records of the answer until it acknowledges them or their lock times out. When no record
-can be acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are skipped until
-they are due; a waiting request then tries again. A request asks for its rights once, when it begins.
-`SharePartition.acquire` in `coordinator/share/share_partition.py` decides. Source: Kafka's
-KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+The member holds the records of the answer until it acknowledges them or their lock times out. Delayed records
+(`delivery.delay.header`) are skipped until they are due. `SharePartition.acquire` in
+`coordinator/share/share_partition.py` decides which records the member gets. When no record can be acquired,
+the request waits for `max_wait`; it tries again when a delayed record is due. A request asks for its rights
+once, when it begins. `handle_fetch` in `handlers/sharing/share_fetch.py` decides about the session, the
+rights and the waiting. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 
 A group acquires whole batches. A group that reads committed records skips an aborted batch as if the log did
 not contain it: the bytes of the answer may contain the batch, but nobody acquires it. Source: Kafka's
@@ -24,8 +25,8 @@ KafkaApis.processShareFetchResponse, processShareAcknowledgeResponse.
 ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one
 (KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
-`SharePartition.acknowledge` in `coordinator/share/share_partition.py` decides. Source: Kafka's
-KafkaApis.handleShareAcknowledgeRequest.
+`SharePartition.acknowledge` in `coordinator/share/share_partition.py` decides about the records. Source:
+Kafka's KafkaApis.handleShareAcknowledgeRequest.
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 
 Without DESCRIBE on a topic of which a member is assigned a partition the group gets
 TOPIC_AUTHORIZATION_FAILED and is described without its members. Topics to which members only subscribe do not
-count. Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
+count. `describe_each` in `handlers/answering/described_group.py` decides who may see a group. Source: Kafka's
+KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
 
 ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932). Rights: `READ` on
-the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
+the group; `DESCRIBE` on the topic (each topic that is named).
 
-`heartbeat` in `coordinator/group/share_heartbeat.py` decides. Source: Kafka's
+`share_heartbeat` in `coordinator/group/share_heartbeat.py` decides. Source: Kafka's
 KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
 """
 
@@ -26,6 +27,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     Topics,
     accepted,
     answer_heartbeat,
+    assigned_topics,
     describe_each,
     named_assignment,
     refused,
@@ -43,6 +45,7 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
         request,
         context.services.coordinators.shares.group,
         lambda _, member: _member(member, topics),
+        needs_describe_on=assigned_topics,
     )
 
 

@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
-from seqgate.gateway.coordinator.group.epoch_group import JOINING, HeartbeatRefused
+from seqgate.gateway.coordinator.group.epoch_group import JOINING
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, share_heartbeat
 from seqgate.gateway.coordinator.places import Place
@@ -286,14 +286,14 @@ class ShareCoordinator:
         """
         if request.member_epoch == JOINING:
             self.check_stays(request.group_id)
-        if request.member_epoch == JOINING and self.group(request.group_id) is None:
-            count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
-            if count >= self._config.int("group.share.max.groups"):
-                text = "This gateway holds no more share groups."
-                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         return await self._groups.run(
-            request.group_id, lambda shard, effects: share_heartbeat(shard.stored, request, effects)
+            request.group_id,
+            lambda shard, effects: share_heartbeat(shard.stored, request, effects, self._has_room),
         )
+
+    def _has_room(self) -> bool:
+        count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
+        return count < self._config.int("group.share.max.groups")
 
     def group(self, group_id: str) -> ShareGroup | None:
         """Return a group as it is now, with members or without. Raises Unavailable."""
