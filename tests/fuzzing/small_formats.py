@@ -41,7 +41,7 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import compiled
 from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
-from seqgate.gateway.coordinator.transaction.rules import InvalidPattern, transaction_filter
+from seqgate.gateway.handlers.transactions.transactions import InvalidPattern, transaction_filter
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files import checkpoints
 from seqgate.log.format.record_batch import parse_header

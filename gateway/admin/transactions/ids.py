@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.transaction.records import Transaction
-    from seqgate.gateway.coordinator.transaction.rules import IsWanted
+    from seqgate.gateway.handlers.transactions.transactions import IsWanted
     from seqgate.gateway.runtime.coordinators.shards import Codec
 
 # The requests about transactions, and what `seqgate transactions … --json` prints.
@@ -352,18 +352,19 @@ def rows_of_ids(
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
-    from seqgate.gateway.coordinator.transaction import records, rules  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.coordinator.transaction import records  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.handlers.transactions import transactions  # noqa: PLC0415
 
-    longer_than_ms = rules.NO_DURATION if request.longer_than_ms is None else request.longer_than_ms
+    longer_than_ms = transactions.NO_DURATION if request.longer_than_ms is None else request.longer_than_ms
     try:
-        passes = rules.transaction_filter(
+        passes = transactions.transaction_filter(
             [state_of(name) for name in request.states],
             request.producer_ids,
             longer_than_ms,
             request.pattern,
             now_ms,
         )
-    except rules.InvalidPattern as error:
+    except transactions.InvalidPattern as error:
         raise ControlError(f"{request.pattern} is not a regular expression: {error}") from error
     if longer_than_ms < 0:
         return passes

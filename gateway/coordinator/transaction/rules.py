@@ -12,9 +12,6 @@ Epochs: a producer that begins raises the epoch, which fences the previous produ
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized
 (KIP-360, KIP-890). Source: Kafka's `TransactionCoordinator`, `TransactionMetadata`.
 
-`transaction_filter` makes the filter of a listing of transactional ids. Source: Kafka's
-TransactionStateManager.listTransactionStates, KIP-994, KIP-1152.
-
 `NewestConnections` tells late requests of version 1 of transactions. In version 1 an end does not change the
 epoch, so a request names its producer, and not its transaction. An EndTxn that the network has held up, and
 that the client has sent again over another connection since, would end the next transaction. The client has
@@ -25,7 +22,7 @@ it (KIP-890).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -33,7 +30,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.records import (
-    BY_NAME,
     COMPLETED,
     DECIDED,
     IDLE,
@@ -182,55 +178,6 @@ def become(current: Transaction, state: TransactionState, **changes: Any) -> Tra
     if current.state not in MAY_FOLLOW[state]:
         raise AssertionError(f"state {state.text} can't follow state {current.state.text}")
     return current._replace(state=state, **changes)
-
-
-NO_DURATION: Final = -1
-
-IsWanted = Callable[[str, Transaction], bool]
-
-
-class InvalidPattern(ValueError):
-    """The pattern is not a regular expression of RE2."""
-
-
-def _full_match(pattern: str) -> Callable[[str], object]:
-    import re2  # noqa: PLC0415 - slow to import, and seldom needed
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
-    except re2.error as error:
-        raise InvalidPattern(str(error)) from error
-    return matches
-
-
-def transaction_filter(
-    states: Collection[str],
-    producer_ids: Iterable[int],
-    longer_than_ms: int,
-    pattern: str | None,
-    now_ms: int,
-) -> IsWanted:
-    """Return a function that returns whether a transactional id passes every filter.
-
-    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No
-    id is in a state that does not exist. As in Kafka, the duration filter passes an id that never began a
-    transaction, and the duration keeps growing after a transaction has ended. Raises InvalidPattern.
-    """
-    wanted_states = {BY_NAME.get(name) for name in states}
-    wanted_producer_ids = set(producer_ids)
-    matches = _full_match(pattern) if pattern else None
-
-    def is_wanted(name: str, transaction: Transaction) -> bool:
-        return (
-            (not wanted_states or transaction.state in wanted_states)
-            and (not wanted_producer_ids or transaction.producer_id in wanted_producer_ids)
-            and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
-            and (matches is None or bool(matches(name)))
-        )
-
-    return is_wanted
 
 
 PRODUCERS_KEPT: Final = 10_000

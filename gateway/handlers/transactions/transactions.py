@@ -14,7 +14,7 @@ Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -22,12 +22,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import by_topic
 from seqgate.gateway.coordinator.transaction.records import BY_NAME, Transaction
-from seqgate.gateway.coordinator.transaction.rules import (
-    NO_DURATION,
-    InvalidPattern,
-    IsWanted,
-    transaction_filter,
-)
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
@@ -96,7 +90,13 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     states: list[Any] = []
     error = ErrorCode.none
     try:
-        is_wanted = _filter(context, request)
+        is_wanted = transaction_filter(
+            request.state_filters,
+            request.producer_id_filters,
+            getattr(request, "duration_filter", NO_DURATION),
+            getattr(request, "transactional_id_pattern", None),
+            context.node.clock.now_ms(),
+        )
         async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
             if is_wanted(name, transaction) and context.could(
                 Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
@@ -117,15 +117,53 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     return context.answer(error_code=error, unknown_state_filters=unknown, transaction_states=tuple(states))
 
 
-def _filter(context: RequestContext[CoordinatorServices], request: Any) -> IsWanted:
-    """Build the filter of the request. Raises InvalidPattern."""
-    return transaction_filter(
-        request.state_filters,
-        request.producer_id_filters,
-        getattr(request, "duration_filter", NO_DURATION),
-        getattr(request, "transactional_id_pattern", None),
-        context.node.clock.now_ms(),
-    )
+NO_DURATION: Final = -1
+
+IsWanted = Callable[[str, Transaction], bool]
+
+
+class InvalidPattern(ValueError):
+    """The pattern is not a regular expression of RE2."""
+
+
+def _full_match(pattern: str) -> Callable[[str], object]:
+    import re2  # noqa: PLC0415 - slow to import, and seldom needed
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
+    except re2.error as error:
+        raise InvalidPattern(str(error)) from error
+    return matches
+
+
+def transaction_filter(
+    states: Collection[str],
+    producer_ids: Iterable[int],
+    longer_than_ms: int,
+    pattern: str | None,
+    now_ms: int,
+) -> IsWanted:
+    """Return a function that returns whether a transactional id passes every filter.
+
+    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No
+    id is in a state that does not exist. As in Kafka, the duration filter passes an id that never began a
+    transaction, and the duration keeps growing after a transaction has ended. Raises InvalidPattern.
+    """
+    wanted_states = {BY_NAME.get(name) for name in states}
+    wanted_producer_ids = set(producer_ids)
+    matches = _full_match(pattern) if pattern else None
+
+    def is_wanted(name: str, transaction: Transaction) -> bool:
+        return (
+            (not wanted_states or transaction.state in wanted_states)
+            and (not wanted_producer_ids or transaction.producer_id in wanted_producer_ids)
+            and (longer_than_ms < 0 or now_ms - transaction.start_ms > longer_than_ms)
+            and (matches is None or bool(matches(name)))
+        )
+
+    return is_wanted
 
 
 LIST_TRANSACTIONS_API = Api(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.coordinator.transaction.records import COMPLETE_COMMIT, ONGOING, Transaction
-from seqgate.gateway.coordinator.transaction.rules import NO_DURATION, InvalidPattern, transaction_filter
+from seqgate.gateway.handlers.transactions.transactions import NO_DURATION, InvalidPattern, transaction_filter
 
 NOW_MS = 1_000_000
 TRANSACTIONS = {
