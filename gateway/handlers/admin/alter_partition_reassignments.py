@@ -38,7 +38,7 @@ from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, D
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import is_reassigned, next_record, settled
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
-from seqgate.gateway.metadata.topics import replicas_error
+from seqgate.gateway.metadata.topics import error_unless_live_and_distinct
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
@@ -109,7 +109,7 @@ def reassign(
     if replicas is None:
         return _cancelled(partition)
     live = image.brokers.live(node_id)
-    error = replicas_error(replicas, live)
+    error = error_unless_live_and_distinct(replicas, live)
     if error is not None or not image.brokers.by_id:
         return Decision((), error)
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)

@@ -2,9 +2,10 @@
 too. Rights: `DESCRIBE` on the cluster (else the list of authorized operations is empty).
 
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. In v0 `seqgate`
-commands and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips:
-that needs DESCRIBE on the cluster, ALTER for lines of the log and for a backup, or CLUSTER_ACTION. Source:
-Kafka's AuthHelper.computeDescribeClusterResponse.
+commands and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips.
+That needs DESCRIBE on the cluster, or ALTER for lines of the log and for a backup (`answer_question` in
+`admin/operations.py` decides which); CLUSTER_ACTION does for all. Source: Kafka's
+AuthHelper.computeDescribeClusterResponse.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ async def describes_all(context: RequestContext[Any], names: Iterable[str]) -> b
     return not await refused_topics(context, Operation.DESCRIBE, names)
 
 
-def sight(context: RequestContext[Any]) -> Sight:
+def describable_topics(context: RequestContext[Any]) -> Sight:
     """Return which topics the regular expressions of a group may match for the client."""
     access = context.node.access
     if not access.is_on:

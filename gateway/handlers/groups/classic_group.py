@@ -44,7 +44,7 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
-from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations, sight
+from seqgate.gateway.handlers.answering.rights import NOT_ASKED, describable_topics, group_operations
 from seqgate.gateway.protocol.messages import build, milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
@@ -74,7 +74,7 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
         requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
         reason=getattr(request, "reason", None),
-        sight=sight(context),
+        sight=describable_topics(context),
     )
     try:
         reply = await context.services.groups.join(request.group_id, join)

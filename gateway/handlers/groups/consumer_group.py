@@ -34,7 +34,7 @@ from seqgate.gateway.handlers.answering.described_group import (
     named_assignment,
     refused,
 )
-from seqgate.gateway.handlers.answering.rights import describes_all, sight
+from seqgate.gateway.handlers.answering.rights import describable_topics, describes_all
 from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -123,7 +123,7 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
         subscribed_regex=getattr(request, "subscribed_topic_regex", None),
         server_assignor=request.server_assignor,
         owned=owned,
-        sight=sight(context),
+        sight=describable_topics(context),
     )
 
 
