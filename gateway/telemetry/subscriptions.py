@@ -23,7 +23,7 @@ from seqgate.gateway.config.setting import Section, Setting
 METRICS: Final = "metrics"
 INTERVAL_MS: Final = "interval.ms"
 MATCH: Final = "match"
-DEFAULT_INTERVAL_MS: Final = 300_000
+FIVE_MINUTES_MS: Final = 300_000
 """The push interval (ms) of a subscription that sets none, and of a client without a subscription."""
 SHORTEST_INTERVAL_MS: Final = 100
 LONGEST_INTERVAL_MS: Final = 3_600_000
@@ -31,7 +31,7 @@ LONGEST_INTERVAL_MS: Final = 3_600_000
 _OF_ONE_SUBSCRIPTION = Section("Configurations of client metrics", dynamic=True)
 
 CLIENT_METRICS_CONFIGS: Final[tuple[Setting, ...]] = (
-    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, DEFAULT_INTERVAL_MS)(
+    _OF_ONE_SUBSCRIPTION.whole(INTERVAL_MS, FIVE_MINUTES_MS)(
         "Milliseconds between two pushes of a client, from 100 to 3600000. A client with several "
         "subscriptions pushes at the shortest of their intervals."
     ),

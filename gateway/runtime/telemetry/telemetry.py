@@ -51,7 +51,7 @@ from seqgate.gateway.telemetry.payload import (
 )
 from seqgate.gateway.telemetry.subscriptions import (
     BY_CLIENT_METRICS_NAME,
-    DEFAULT_INTERVAL_MS,
+    FIVE_MINUTES_MS,
     INTERVAL_MS,
     LONGEST_INTERVAL_MS,
     MATCH,
@@ -268,7 +268,7 @@ def _items(name: str, values: Mapping[str, str]) -> tuple[str, ...]:
 
 def _number(values: Mapping[str, str]) -> int:
     text = values.get(INTERVAL_MS)
-    number = DEFAULT_INTERVAL_MS if text is None else BY_CLIENT_METRICS_NAME[INTERVAL_MS].parse(text)
+    number = FIVE_MINUTES_MS if text is None else BY_CLIENT_METRICS_NAME[INTERVAL_MS].parse(text)
     assert isinstance(number, int)
     return min(max(number, SHORTEST_INTERVAL_MS), LONGEST_INTERVAL_MS)
 
@@ -293,7 +293,7 @@ class Subscriptions:
         matching = [known for known in self._by_name.values() if is_match(known.patterns, client)]
         metrics: frozenset[str] = frozenset().union(*(known.metrics for known in matching))
         requested = (ALL_METRICS,) if ALL_METRICS in metrics else tuple(sorted(metrics))
-        interval_ms = min((known.interval_ms for known in matching), default=DEFAULT_INTERVAL_MS)
+        interval_ms = min((known.interval_ms for known in matching), default=FIVE_MINUTES_MS)
         return ClientSubscription(_subscription_id(requested, interval_ms, client), requested, interval_ms)
 
 
