@@ -9,8 +9,8 @@ ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consu
 
 In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A regular
 expression matches only topics that the client may describe. `consumer_heartbeat` in
-`coordinator/group/consumer_heartbeat.py` decides. Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat,
-GroupCoordinatorService.consumerGroupHeartbeat.
+`coordinator/group/consumer_heartbeat.py` decides about the group and the member. Source: Kafka's
+KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
 from __future__ import annotations

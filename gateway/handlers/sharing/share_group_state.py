@@ -2,7 +2,8 @@
 begin it anew. Rights: `CLUSTER_ACTION` on the cluster.
 
 Group coordinators and share-partition leaders of other gateways send it. A start offset of -1 leaves it to
-the partition's leader where the group begins. `ShareStates.initialize` in `coordinator/share/records.py`
+the partition's leader where the group begins (`ShareCoordinator.open` in
+`runtime/coordinators/share_coordinator.py`). `ShareStates.initialize` in `coordinator/share/records.py`
 decides. Source: KIP-932, Kafka's ShareCoordinatorShard.initializeState.
 
 ReadShareGroupState (key 84, version 0): return the delivery state of partitions to their leader. Rights:
