@@ -63,6 +63,10 @@ class NameLimitReached(LogError, code=19):
     """The limit of tracked producer names is reached. Retriable (NOT_ENOUGH_REPLICAS)."""
 
 
+class EarlierBatchRefused(LogError, code=19):
+    """The producer must send an earlier batch again first. Retriable (NOT_ENOUGH_REPLICAS)."""
+
+
 class EarlierBatchesUnknown(LogError, code=19):
     """A new leader may lack earlier batches of the producer. Retriable (NOT_ENOUGH_REPLICAS)."""
 
@@ -131,6 +135,7 @@ class IncompatibleFormat(Exception):
 
 _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
+    RejectionReason.EARLIER_BATCH_REFUSED: EarlierBatchRefused,
     RejectionReason.EARLIER_BATCHES_UNKNOWN: EarlierBatchesUnknown,
     RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
     RejectionReason.PRODUCER_LIMIT_REACHED: ProducerLimitReached,

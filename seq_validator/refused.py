@@ -6,15 +6,19 @@ of its first batch the second one would be stored, and the first one, sent again
 ever. Apache Kafka has this gap up to 4.4. Seqgate closes it, once a batch of the producer and epoch was
 refused on the connection:
 
-| batch of an unknown producer                             | verdict               |
-|----------------------------------------------------------|-----------------------|
-| begins with the refused sequence, or with an earlier one | accepted              |
-| begins with a later sequence                             | OUT_OF_ORDER_SEQUENCE |
+| batch behind the refused one                   | verdict                               |
+|------------------------------------------------|---------------------------------------|
+| of an unknown producer                         | EARLIER_BATCH_REFUSED                 |
+| of a known producer, with a gap before it      | EARLIER_BATCH_REFUSED                 |
+| the refused one itself, or one from before it  | as for any batch of the producer      |
 
-Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is
-called for a batch that the producer gives up, and for a stored one, because from then on the partition knows
-the producer. Whoever connects anew sends its batches in order again. So what is remembered belongs to one
-connection, and ends with it.
+That error is retriable. Kafka answers the gap of a known producer with OUT_OF_ORDER_SEQUENCE. librdkafka then
+begins a new epoch for all of its partitions, and sends again under that what another partition has stored and
+not acknowledged yet, so that it is stored twice (`rd_kafka_idemp_drain_epoch_bump`).
+
+Only a refused batch that its producer sends again is remembered: `refuse` is called for it, `give_up` for a
+batch that the producer gives up, and `forget` for a stored one. Whoever connects anew sends its batches in
+order again. So what is remembered belongs to one connection, and ends with it.
 
 A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later
 batches that were refused; after LATER_BATCHES of them nothing else was in flight, and the batch is forgotten.
@@ -148,15 +152,21 @@ class RefusedBatches:
             self._drop(key)
 
     def forget(self, partition: Hashable, batch: ProducerBatch) -> None:
-        """Forget the refused batch of the producer of `batch`: the partition knows the producer now. If a
-        batch of the partition could not be read, this was it: also forget what its header seemed to say.
+        """Forget the refused batch of the producer of `batch`, which was stored: it was that, or its producer
+        goes on without it. One behind `batch` is still awaited. If a batch of the partition could not be
+        read, this was it: also forget what its header seemed to say.
         """
         key = partition, batch.producer_id
         if self.has_unreadable(partition):
             for found in [found for found in self._refused if found[0] == partition]:
                 self._drop(found)
-        elif key in self._refused:
+        elif key in self._refused and not self._awaits_behind(key, batch):
             self._drop(key)
+
+    def _awaits_behind(self, key: tuple[Hashable, int], batch: ProducerBatch) -> bool:
+        known = self._refused[key]
+        is_same_epoch = known.producer_epoch == batch.producer_epoch
+        return is_same_epoch and _is_after(known.base_sequence, batch.base_sequence)
 
     def close(self) -> None:
         """Forget everything, for good: the connection is closed."""
@@ -177,15 +187,22 @@ class RefusedBefore(NamedTuple):
     must_come_twice: bool = False
     """Whether a batch that is not the first of an unknown producer is refused at the first attempt."""
 
+    def rejection_behind(self, batch: ProducerBatch) -> Rejected | None:
+        """Return why a batch that leaves a gap must wait for an earlier one; None if none was refused."""
+        if self.refused is None or not self.refused.precedes(self.partition, batch):
+            return None
+        return Rejected(
+            RejectionReason.EARLIER_BATCH_REFUSED,
+            f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch "
+            "that was refused; it must send the earlier batch again first.",
+        )
+
     def rejection(self, batch: ProducerBatch) -> Rejected | None:
         """Return why a batch of an unknown producer must not be stored; None if it may be."""
         refused = self.refused
-        if refused is not None and refused.precedes(self.partition, batch):
-            return Rejected(
-                RejectionReason.OUT_OF_ORDER_SEQUENCE,
-                f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch "
-                "that was refused; it must send the earlier batch again first.",
-            )
+        behind = self.rejection_behind(batch)
+        if behind is not None:
+            return behind
         must_come_twice = self.must_come_twice or (
             refused is not None and refused.has_unreadable(self.partition)
         )

@@ -66,6 +66,7 @@ class Duplicate(msgspec.Struct, frozen=True):
 
 class RejectionReason(enum.Enum):
     OUT_OF_ORDER_SEQUENCE = "out of order sequence"
+    EARLIER_BATCH_REFUSED = "earlier batch refused"
     EARLIER_BATCHES_UNKNOWN = "earlier batches unknown"
     INVALID_PRODUCER_EPOCH = "invalid producer epoch"
     PRODUCER_LIMIT_REACHED = "producer limit reached"

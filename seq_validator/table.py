@@ -175,23 +175,25 @@ class ProducerTable:
                 and entry.current_transaction_first_offset < 0
             ):
                 return ACCEPTED
-            return judge_known(entry, batch)
+            verdict = judge_known(entry, batch)
+            is_gap = isinstance(verdict, Rejected) and verdict.reason is RejectionReason.OUT_OF_ORDER_SEQUENCE
+            return (before and is_gap and before.rejection_behind(batch)) or verdict
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,
                 f"Producer {batch.producer_id} sent producer epoch {batch.producer_epoch}; it must be at "
                 f"least {NO_PRODUCER_EPOCH}.",
             )
+        if before is not None:
+            rejection = before.rejection(batch)
+            if rejection is not None:
+                return rejection
         if begins_at_zero and batch.base_sequence > 0:
             return Rejected(
                 RejectionReason.OUT_OF_ORDER_SEQUENCE,
                 f"Producer {batch.producer_id} is unknown in this partition and sent sequence "
                 f"{batch.base_sequence}; it must begin with sequence 0.",
             )
-        if before is not None:
-            rejection = before.rejection(batch)
-            if rejection is not None:
-                return rejection
         if batch.base_sequence != NO_SEQUENCE and self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,

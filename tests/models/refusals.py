@@ -25,7 +25,7 @@ class Awaited:
         """Return whether the batch is a later one, with which an unknown producer must not begin."""
         if self.first is None or producer_epoch != self.first[0]:
             return False
-        return 0 < (base_sequence - self.first[1]) % SEQUENCES < SEQUENCES // 2
+        return _is_after(base_sequence, self.first[1])
 
     def held_back(self) -> None:
         """Count a later batch that was refused; after as many as can be in flight, await nothing."""
@@ -34,5 +34,15 @@ class Awaited:
             self.first = None
 
     def taken(self) -> None:
-        """Await nothing more: the partition knows the producer, or its client gave the batch up."""
+        """Await nothing more: the client gave the batch up, or went on without it."""
         self.first = None
+
+    def stored(self, producer_epoch: int, base_sequence: int) -> None:
+        """Await nothing more, unless the stored batch comes before the refused one."""
+        is_same_epoch = self.first is not None and producer_epoch == self.first[0]
+        if self.first is None or not is_same_epoch or not _is_after(self.first[1], base_sequence):
+            self.taken()
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    return 0 < (sequence - other) % SEQUENCES < SEQUENCES // 2

@@ -139,11 +139,13 @@ class History:
         known = self.of(table, batch.producer_id)
         if not known:
             if self.must_wait(table, batch):
-                return RejectionReason.OUT_OF_ORDER_SEQUENCE
+                return RejectionReason.EARLIER_BATCH_REFUSED
             if self.is_full(table) and self.victim(table, now_ms) is None:
                 return RejectionReason.PRODUCER_LIMIT_REACHED
             return ACCEPTED
         verdict = self.judge_sequence(table, batch)
+        if verdict is RejectionReason.OUT_OF_ORDER_SEQUENCE and self.must_wait(table, batch):
+            return RejectionReason.EARLIER_BATCH_REFUSED
         if (
             verdict is ACCEPTED
             and self.open_since(table, batch.producer_id) >= 0
@@ -223,7 +225,7 @@ class ProducerTables(RuleBasedStateMachine):
         awaited, waits = self.model.awaited[table, batch.producer_id], self.model.must_wait(table, batch)
         if verdict is RejectionReason.PRODUCER_LIMIT_REACHED:
             self.strike(table, batch)
-        elif verdict is RejectionReason.OUT_OF_ORDER_SEQUENCE:
+        elif verdict in {RejectionReason.OUT_OF_ORDER_SEQUENCE, RejectionReason.EARLIER_BATCH_REFUSED}:
             self.refused.pass_over(table, batch)
             if waits:
                 awaited.held_back()
@@ -233,7 +235,7 @@ class ProducerTables(RuleBasedStateMachine):
                 awaited.taken()
         else:
             self.refused.forget(table, batch)
-            awaited.taken()
+            awaited.stored(batch.producer_epoch, batch.base_sequence)
 
     def strike(self, table: int, batch: Candidate) -> None:
         self.refused.refuse(table, batch)

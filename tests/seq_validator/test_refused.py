@@ -53,7 +53,7 @@ class Partition:
 
     def refuses(self, batch: Candidate) -> bool:
         verdict = self.send(batch)
-        return isinstance(verdict, Rejected) and verdict.reason is RejectionReason.OUT_OF_ORDER_SEQUENCE
+        return isinstance(verdict, Rejected) and verdict.reason is RejectionReason.EARLIER_BATCH_REFUSED
 
 
 @pytest.fixture
@@ -71,6 +71,18 @@ def test_a_later_batch_waits_for_the_refused_one(partition: Partition) -> None:
     assert [partition.send(each) for each in (A, B, C)] == [ACCEPTED] * 3
     assert not partition.refused
     assert partition.limit.remembered == 0
+
+
+def test_a_known_producer_waits_only_behind_a_refused_batch(partition: Partition) -> None:
+    assert partition.send(A) is ACCEPTED
+    assert not partition.refuses(C), "the gap has another cause"
+    partition.refused.refuse(PLACE, B)
+    assert partition.refuses(C)
+    assert [partition.send(each) for each in (B, C)] == [ACCEPTED] * 2
+    newer = [Candidate(sequence, 5, producer_epoch=1) for sequence in (0, 5)]
+    partition.refused.refuse(PLACE, newer[0])
+    assert partition.refuses(newer[1]), "a new epoch begins with its first batch"
+    assert [partition.send(each) for each in newer] == [ACCEPTED] * 2
 
 
 def test_the_first_part_of_a_split_batch_ends_the_wait(partition: Partition) -> None:
@@ -208,7 +220,7 @@ class TestANewLeader:
         return [verdict.reason if isinstance(verdict, Rejected) else None for verdict in verdicts]
 
     def test_a_batch_that_is_not_the_first_must_come_twice(self, partition: Partition) -> None:
-        unknown, order = RejectionReason.EARLIER_BATCHES_UNKNOWN, RejectionReason.OUT_OF_ORDER_SEQUENCE
+        unknown, order = RejectionReason.EARLIER_BATCHES_UNKNOWN, RejectionReason.EARLIER_BATCH_REFUSED
         assert self.reasons(partition, B, C, B, C) == [unknown, order, None, None]
 
     def test_an_earlier_one_is_stored_first(self, partition: Partition) -> None:

@@ -6,7 +6,7 @@ because only these may hold later ones back:
 
 | refusal | clients | later batches |
 | --- | --- | --- |
-| a retriable code of Produce (SENT_AGAIN) | send it again | wait for it (OUT_OF_ORDER_SEQUENCE_NUMBER) |
+| a retriable code of Produce (SENT_AGAIN) | send it again | wait for it (NOT_ENOUGH_REPLICAS) |
 | MESSAGE_TOO_LARGE with several records | Java, kafka-python split it, send its parts again | wait for it |
 | any other code | give the batch up | are stored, as in Kafka |
 
@@ -62,6 +62,8 @@ SENT_AGAIN: Final = frozenset(
 )
 """The error codes upon which clients send a batch again with the same sequence."""
 _TOO_LARGE: Final = int(ErrorCode.message_too_large)
+_WAITS: Final = int(ErrorCode.not_enough_replicas)
+"""The code of a batch that waits for an earlier one, among others."""
 _OUT_OF_ORDER: Final = int(ErrorCode.out_of_order_sequence_number)
 _WHEN_GONE: Final = "refused batches"
 
@@ -113,7 +115,10 @@ class Refusals:
         refused = peer.refused
         if code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1):
             refused = self._memory()
-            refused.refuse((key, index), batch)
+            if code == _WAITS and refused.precedes((key, index), batch):
+                refused.pass_over((key, index), batch)
+            else:
+                refused.refuse((key, index), batch)
         elif refused is None:
             return
         elif code == _OUT_OF_ORDER:

@@ -16,7 +16,8 @@ What each client does with the refused batch (R) and with the batches behind it:
 
 Without the rule in `seqgate.seq_validator.refused` the batch behind R is stored first. Then Java sends R, or
 its parts, until its delivery timeout ends. librdkafka takes the success of the later batch for one of R: R is
-lost, and reported as stored.
+lost, and reported as stored. An answer of OUT_OF_ORDER_SEQUENCE_NUMBER would make it begin a new epoch, under which
+it sends again what another partition has stored and not acknowledged.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from seqgate.gateway.testing import Broker, Fault
 from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import CACHE
 from tests.support.testing_examples import EXAMPLES
+from tests.support.wire import Wire
 from tests.tiers import in_tiers
 
 TOPIC: Final = "t"
@@ -368,6 +370,8 @@ def test_each_record_is_stored_once_and_in_order(broker: Broker, client: str, co
         sender.begin_flush().result(LIMIT_S)
         assert sender.given_up == given_up
     assert max(in_flight) >= IN_FLIGHT[client]
+    if (client, code) in STORED:
+        assert _producer_epochs(broker) == {0}, "records of a new epoch may be stored twice"
     broker.assert_exactly_once(TOPIC, [value for value in sender.sent if value not in given_up])
 
 
@@ -400,6 +404,17 @@ def _late_refusal(broker: Broker, code: str) -> Fault:
     if code == TOO_LARGE:
         return broker.faults.delay(LATE_MS, api="Produce", topic=TOPIC)
     return broker.faults.error(code, api="Produce", topic=TOPIC, milliseconds=LATE_MS)
+
+
+def _producer_epochs(broker: Broker) -> set[int]:
+    asked = [{"name": TOPIC, "partition_indexes": list(range(PARTITIONS))}]
+    with Wire(broker.bootstrap) as wire:
+        (found,) = wire.call("describe_producers", 0, topics=asked).fields["topics"]
+    return {
+        producer["producer_epoch"]
+        for partition in found["partitions"]
+        for producer in partition["active_producers"]
+    }
 
 
 def _allow_larger_batches(broker: Broker) -> None:

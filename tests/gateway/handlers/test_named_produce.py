@@ -27,7 +27,7 @@ from tests.support.wire import decode
 
 TOPIC = "ledger"
 VERSION = 9
-RETRY, OUT_OF_ORDER, STORAGE, FENCED, INVALID_RECORD = 19, 45, 56, 90, 87
+RETRY, STORAGE, FENCED, INVALID_RECORD = 19, 56, 90, 87
 TRANSACTIONAL = 0x10
 TURNS = 100
 """Turns of the event loop after which a request that does not wait for the disk is answered."""
@@ -152,7 +152,7 @@ async def test_batches_that_can_not_be_kept_for_later_are_refused(
         patch.setattr(produce, "LONG_S", 0.0)
         answer = begin(node, named("a", 1), second)
         assert await answered(answer) == [(0, 0), (RETRY, -1)]
-    assert rows_of(begin(node, named("a", 1), third)) == [(0, -1), (OUT_OF_ORDER, -1)], (
+    assert rows_of(begin(node, named("a", 1), third)) == [(0, -1), (RETRY, -1)], (
         "the later batch must not be stored first"
     )
     assert await answered(begin(node, named("a", 1), second)) == [(0, -1), (0, 0)]
@@ -167,7 +167,7 @@ async def test_a_batch_behind_an_undecided_one_is_refused(node: Node) -> None:
     first, second = named("a", 1).of(2000, 0, 0), named("b", 1).of(2000, 0, 1)
     for _ in range(2):
         assert rows_of(begin(node, first)) == [(RETRY, -1)]
-        assert rows_of(begin(node, second)) == [(OUT_OF_ORDER, -1)]
+        assert rows_of(begin(node, second)) == [(RETRY, -1)]
     partition.append_end_marker(1000, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
     assert await answered(begin(node, first)) == [(0, 2)]
     assert await answered(begin(node, second)) == [(0, 3)]
@@ -182,7 +182,7 @@ async def test_a_batch_behind_one_without_an_open_partition_is_refused(
             node.services.partitions.log_directory, "create", Mock(side_effect=OSError("the disk fails"))
         )
         assert rows_of(begin(node, first)) == [(STORAGE, -1)]
-    assert rows_of(begin(node, second)) == [(OUT_OF_ORDER, -1)]
+    assert rows_of(begin(node, second)) == [(RETRY, -1)]
     assert await answered(begin(node, first)) == [(0, 0)]
     assert await answered(begin(node, second)) == [(0, 1)]
 
@@ -193,7 +193,7 @@ async def test_a_batch_behind_one_without_room_is_refused(node: Node) -> None:
     assert await answered(begin(node, named("a", 1))) == [(0, 0)]
     first, second = named("b", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
     assert rows_of(begin(node, first)) == [(RETRY, -1)]
-    assert rows_of(begin(node, second)) == [(OUT_OF_ORDER, -1)]
+    assert rows_of(begin(node, second)) == [(RETRY, -1)]
 
 
 async def test_a_batch_behind_one_whose_names_are_in_replay_is_refused(
@@ -207,6 +207,6 @@ async def test_a_batch_behind_one_whose_names_are_in_replay_is_refused(
         patch.setattr(RecordStates, "replay_names", lambda *_: False)
         # the second batch has no name: it need not wait, but it must not be stored first
         assert rows_of(begin(node, first)) == [(RETRY, -1)]
-        assert rows_of(begin(node, second)) == [(OUT_OF_ORDER, -1)]
+        assert rows_of(begin(node, second)) == [(RETRY, -1)]
     assert await answered(begin(node, first)) == [(0, 0)]
     assert await answered(begin(node, second)) == [(0, 1)]

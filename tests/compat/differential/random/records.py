@@ -74,7 +74,6 @@ class Produce(World):
         self.topic = peer.topic(partitions=2)
         self.next: dict[tuple[int, int, int], int] = {}
         self.sent: list[tuple[int, Batch]] = []
-        self.known: set[tuple[int, int]] = set()
         self.awaited: defaultdict[tuple[int, int], Awaited] = defaultdict(Awaited)
         self.pipelines = 0
 
@@ -85,15 +84,15 @@ class Produce(World):
         return batch.of(1_000_000 + number, epoch, self.next.get((index, number, epoch), 0))
 
     def _overtakes(self, index: int, batch: Batch) -> bool:
-        """Return whether only Kafka would store the batch before an earlier one that was refused."""
-        place = index, batch.producer_id
-        return place not in self.known and self.awaited[place].holds_back(
-            batch.producer_epoch, batch.base_sequence
-        )
+        """Return whether the batch comes before an earlier one that was refused: Kafka stores it, or calls
+        it out of order.
+        """
+        awaited = self.awaited[index, batch.producer_id]
+        return awaited.holds_back(batch.producer_epoch, batch.base_sequence)
 
     def _note(self, index: int, batch: Batch, code: int) -> None:
         if code == 0:
-            self.known.add((index, batch.producer_id))
+            self.awaited[index, batch.producer_id].stored(batch.producer_epoch, batch.base_sequence)
         elif code in SENT_AGAIN and batch.producer_id >= 0 and batch.base_sequence >= 0:
             self.awaited[index, batch.producer_id].refused(batch.producer_epoch, batch.base_sequence)
 

@@ -387,7 +387,7 @@ async def test_without_room_a_batch_and_those_behind_it_are_refused_for_now(benc
     assert room.used_bytes == 0
     behind = other.produce(THREE.of(8, 0, 3))
     await bench.work_on()
-    assert other.rows(behind) == [(OUT_OF_ORDER, -1)]
+    assert other.rows(behind) == [(NOT_ENOUGH_REPLICAS, -1)]
     again = other.produce(THREE.of(8, 0, 0))
     await bench.work_on()
     assert other.rows(again) == [(OK, 3)]

@@ -36,7 +36,7 @@ from tests.support.wire import decode, encode
 
 TOPIC = "orders"
 VERSION = 8
-OK, OUT_OF_ORDER = 0, 45
+OK, WAITS = 0, 19
 A = replace(Batch(records(5)), base_timestamp=NOW_MS).of(7, 0, 0)
 B, C = (replace(A, base_sequence=sequence) for sequence in (5, 10))
 LARGE = replace(A, records=[Record(value=b"x" * 1_000)] * 5)
@@ -141,7 +141,7 @@ async def test_a_batch_that_the_log_refuses(node: Node, way: str, version: int) 
     error, refused = (SENT_AGAIN | GIVEN_UP)[way]
     holds_back = way in SENT_AGAIN
     begun = [client.begin(batch) for batch in (refused, B)]
-    assert [await client.code(each) for each in begun] == [int(error), OUT_OF_ORDER if holds_back else OK]
+    assert [await client.code(each) for each in begun] == [int(error), WAITS if holds_back else OK]
     if holds_back:
         parts = [replace(A, records=A.records[:2]), replace(A, records=A.records[2:], base_sequence=2)]
         assert [await client.send(batch) for batch in (*parts, B, C)] == [OK] * 4
@@ -169,14 +169,14 @@ async def test_the_fast_path_keeps_the_order_too(node: Node, client: Client) -> 
     """The requests of another producer have taught the gateway the prefix."""
     await create(node, TOPIC, configs=LIMITS)
     assert [await client.send(replace(A, producer_id=8, base_sequence=5 * n)) for n in range(2)] == [OK, OK]
-    assert [await client.send(batch) for batch in (LARGE, B)] == [10, OUT_OF_ORDER]
+    assert [await client.send(batch) for batch in (LARGE, B)] == [10, WAITS]
     await settle(client.send)
 
 
 async def test_a_topic_that_is_created_between_two_requests(node: Node, client: Client) -> None:
     assert await client.send(A) == int(ErrorCode.unknown_topic_or_partition)
     await create(node, TOPIC)
-    assert await client.send(B) == OUT_OF_ORDER
+    assert await client.send(B) == WAITS
     await settle(client.send)
 
 
@@ -186,7 +186,7 @@ async def test_a_producer_goes_on_in_a_topic_that_was_created_again(node: Node, 
     await delete(node, TOPIC)
     assert await client.send(B) == int(ErrorCode.unknown_topic_or_partition)
     await create(node, TOPIC)
-    assert [await client.send(batch) for batch in (C, B, C)] == [OUT_OF_ORDER, OK, OK]
+    assert [await client.send(batch) for batch in (C, B, C)] == [WAITS, OK, OK]
 
 
 async def test_a_write_that_fails(node: Node, client: Client, disk: Disk) -> None:
@@ -195,7 +195,7 @@ async def test_a_write_that_fails(node: Node, client: Client, disk: Disk) -> Non
     assert await client.send(A) == int(ErrorCode.kafka_storage_error)
     disk.is_full = False
     reopen(node)
-    assert await client.send(B) == OUT_OF_ORDER
+    assert await client.send(B) == WAITS
     await settle(client.send)
 
 
@@ -215,7 +215,7 @@ async def test_a_flush_that_fails_and_loses_the_batch(
     Path(partition.log.directory, "00000000000000000000.log").write_bytes(b"")
     reopen(node)
     assert partition.log.producers.get(7) is None
-    assert await client.send(B) == OUT_OF_ORDER
+    assert await client.send(B) == WAITS
     await settle(client.send)
 
 
@@ -226,7 +226,7 @@ async def test_a_partition_that_is_handed_over_and_comes_back(node: Node, client
     partition.is_handed_over = True
     assert await client.send(A) == int(ErrorCode.not_leader_or_follower)
     partition.is_handed_over = False
-    assert await client.send(B) == OUT_OF_ORDER
+    assert await client.send(B) == WAITS
     await settle(client.send)
 
 
@@ -238,7 +238,7 @@ async def test_an_error_that_a_test_ordered(node: Node, client: Client, code: Er
     refusals = Refusals(node.services.partitions.refusals, client.peer)
     ((key, (entry,)),) = request.topics
     refusals.note(key, entry.partition, entry.records, int(code))
-    assert await client.send(B) == OUT_OF_ORDER
+    assert await client.send(B) == WAITS
     await settle(client.send)
 
 
@@ -256,7 +256,7 @@ async def test_a_batch_that_is_a_duplicate_by_name_counts_as_sent_again(node: No
     assert await client.send(first.of(8, 0, 0)) == OK
     sent_again, behind = first.of(7, 0, 0), second.of(7, 0, 2)
     codes = [await client.send(batch) for batch in (replace(sent_again, crc=1), behind, sent_again, behind)]
-    assert codes == [int(ErrorCode.corrupt_message), OUT_OF_ORDER, OK, OK]
+    assert codes == [int(ErrorCode.corrupt_message), WAITS, OK, OK]
     assert client.peer.refused is None
 
 
@@ -268,7 +268,7 @@ async def test_another_connection_is_not_held_back(node: Node, client: Client) -
     assert node.services.partitions.refusals.remembered == 0
 
 
-@pytest.mark.parametrize(("version", "code"), [(0, OK), (2, OK), (3, OUT_OF_ORDER)])
+@pytest.mark.parametrize(("version", "code"), [(0, OK), (2, OK), (3, WAITS)])
 async def test_a_client_that_does_not_name_its_software_has_one_batch_in_flight(
     node: Node, client: Client, version: int, code: int
 ) -> None:
@@ -285,4 +285,4 @@ async def test_a_client_that_goes_on_without_the_refused_batch(node: Node, clien
     await alter(node, TOPIC_RESOURCE, TOPIC, {"max.message.bytes": "1000"})
     assert await client.send(LARGE) == int(ErrorCode.message_too_large)
     later = [replace(B, base_sequence=5 * number) for number in range(1, 6)]
-    assert [await client.send(batch) for batch in later] == [OUT_OF_ORDER] * 4 + [OK]
+    assert [await client.send(batch) for batch in later] == [WAITS] * 4 + [OK]

@@ -25,7 +25,7 @@ SETTINGS = (
     "share.coordinator.state.topic.num.partitions=1",
 )
 PLENTY = 1 << 40
-STORAGE_ERROR, OUT_OF_ORDER = 56, 45
+STORAGE_ERROR, WAITS = 56, 19
 
 
 class Disk(Storage):
@@ -100,7 +100,7 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         await delete(node, "made")
         disk.free = PLENTY
         room.check_free_space()
-        assert await error_of(node, third) == OUT_OF_ORDER, "a batch after a refused one must be refused"
+        assert await error_of(node, third) == WAITS, "a batch after a refused one must be refused"
         assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
 
 
@@ -151,7 +151,7 @@ async def test_no_batch_of_an_unknown_producer_overtakes_a_refused_one(tmp_path:
         assert await error_of(node, batch(producer_id=7, sequence=0)) == STORAGE_ERROR
         disk.error = 0
         await check(node)
-        assert await error_of(node, batch(producer_id=7, sequence=1)) == OUT_OF_ORDER
+        assert await error_of(node, batch(producer_id=7, sequence=1)) == WAITS
         assert await error_of(node, batch(producer_id=7, sequence=0)) == 0
         assert await error_of(node, batch(producer_id=7, sequence=1)) == 0
 
