@@ -24,6 +24,12 @@ SETTINGS = {
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
     "share.coordinator.state.topic.num.partitions": "4",
 }
+PATIENT = {
+    **SETTINGS,
+    "group.share.record.lock.duration.ms": "600000",
+    "group.share.session.timeout.ms": "600000",
+}
+"""Settings with which locks and sessions outlast a test."""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +37,17 @@ def share_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayP
     with GatewayProcess(tmp_path_factory.mktemp("shares") / "data", settings=SETTINGS) as process:
         yield process
         assert "Traceback" not in process.stderr_text()
+
+
+@pytest.fixture
+def patient_readers(tmp_path: Path) -> Iterator[ShareReaders]:
+    """Return readers whose locks and sessions outlast the test."""
+    with GatewayProcess(tmp_path / "data", settings=PATIENT) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "patient")
+        with share_readers(gateway.bootstrap, topic, tmp_path) as started:
+            set_group_configs(started.bootstrap, started.group, READ_FROM_THE_START)
+            yield started
+        assert "Traceback" not in gateway.stderr_text()
 
 
 @pytest.fixture
@@ -65,7 +82,8 @@ def await_all_done(readers: ShareReaders, count: int) -> None:
 
 
 @pytest.mark.tier("test")
-def test_two_members_share_one_partition(readers: ShareReaders) -> None:
+def test_two_members_share_one_partition(patient_readers: ShareReaders) -> None:
+    readers = patient_readers
     sent = values("v", 300)
     readers.start()
     second = readers.start()
@@ -89,18 +107,6 @@ def test_what_a_killed_member_had_is_read_by_another(readers: ShareReaders) -> N
     second = readers.start()
     await_all_done(readers, len(sent))
     assert sorted(second.values) == sorted(sent)
-
-
-@pytest.fixture
-def patient_readers(tmp_path: Path) -> Iterator[ShareReaders]:
-    """Return readers whose locks and sessions outlast the test."""
-    patience = {"group.share.record.lock.duration.ms": "600000", "group.share.session.timeout.ms": "600000"}
-    with GatewayProcess(tmp_path / "data", settings={**SETTINGS, **patience}) as gateway:
-        topic = fresh_topic(gateway.bootstrap, "patient")
-        with share_readers(gateway.bootstrap, topic, tmp_path) as started:
-            set_group_configs(started.bootstrap, started.group, READ_FROM_THE_START)
-            yield started
-        assert "Traceback" not in gateway.stderr_text()
 
 
 def test_what_a_killed_member_had_needs_no_lock_to_run_out(patient_readers: ShareReaders) -> None:
@@ -184,7 +190,7 @@ def is_settled(members: str, state: str, topic: str) -> bool:
 
 
 def test_members_do_not_notice_that_the_gateway_was_killed(tmp_path: Path) -> None:
-    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+    with GatewayProcess(tmp_path / "data", settings=PATIENT) as gateway:
         topic = fresh_topic(gateway.bootstrap, "unnoticed")
         with share_readers(gateway.bootstrap, topic, tmp_path) as readers:
             set_group_configs(gateway.bootstrap, readers.group, READ_FROM_THE_START)
@@ -272,8 +278,9 @@ def test_the_tool_for_share_groups(readers: ShareReaders) -> None:
 
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_records_of_aborted_transactions(readers: ShareReaders, level: str) -> None:
+def test_records_of_aborted_transactions(patient_readers: ShareReaders, level: str) -> None:
     """The log contains the aborted records, but no member acquires them."""
+    readers = patient_readers
     set_group_configs(readers.bootstrap, readers.group, {"share.isolation.level": level})
     producer = Producer({"bootstrap.servers": readers.bootstrap, "transactional.id": readers.topic})
     producer.init_transactions()

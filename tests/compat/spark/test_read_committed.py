@@ -18,7 +18,8 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 def _fill(topics: Topics, topic: str) -> Producer:
     """Write 0–9 committed, 10–19 aborted, 20–29 committed, and 30–39 in a transaction that stays open."""
-    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": topic})
+    settings = {"transactional.id": topic, "transaction.timeout.ms": 900_000}
+    producer = Producer({"bootstrap.servers": topics.bootstrap, **settings})
     producer.init_transactions(TIMEOUT_S)
     for first in range(0, 40, 10):
         producer.begin_transaction()

@@ -46,18 +46,18 @@ def test_killed_between_two_runs(spark: SparkSession, gateway: GatewayProcess, t
 def test_killed_while_it_runs(spark: SparkSession, gateway: GatewayProcess, tmp_path: Path) -> None:
     topics, path = Topics(gateway.bootstrap), tmp_path / "landed"
     topic = topics.fresh(partitions=PARTITIONS)
-    fill(topics, topic, 0, 2_000)
+    fill(topics, topic, 0, 1_000)
     slowly = {"maxOffsetsPerTrigger": 100, "kafka.reconnect.backoff.max.ms": 100}
     query = land(spark, gateway.bootstrap, topic, str(path), every="0 seconds", options=slowly)
     try:
         while query.lastProgress is None or query.lastProgress["batchId"] < 3:
             assert not query.awaitTermination(0.05)
         gateway.restart(kill=True)
-        fill(topics, topic, 2_000, 4_000)
+        fill(topics, topic, 1_000, 1_500)
         query.processAllAvailable()
     except StreamingQueryException:
         pass  # a query may fail while the gateway is down; only its checkpoint matters
     finally:
         query.stop()
     finish(land(spark, gateway.bootstrap, topic, str(path)))
-    assert landed(spark, path) == list(range(4_000))
+    assert landed(spark, path) == list(range(1_500))
