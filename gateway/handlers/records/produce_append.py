@@ -43,7 +43,15 @@ from seqgate.gateway.runtime.services import BatchCounters, NodeServices, Servic
 from seqgate.gateway.runtime.upkeep.disk_room import DiskRoom
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.sizes import size_in_words
-from seqgate.log import Appended, DerivedProducer, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch
+from seqgate.log import (
+    Appended,
+    DerivedProducer,
+    EarlierBatchRefused,
+    InvalidRecord,
+    InvalidTimestamp,
+    LogError,
+    MalformedBatch,
+)
 from seqgate.log.format.batch_validation import DONE, IF_QUICK, TakesLong, check_frame
 from seqgate.log.format.record_batch import (
     HEADER_BYTES,
@@ -210,7 +218,8 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
             info = partition.append(stored, now_ms, record_check=DONE)
     except LogError as error:
         row = _row_of_error(services, partition, attributes, error)
-        return _final_refusal(services, peer, client_id, key, partition, records, row)
+        waits = isinstance(error, EarlierBatchRefused)
+        return _final_refusal(services, peer, client_id, key, partition, records, row, waits)
     except _Refused as refusal:
         return _final_refusal(services, peer, client_id, key, partition, records, refusal.row)
     if info.is_duplicate:
@@ -441,14 +450,16 @@ def _final_refusal(
     partition: Partition,
     records: memoryview | None,
     row: ProduceRow,
+    waits: bool = False,
 ) -> ProduceRow:
-    """Return the row of a refused batch; note and log why. Another gateway that leads the partition by now
-    may know a newer producer epoch or earlier batches, so the client must ask for the leader.
+    """Return the row of a refused batch, which perhaps only `waits` for an earlier one; note and log why.
+    Another gateway that leads the partition by now may know a newer producer epoch or earlier batches, so the
+    client must ask for the leader.
     """
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
         row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
-    Refusals(services.refusals, peer).note(key, partition.index, records, row.error_code)
+    Refusals(services.refusals, peer).note(key, partition.index, records, row.error_code, waits=waits)
     client = client_of(peer, client_id)
     verdict = services.counters.verdicts.refusal(
         partition.topic,

@@ -62,8 +62,6 @@ SENT_AGAIN: Final = frozenset(
 )
 """The error codes upon which clients send a batch again with the same sequence."""
 _TOO_LARGE: Final = int(ErrorCode.message_too_large)
-_WAITS: Final = int(ErrorCode.not_enough_replicas)
-"""The code of a batch that waits for an earlier one, among others."""
 _OUT_OF_ORDER: Final = int(ErrorCode.out_of_order_sequence_number)
 _WHEN_GONE: Final = "refused batches"
 
@@ -89,7 +87,9 @@ class Refusals:
         self._limit = limit
         self._peer = peer
 
-    def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
+    def note(
+        self, key: Key, index: int, records: memoryview | None, code: int, *, waits: bool = False
+    ) -> None:
         """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are
         ignored. If the checksum is wrong, the header may be the damaged part. Then it is believed only if it
         is that of a producer's very first batch: a producer must never be told that its next batch is out of
@@ -103,25 +103,24 @@ class Refusals:
             return
         is_sound = batch.size_bytes == len(records) and crc_matches(batch, records)
         if is_sound or batch.base_sequence == 0:
-            self.note_batch(key, index, batch, code)
+            self.note_batch(key, index, batch, code, waits=waits)
         if not is_sound and (code in SENT_AGAIN or code == _TOO_LARGE):
             self._memory().refuse_unreadable((key, index))
 
-    def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
-        """Track a refused batch that its client sends again; drop one that its client gives up."""
+    def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int, *, waits: bool = False) -> None:
+        """Track a refused batch that its client sends again; drop one that its client gives up. Count one
+        that only `waits` for an earlier one.
+        """
         peer = self._peer
         if batch.producer_id < 0 or peer.is_nameless:
             return
         refused = peer.refused
-        if code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1):
+        if not waits and (code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1)):
             refused = self._memory()
-            if code == _WAITS and refused.precedes((key, index), batch):
-                refused.pass_over((key, index), batch)
-            else:
-                refused.refuse((key, index), batch)
+            refused.refuse((key, index), batch)
         elif refused is None:
             return
-        elif code == _OUT_OF_ORDER:
+        elif waits or code == _OUT_OF_ORDER:
             refused.pass_over((key, index), batch)
         else:
             refused.give_up((key, index), batch)
