@@ -231,15 +231,35 @@ async def test_a_partition_that_is_handed_over_and_comes_back(node: Node, client
 
 
 @pytest.mark.parametrize("code", [ErrorCode.not_enough_replicas, ErrorCode.throttling_quota_exceeded])
-async def test_an_error_that_a_test_ordered(node: Node, client: Client, code: ErrorCode) -> None:
-    """The test kit answers in place of the handler, and notes the refusal as the handler would."""
+async def test_errors_that_a_test_ordered_for_all_batches_in_flight(
+    node: Node, client: Client, code: ErrorCode
+) -> None:
+    """The test kit answers in place of the handler, and notes the refusals as the handler would. None of the
+    later batches waited for the first, so that it is not given up.
+    """
     await create(node, TOPIC)
-    request, _ = produce_reader(VERSION)(client.frame(A), 14)
     refusals = Refusals(node.services.partitions.refusals, client.peer)
-    ((key, (entry,)),) = request.topics
-    refusals.note(key, entry.partition, entry.records, int(code))
+    for batch in (A, *(replace(B, base_sequence=5 * number) for number in range(1, 5))):
+        request, _ = produce_reader(VERSION)(client.frame(batch), 14)
+        ((key, (entry,)),) = request.topics
+        refusals.note(key, entry.partition, entry.records, int(code))
     assert await client.send(B) == WAITS
     await settle(client.send)
+
+
+async def test_a_known_producer_waits_behind_its_refused_batch(node: Node, client: Client) -> None:
+    await create(node, TOPIC)
+    assert await client.send(A) == OK
+    partition = node.services.partitions.registry.get(TOPIC, 0)
+    assert partition is not None
+    partition.is_handed_over = True
+    assert await client.send(B) == int(ErrorCode.not_leader_or_follower)
+    partition.is_handed_over = False
+    assert await client.send(A) == OK, "a duplicate"
+    third = replace(B, base_sequence=10)
+    assert [await client.send(batch) for batch in (third, B, third)] == [WAITS, OK, OK]
+    assert client.peer.refused is None
+    assert await client.send(replace(B, base_sequence=99)) == int(ErrorCode.out_of_order_sequence_number)
 
 
 async def test_a_refused_batch_that_is_then_given_up(node: Node, client: Client) -> None:
