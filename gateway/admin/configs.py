@@ -212,7 +212,7 @@ class Resource(NamedTuple):
 def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
     """Return the resource that a command names, after checking that the cluster has it."""
     if kind == "topic" and name is not None:
-        cluster.topics([name])
+        cluster.existing_topics([name])
     if kind != "broker":
         if not name:
             raise ControlError(f"name the {kind}: configs get {kind} NAME")

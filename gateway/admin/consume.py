@@ -281,7 +281,7 @@ def read_records(
 
     from seqgate.gateway.admin.remote.cluster import opened, topic_partition  # noqa: PLC0415
 
-    (found,) = cluster.topics([topic])
+    (found,) = cluster.existing_topics([topic])
     count = len(found["partitions"])
     for partition in partitions:
         if not 0 <= partition < count:

@@ -350,6 +350,7 @@ def list_letters(
       replayed            whether `seqgate dead-letters replay` has sent the record back
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
+        reached.existing_topics([topic])
         found = find_letters(reached, topic, chosen)
     listing = LetterListing(topic, found.letters[:limit], _summary(found.letters), found.others)
     return Output(listing, _listing_text(listing))
@@ -377,6 +378,7 @@ def replay(
       seqgate dead-letters replay dlq.orders --group billing --since 2h --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
+        reached.existing_topics([topic])
         report = consent.carry_out(
             lambda execute: (replay_letters if execute else replay_planned)(reached, topic, chosen, limit),
             _replay_text,
@@ -582,7 +584,6 @@ def replay_letters(cluster: Cluster, topic: str, chosen: LetterFilter, limit: in
     from seqgate.gateway.admin import produce  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import give_up, opened  # noqa: PLC0415
 
-    cluster.topics([topic])
     producer = opened(
         KafkaProducer,
         **cluster.client_settings(),
@@ -699,7 +700,7 @@ def plan_cuts(
     """Return where to cut the partitions: at an offset, at the first letter that is not older than a time, at
     the first that was not replayed, or else at the end.
     """
-    (found,) = cluster.topics([topic])
+    (found,) = cluster.existing_topics([topic])
     _check_is_for_letters(cluster, topic)
     numbers = range(len(found["partitions"]))
     if partition is not None and partition not in numbers:

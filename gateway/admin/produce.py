@@ -301,7 +301,7 @@ def send_records(
     from seqgate.gateway.admin.remote.cluster import NoTopic, give_up, opened  # noqa: PLC0415 - as above
 
     try:
-        (found,) = cluster.topics([topic])
+        (found,) = cluster.existing_topics([topic])
     except NoTopic as error:
         raise ControlError(f"{error}; --create creates it") from None
     settings = cluster.client_settings()

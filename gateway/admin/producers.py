@@ -159,7 +159,8 @@ def _text(page: ProducerPage) -> Iterator[Block]:
 
 def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
     """Return all active producers by topic, partition and id, as DescribeProducers reports them."""
-    rows = active_producers(cluster, cluster.led_partitions(request.topic, request.partition))
+    places = cluster.led_partitions(existing_topic=request.topic, existing_partition=request.partition)
+    rows = active_producers(cluster, places)
     rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
     return ProducerPage(rows, True, None)
 

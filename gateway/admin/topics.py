@@ -218,7 +218,7 @@ def alter(
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values(settings or [], "--set")
     with opened as reached:
-        (now,) = (len(found["partitions"]) for found in reached.topics([topic]))
+        (now,) = (len(found["partitions"]) for found in reached.existing_topics([topic]))
 
         def alter_it(execute: bool) -> TopicOutcome:
             if execute:
@@ -326,7 +326,7 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescrip
     """Return the topics with their partitions and the configurations that are set on them."""
     from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - a list does not need it
 
-    found = cluster.topics(names)
+    found = cluster.existing_topics(names)
     configs = described(cluster, "topic", names)
     offsets = cluster.spans(
         (topic["name"], row["partition_index"])
@@ -430,7 +430,7 @@ def alter_topic(
     cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
 ) -> TopicOutcome:
     """Set and unset configurations of a topic, then add partitions; stop at the first refusal."""
-    (topic,) = cluster.topics([name])
+    (topic,) = cluster.existing_topics([name])
     if settings or unset:
         from seqgate.gateway.admin import configs  # noqa: PLC0415 - as above
 

@@ -386,7 +386,7 @@ class ClusterReset(ClusterGroups):
         return [place for place in places if place in known]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.topics(topics)}
+        return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.existing_topics(topics)}
 
     async def offsets(
         self, places: Sequence[TopicPartition], timestamp_ms: int | None

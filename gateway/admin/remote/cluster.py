@@ -276,8 +276,8 @@ class Cluster:
             for topic in found.topics
         ]
 
-    def topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the metadata of these topics. Raises ControlError when one does not exist."""
+    def existing_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the metadata of these topics. Raises NoTopic when one does not exist."""
         by_name = {topic["name"]: topic for topic in self.all_topics()}
         for name in names:
             if name not in by_name:
@@ -310,20 +310,23 @@ class Cluster:
 
     def led_partitions(
         self,
-        topic: str | None = None,
-        partition: int | None = None,
+        *,
+        existing_topic: str | None = None,
+        existing_partition: int | None = None,
         holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
     ) -> list[TopicPartition]:
-        """Return partitions with a leader: of one topic, or where `holds` takes its name and internality."""
-        if topic is None:
+        """Return partitions with a leader: of one topic, or where `holds` takes its name and internality.
+        Raises ControlError for a topic or a partition that does not exist.
+        """
+        if existing_topic is None:
             topics = [row for row in self.all_topics() if holds(row["name"], row["is_internal"])]
         else:
-            topics = self.topics([topic])
+            topics = self.existing_topics([existing_topic])
         rows = [(found["name"], row) for found in topics for row in found["partitions"]]
-        if partition is not None:
-            rows = [(name, row) for name, row in rows if row["partition_index"] == partition]
+        if existing_partition is not None:
+            rows = [(name, row) for name, row in rows if row["partition_index"] == existing_partition]
             if not rows:
-                raise ControlError(f"topic {topic} has no partition {partition}")
+                raise ControlError(f"topic {existing_topic} has no partition {existing_partition}")
         return [
             (name, row["partition_index"])
             for name, row in rows

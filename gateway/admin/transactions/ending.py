@@ -480,16 +480,16 @@ class ClusterEnding(ClusterTransactions):
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
 
         places = self._cluster.led_partitions(
-            request.topic,
-            request.partition,
-            lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
+            existing_topic=request.topic,
+            existing_partition=request.partition,
+            holds=lambda name, is_internal: not is_internal or name == OFFSETS_TOPIC,
         )
         leaders = self._cluster.leaders()
         yield [producer._replace(broker_id=leaders[producer.place]) for producer in self.opened(places)]
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""
-        return self.opened(self._cluster.led_partitions(topic, partition))
+        return self.opened(self._cluster.led_partitions(existing_topic=topic, existing_partition=partition))
 
     def known(self, producer_ids: Iterable[int]) -> Callable[[int], KnownTransaction | None]:
         """Return a function that finds the transaction of each of these producers; None: nobody knows it."""
