@@ -352,8 +352,7 @@ def rows_of_ids(
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
-    from seqgate.gateway.coordinator.transaction import records  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.handlers.transactions import transactions  # noqa: PLC0415
+    from seqgate.gateway.handlers.transactions import transactions  # noqa: PLC0415 - slow to import
 
     longer_than_ms = transactions.NO_DURATION if request.longer_than_ms is None else request.longer_than_ms
     try:
@@ -366,9 +365,20 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
         )
     except transactions.InvalidPattern as error:
         raise ControlError(f"{request.pattern} is not a regular expression: {error}") from error
-    if longer_than_ms < 0:
-        return passes
-    return lambda name, transaction: transaction.state not in records.IDLE and passes(name, transaction)
+    may_be_listed = _has_transaction_if_it_must(request)
+    return lambda name, transaction: may_be_listed(transaction.state.text) and passes(name, transaction)
+
+
+def _has_transaction_if_it_must(request: ListTransactionsRequest) -> Callable[[str], bool]:
+    """Return a function from an id's state to whether the id may be listed: with `longer_than_ms` it must
+    have a transaction. Kafka's filter also passes an id whose last transaction began so long ago, or that
+    never had any.
+    """
+    from seqgate.gateway.coordinator.transaction.records import BY_NAME, IDLE  # noqa: PLC0415 - slow
+
+    if request.longer_than_ms is None:
+        return lambda _: True
+    return lambda state: BY_NAME.get(state) not in IDLE
 
 
 def states() -> tuple[str, ...]:
@@ -461,6 +471,12 @@ class ListedId(NamedTuple):
 
 def listed_ids(cluster: Cluster, wanted: ListTransactionsRequest) -> set[ListedId]:
     """Return the transactional ids that pass the filters; an empty filter lets all pass."""
+    may_be_listed = _has_transaction_if_it_must(wanted)
+    return {row for row in _listed_by_kafka(cluster, wanted) if may_be_listed(row.state)}
+
+
+def _listed_by_kafka(cluster: Cluster, wanted: ListTransactionsRequest) -> set[ListedId]:
+    """Return the transactional ids that ListTransactions of every broker lists."""
     from kio.schema.list_transactions.v2 import request  # noqa: PLC0415 - slow to import
     from kio.schema.types import ProducerId as AskedId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415

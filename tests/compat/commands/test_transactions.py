@@ -35,7 +35,7 @@ def opened(peer: Peer, fresh: Fresh) -> Open:
     return Open(name, topic, producer)
 
 
-def test_an_open_transaction(peer: Peer, opened: Open) -> None:
+def test_an_open_transaction(peer: Peer, opened: Open, fresh: Fresh) -> None:
     listed = {row["transactional_id"]: row for row in peer.json("transactions", "list")["transactions"]}
     row = listed[opened.name]
     assert (row["state"], row["partition_count"], row["timeout_ms"]) == ("Ongoing", 1, 60_000)
@@ -55,6 +55,10 @@ def test_an_open_transaction(peer: Peer, opened: Open) -> None:
     assert opened.name in peer.run("transactions", "list", "--state", "Ongoing").stdout
     assert opened.name not in peer.run("transactions", "list", "--state", "CompleteCommit").stdout
     assert opened.name not in peer.run("transactions", "list", "--longer-than", "1h").stdout
+    idle = fresh("idle")
+    Producer({"bootstrap.servers": peer.bootstrap, "transactional.id": idle}).init_transactions(30)
+    longer = peer.json("transactions", "list", "--longer-than", "0ms")["transactions"]
+    assert {opened.name, idle} & {row["transactional_id"] for row in longer} == {opened.name}
 
     rows = peer.json("producers", "--topic", opened.topic, "--partition", "1")["producers"]
     (producer,) = [row for row in rows if row["producer_id"] == described["producer_id"]]

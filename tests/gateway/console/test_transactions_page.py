@@ -47,6 +47,7 @@ def test_lists_and_filters(unmeasured: ConsoleClient, measured_gateway: GatewayP
     assert "overdue" in whole
     assert idle not in listed(f"pattern=.*{topic}&state=Ongoing")
     assert busy not in listed(f"pattern=.*{topic}&older_than_s=3600")
+    assert idle not in listed(f"pattern=.*{topic}&older_than_s=3600")
     assert idle in listed(f"producer_id={idle_id}")
     assert busy not in listed(f"producer_id={idle_id}")
     assert "No transactional id passes" in listed("pattern=nothing")
