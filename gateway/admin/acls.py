@@ -352,7 +352,7 @@ def remove(
     else:
         raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
     with opened as reached:
-        removed = consent.carry_out(
+        removed = consent.plan_ask_and_do(
             lambda execute: (delete_entries if execute else find_entries)(reached, wanted),
             lambda found: [_found([row_of(entry) for entry in found])],
             "Remove them?",

@@ -379,7 +379,7 @@ def replay(
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
         reached.existing_topics([topic])
-        report = consent.carry_out(
+        report = consent.plan_ask_and_do(
             lambda execute: (replay_letters if execute else replay_planned)(reached, topic, chosen, limit),
             _replay_text,
             "Replay them?",
@@ -441,7 +441,7 @@ def drop(
                 drop_letters(reached, topic, cuts)
             return DropReport(topic, cuts, is_dry_run=not execute)
 
-        report = consent.carry_out(
+        report = consent.plan_ask_and_do(
             drop_them,
             _drop_text,
             "Drop them?",

@@ -265,7 +265,7 @@ class Consent(NamedTuple):
         """Whether the command changes nothing, and asks nobody."""
         return self.dry_run or (self.as_json and not self.yes)
 
-    def carry_out(
+    def plan_ask_and_do(
         self,
         do: Callable[[bool], A],
         text: Callable[[A], Iterable[Block]],
@@ -274,9 +274,9 @@ class Consent(NamedTuple):
         is_needed: Callable[[A], object] = lambda _: True,
         otherwise: str = UNCHANGED,
     ) -> A:
-        """Return the outcome of the command: `do(True)`, once a person has agreed on the terminal to the
-        `text` of what `do(False)` plans, or with `yes`. Return the plan itself where the command only plans,
-        and where nothing `is_needed`. Without an agreement the command ends with 1.
+        """Return what `do(False)` plans where the command only plans, or nothing `is_needed`. Otherwise print
+        the plan's `text`, ask, and return the outcome of `do(True)`; without a yes the command ends with 1.
+        With `yes`, do it without a plan.
         """
         if self.dry_run or not self.yes:
             planned = do(False)

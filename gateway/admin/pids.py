@@ -311,7 +311,7 @@ def claim(
             first = client.ask_or_read(ListBlocksRequest(sys.maxsize))[1].next_producer_id
             return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
 
-        block = consent.carry_out(claim_it, _claim_text, "Claim them?")
+        block = consent.plan_ask_and_do(claim_it, _claim_text, "Claim them?")
     return Output(block, _claim_text(block))
 
 
@@ -358,7 +358,7 @@ def move_next(
             if lost:
                 yield f"Given up, and never handed out: {counted(lost, 'id')} of the blocks in use."
 
-        moved = consent.carry_out(move, text, "Move the next id?")
+        moved = consent.plan_ask_and_do(move, text, "Move the next id?")
     return Output(moved, text(moved))
 
 

@@ -124,7 +124,7 @@ def repair(opened: Opened[Client], consent: Annotated[Consent, consent_by(_GIVE_
     Exits with 1 when something is damaged and was not given up.
     """
     with opened as client:
-        found = consent.carry_out(
+        found = consent.plan_ask_and_do(
             lambda execute: repair_directory(
                 client.data_dir, client.read_config(), apply=execute, now_ms=time.time_ns() // 1_000_000
             ),

@@ -157,7 +157,7 @@ def sweep(
     """  # noqa: D301 - \b keeps the lines of the list apart
     min_age_ms = parsed(duration_ms, min_age, "--min-age")
     with opened as client:
-        page = consent.carry_out(
+        page = consent.plan_ask_and_do(
             lambda execute: _sweep(
                 client, SweepRequest(remove=execute, unknown=unknown and execute, min_age_ms=min_age_ms)
             ),

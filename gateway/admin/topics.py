@@ -226,7 +226,7 @@ def alter(
             return TopicOutcome(topic, WOULD_BE_ALTERED, partitions or now)
 
         adds_none = partitions is None or partitions <= now
-        outcome = (consent._replace(yes=True) if adds_none else consent).carry_out(
+        outcome = (consent._replace(yes=True) if adds_none else consent).plan_ask_and_do(
             alter_it,
             lambda planned: [
                 f"Topic {shown(topic)} gets {count(planned.partitions or 0)} partitions, now {count(now)}.",
@@ -253,7 +253,7 @@ def delete(opened: OpenedCluster, topics: Topics, consent: Consented) -> Output:
                 return delete_topics(reached, names)
             return [TopicOutcome(topic.topic, WOULD_BE_DELETED, len(topic.partitions)) for topic in found]
 
-        outcomes = consent.carry_out(
+        outcomes = consent.plan_ask_and_do(
             delete_them,
             lambda _: [table(TopicDescription, found)],
             f"Delete {'it' if len(found) == 1 else 'them'}?",

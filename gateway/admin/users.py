@@ -174,7 +174,7 @@ def remove(opened: Opened[Asker], user: User, *, mechanisms: Mechanisms = None, 
                 raise _no_user(user)
             return ChangedUser(user, request.mechanisms or [each.mechanism for each in known[user]])
 
-        changed = consent.carry_out(
+        changed = consent.plan_ask_and_do(
             remove_them,
             lambda planned: [f"User {shown(user)} could not log in with {_listed(planned)} any more."],
             "Remove the user?" if not request.mechanisms else "Remove the credentials?",

@@ -232,7 +232,7 @@ def drain(opened: Opened[Asker], node_id: NodeId, *, timeout_s: Timeout = 30, co
             )
             return [f"Node {node_id} {would}."]
 
-        answer = consent.carry_out(drain_it, plan, "Drain it?")
+        answer = consent.plan_ask_and_do(drain_it, plan, "Drain it?")
     if consent.is_planned:
         return Output(answer, plan(answer))
     left = f"still leads {counted(answer.leaders, 'partition')}, and hands them over"

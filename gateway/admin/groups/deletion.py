@@ -73,7 +73,7 @@ def delete(
     auto.offset.reset. Exits with 1 when a group can't be deleted.
     """
     with opened as client:
-        done = consent.carry_out(
+        done = consent.plan_ask_and_do(
             lambda execute: client.ask(DeleteGroupsRequest(groups, execute)),
             _deletions_text,
             "Delete them?",

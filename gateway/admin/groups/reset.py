@@ -158,7 +158,7 @@ def reset(
         return _reset_text(done, value if target == "timestamp" else None)
 
     with opened as client:
-        done = consent.carry_out(
+        done = consent.plan_ask_and_do(
             lambda execute: client.ask(ResetOffsetsRequest(group, target, value, selections, execute)),
             text,
             "Commit these offsets?",

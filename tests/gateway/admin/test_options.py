@@ -126,7 +126,7 @@ def agreed(answer: bool, capsys: pytest.CaptureFixture[str], **options: bool) ->
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("seqgate.gateway.admin.options.is_confirmed", lambda _: answer)
         try:
-            outcome: Any = Consent(**options).carry_out(
+            outcome: Any = Consent(**options).plan_ask_and_do(
                 lambda execute: "done" if execute else "planned", lambda plan: [plan], "Sure?"
             )
         except SystemExit as ended:
