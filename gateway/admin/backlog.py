@@ -96,8 +96,8 @@ class LimitedTopicsRequest(Request[LimitedTopics], tag="backlog.topics"):
 class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
     """The backlogs of a topic, its partitions from the first after `after` on; a page has `limit` groups."""
 
-    is_spread = True
-    is_told = True
+    asks_every_worker = True
+    network_right = "DESCRIBE"
     is_partial = True
     rows = "partitions"
     key = "partition"

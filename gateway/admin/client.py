@@ -70,7 +70,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
     NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError
     when it refuses or fails.
     """
-    if request.is_spread and request.is_of_each:
+    if request.asks_every_worker and request.is_of_each:
         each = ask_each(data_dir, request, timeout_s)
         return joined_pages(request, [*each.here, *each.others], each.missing)
     asked = places(data_dir)
@@ -81,7 +81,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
     if len(asked) == 1:
         return ask_whole(asked[0])
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
-    if not request.is_spread:
+    if not request.asks_every_worker:
         return workers.first(ask_whole, is_final=request.is_of_all)
     found, missing = workers.all(lambda place: _pages_of(place, request, timeout_s, is_whole=True))
     for sentence in missing:
@@ -249,8 +249,8 @@ def addresses_of_gateway(
 
 class Client(msgspec.Struct, frozen=True):
     """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
-    With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that
-    store. A gateway that gives no answer for `timeout_s` has none.
+    With `asks_gateway` False, the command names another store than a gateway's, and
+    ask_running_or_data_directory reads that store. A gateway that gives no answer for `timeout_s` has none.
     """
 
     data_dir: Path
@@ -266,7 +266,7 @@ class Client(msgspec.Struct, frozen=True):
         """Return the answers of all workers, and of all gateways of their cluster."""
         return ask_each(self.data_dir, request, self.timeout_s)
 
-    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
+    def ask_running_or_data_directory(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the gateway's answer, or "stopped" with what the data directory has."""
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):

@@ -51,9 +51,9 @@ class LogLinesRequest(PagedRequest[LogPage], tag="log-lines"):
     `after_of`.
     """
 
-    is_spread = True
+    asks_every_worker = True
     is_of_each = True
-    is_private = True
+    network_right = "ALTER"
     rows = "lines"
     after: int = 0
     after_of: dict[int, int] = msgspec.field(default_factory=dict)

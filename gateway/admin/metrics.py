@@ -79,8 +79,9 @@ class MetricsPage(msgspec.Struct, frozen=True):
 class MetricsRequest(Request[MetricsPage], tag="metrics"):
     """The metrics whose names begin with `prefix`, in Prometheus's text format."""
 
-    is_spread = True
+    asks_every_worker = True
     is_of_each = True
+    network_right = "DESCRIBE"
     rows = "gateways"
     prefix: str = ""
 

@@ -117,8 +117,8 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
     is the `next` of the page before.
     """
 
-    is_spread = True
-    is_told = True
+    asks_every_worker = True
+    network_right = "DESCRIBE"
     is_partial = True
     rows = "names untold"
     topic: str | None = None
@@ -193,7 +193,7 @@ def names(
         raise stop("--partition needs TOPIC", code=2)
     request = NamesRequest(topic, partition, None if name is None else os.fsencode(name))
     with opened as client:
-        gateway, page = client.ask_or_read(request)
+        gateway, page = client.ask_running_or_data_directory(request)
     document = {"gateway": gateway, "names": page.names, "untold": page.untold, "counters": page.counters}
     return Output(document, _text(page), code=1 if page.untold else 0)
 

@@ -230,12 +230,11 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
     except (msgspec.MsgspecError, RecursionError) as error:
         return ControlAnswer(error=f"the question is not understood: {error}")
     name = request.operation_name()
-    if not (request.is_of_each or request.is_told):
+    right = request.network_right
+    if not right:
         return ControlAnswer(error=f"{name} is answered on the control socket only")
-    is_more = request.is_private or changes_something(request)
-    right = Operation.ALTER if is_more else Operation.DESCRIBE
-    if not may(right):
-        return ControlAnswer(error=f"{name} over the network needs {right.name} on the cluster")
+    if not may(Operation[right]):
+        return ControlAnswer(error=f"{name} over the network needs {right} on the cluster")
     try:
         async with asyncio.timeout(OPERATION_TIMEOUT_S):
             result = await answer_live(gateway, request)

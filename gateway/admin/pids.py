@@ -79,7 +79,7 @@ class BlockPage(msgspec.Struct, frozen=True):
 class ListBlocksRequest(PagedRequest[BlockPage], tag="pids.list"):
     """The claimed blocks from index `position` on, in the order of their claims."""
 
-    is_told = True
+    network_right = "DESCRIBE"
     rows = "blocks"
     key = POSITION
     position: int = 0
@@ -99,7 +99,7 @@ class Owner(msgspec.Struct, frozen=True):
 class FindOwnerRequest(Request[Owner], tag="pids.owner"):
     """The block that holds a producer id."""
 
-    is_told = True
+    network_right = "DESCRIBE"
     producer_id: int
 
 
@@ -127,7 +127,7 @@ class Overlaps(msgspec.Struct, frozen=True):
 class FindOverlapsRequest(Request[Overlaps], tag="pids.overlaps"):
     """The blocks that share ids."""
 
-    is_told = True
+    network_right = "DESCRIBE"
 
 
 class ClaimBlockRequest(Request[BlockRow], tag="pids.claim"):
@@ -274,9 +274,9 @@ def list_blocks(
     with opened as client:
         position = 0
         if last is not None:
-            _, behind_all = client.ask_or_read(ListBlocksRequest(sys.maxsize))
+            _, behind_all = client.ask_running_or_data_directory(ListBlocksRequest(sys.maxsize))
             position = max(0, behind_all.total - last)
-        gateway, page = client.ask_or_read(ListBlocksRequest(position))
+        gateway, page = client.ask_running_or_data_directory(ListBlocksRequest(position))
     document = {
         "store": page.store,
         "gateway": None if gateway == STOPPED and page.store == REDIS else gateway,
@@ -307,8 +307,8 @@ def claim(
 
         def claim_it(execute: bool) -> BlockRow:
             if execute:
-                return client.ask_or_read(ClaimBlockRequest(size, owner))[1]
-            first = client.ask_or_read(ListBlocksRequest(sys.maxsize))[1].next_producer_id
+                return client.ask_running_or_data_directory(ClaimBlockRequest(size, owner))[1]
+            first = client.ask_running_or_data_directory(ListBlocksRequest(sys.maxsize))[1].next_producer_id
             return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
 
         block = consent.plan_ask_and_do(claim_it, _claim_text, "Claim them?")
@@ -324,7 +324,7 @@ def show_owner(opened: Opened[Client], producer_id: ProducerId) -> Output:
     holds the id.
     """
     with opened as client:
-        _, found = client.ask_or_read(FindOwnerRequest(producer_id))
+        _, found = client.ask_running_or_data_directory(FindOwnerRequest(producer_id))
     block = [] if found.block is None else [table(BlockRow, [found.block], BLOCK)]
     return Output(found, [*block, _about_owner(found)], code=0 if block else 1)
 
@@ -345,12 +345,12 @@ def move_next(
     back. With --json the command never asks: without --yes it only reports.
     """
     with opened as client:
-        page = client.ask_or_read(ListBlocksRequest())[1]
+        page = client.ask_running_or_data_directory(ListBlocksRequest())[1]
         lost = sum(_given_up(block, next_producer_id) for block in page.blocks)
 
         def move(execute: bool) -> MovedNextId:
             if execute:
-                return client.ask_or_read(MoveNextRequest(next_producer_id))[1]
+                return client.ask_running_or_data_directory(MoveNextRequest(next_producer_id))[1]
             return MovedNextId(page.next_producer_id, max(page.next_producer_id, next_producer_id))
 
         def text(moved: MovedNextId) -> Iterator[Block]:
@@ -385,7 +385,7 @@ def check(opened: Opened[Client]) -> Output:
     Exits with 1 when blocks overlap.
     """
     with opened as client:
-        _, result = client.ask_or_read(FindOverlapsRequest())
+        _, result = client.ask_running_or_data_directory(FindOverlapsRequest())
     return Output(result, _overlaps_text(result), code=1 if result.overlaps else 0)
 
 

@@ -96,8 +96,8 @@ class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
     many milliseconds; `idle_ms`: only those that have not written for longer.
     """
 
-    is_spread = True
-    is_told = True
+    asks_every_worker = True
+    network_right = "DESCRIBE"
     is_partial = True
     rows = "producers"
     key = "topic partition producer_id"

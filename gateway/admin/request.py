@@ -14,7 +14,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -73,22 +73,20 @@ class Elsewhere(ControlError):
 
 
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
-    """A request whose answer has the type A. Its tag is the name of the operation. `is_spread`: each of
-    several workers knows a part of the answer. `is_of_all`: one worker answers for all, and refuses for all.
-    `is_of_each`: every gateway of a cluster answers for itself, also over the Kafka protocol. `is_told`: a
-    gateway tells its part over the Kafka protocol, too, though commands do not ask there. `is_partial`: in a
-    cluster the answer lacks what other gateways lead or coordinate, and a note says so. `is_private`: the
-    answer names users, addresses and files, and needs the right to change the cluster over the network.
-    `rows` names the fields of the answer of which each page, and each gateway, has a part, that of the list
-    itself first.
+    """A request whose answer has the type A. Its tag is the name of the operation. `asks_every_worker`: each
+    of several workers knows a part of the answer. `is_of_all`: one worker answers for all, and refuses for
+    all. `is_of_each`: every gateway of a cluster answers for itself, also over the Kafka protocol.
+    `network_right`: a gateway answers over the Kafka protocol, too, who has this right on the cluster; empty:
+    on the control socket only. `is_partial`: in a cluster the answer lacks what other gateways lead or
+    coordinate, and a note says so. `rows` names the fields of the answer of which each page, and each
+    gateway, has a part, that of the list itself first.
     """
 
-    is_spread: ClassVar[bool] = False
+    asks_every_worker: ClassVar[bool] = False
     is_of_all: ClassVar[bool] = False
     is_of_each: ClassVar[bool] = False
-    is_told: ClassVar[bool] = False
+    network_right: ClassVar[Literal["", "DESCRIBE", "ALTER"]] = ""
     is_partial: ClassVar[bool] = False
-    is_private: ClassVar[bool] = False
     rows: ClassVar[str] = ""
 
     @classmethod

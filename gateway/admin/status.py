@@ -164,6 +164,7 @@ class StatusRequest(Request[Status], tag="status"):
     """The state of the gateway."""
 
     is_of_each = True
+    network_right = "DESCRIBE"
 
 
 # The JSON output of `seqgate status --bootstrap … --json`: the state of a cluster, as its brokers report it.

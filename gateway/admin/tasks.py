@@ -60,8 +60,9 @@ class TaskPage(msgspec.Struct, frozen=True):
 class ListTasksRequest(Request[TaskPage], tag="tasks"):
     """The tasks under way, and the last ones that ended."""
 
-    is_spread = True
+    asks_every_worker = True
     is_of_each = True
+    network_right = "DESCRIBE"
     rows = "tasks"
 
 

@@ -150,7 +150,7 @@ def add(
     password = read_password(password_file)
     request = AddUserRequest(user, [credential_for(hashing, password, iterations) for hashing in hashes])
     with opened as client:
-        _, changed = client.ask_or_read(request)
+        _, changed = client.ask_running_or_data_directory(request)
     created = ["Created the data directory."] if changed.created_data_dir else []
     return Output(changed, [*created, f"User {shown(user)} can log in with {_listed(changed)}."])
 
@@ -168,8 +168,11 @@ def remove(opened: Opened[Asker], user: User, *, mechanisms: Mechanisms = None, 
 
         def remove_them(execute: bool) -> ChangedUser:
             if execute:
-                return client.ask_or_read(request)[1]
-            known = {row.user: row.credentials for row in client.ask_or_read(ListUsersRequest())[1].users}
+                return client.ask_running_or_data_directory(request)[1]
+            known = {
+                row.user: row.credentials
+                for row in client.ask_running_or_data_directory(ListUsersRequest())[1].users
+            }
             if user not in known:
                 raise _no_user(user)
             return ChangedUser(user, request.mechanisms or [each.mechanism for each in known[user]])
@@ -188,7 +191,7 @@ def remove(opened: Opened[Asker], user: User, *, mechanisms: Mechanisms = None, 
 def list_users(opened: Opened[Asker]) -> Output:
     """List the users with their mechanisms."""
     with opened as client:
-        _, found = client.ask_or_read(ListUsersRequest())
+        _, found = client.ask_running_or_data_directory(ListUsersRequest())
     listing = Table(
         (Column("user"), Column("mechanism"), Column("iterations", count)),
         [

@@ -68,8 +68,9 @@ class ListVerdictsRequest(PagedRequest[VerdictPage], tag="verdicts"):
     that of the gateway's node id in `after_of`.
     """
 
-    is_spread = True
+    asks_every_worker = True
     is_of_each = True
+    network_right = "DESCRIBE"
     rows = "verdicts"
     topic: str | None = None
     partition: int | None = None

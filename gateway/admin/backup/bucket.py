@@ -99,7 +99,7 @@ class HeldLog(msgspec.Struct, frozen=True):
 class HoldRequest(Request[HeldLog], tag="backup.hold"):
     """Confirm nothing until `backup.release`, for two seconds at most. `backup` is any name of the backup."""
 
-    is_of_each = True
+    network_right = "ALTER"
     backup: str
 
 
@@ -112,7 +112,7 @@ class ReleasedLog(msgspec.Struct, frozen=True):
 class ReleaseRequest(Request[ReleasedLog], tag="backup.release"):
     """Confirm again what was held for the backup. Changes nothing where nothing is held for it."""
 
-    is_of_each = True
+    network_right = "ALTER"
     backup: str
 
 
@@ -133,7 +133,7 @@ class CutRequest(Request[BucketCut], tag="backup.cut"):
     ended.
     """
 
-    is_of_each = True
+    network_right = "ALTER"
 
 
 # Backs a bucket up.

@@ -68,7 +68,7 @@ class Gateways(msgspec.Struct, frozen=True):
 class GatewaysRequest(Request[Gateways], tag="cluster.gateways"):
     """The gateways of the cluster, and how many partitions each leads."""
 
-    is_told = True
+    network_right = "DESCRIBE"
 
 
 class MovedPartition(msgspec.Struct, frozen=True):

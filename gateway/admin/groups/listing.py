@@ -80,7 +80,7 @@ class GroupPage(msgspec.Struct, frozen=True):
 class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
     """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
 
-    is_spread = True
+    asks_every_worker = True
     is_partial = True
     rows = "groups"
     key = "group"

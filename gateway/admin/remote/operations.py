@@ -81,6 +81,6 @@ class RemoteClient(msgspec.Struct, frozen=True):
             raise ControlError("; ".join(missing) or "the cluster has no brokers")
         return answers, missing
 
-    def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
+    def ask_running_or_data_directory(self, request: Request[A]) -> tuple[str, A]:
         """Return "running" with the answer of the cluster."""
         return RUNNING, self.ask(request)

@@ -73,7 +73,7 @@ class Restarted(msgspec.Struct, frozen=True):
 class RestartedRequest(Request[Restarted], tag="restarted"):
     """The restart with which the gateway began."""
 
-    is_spread = True
+    asks_every_worker = True
     rows = "gateways"
 
 

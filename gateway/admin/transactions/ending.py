@@ -119,7 +119,7 @@ class FindHangingRequest(PagedRequest[HangingPage], tag="transactions.hanging"):
     topic, partition and producer id of the last row of the page before.
     """
 
-    is_spread = True
+    asks_every_worker = True
     rows = "hanging"
     key = "topic partition producer_id"
     topic: str | None = None

@@ -111,7 +111,7 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
     matches whole.
     """
 
-    is_spread = True
+    asks_every_worker = True
     rows = "transactions"
     key = "transactional_id"
     states: list[str] = msgspec.field(default_factory=list)
@@ -214,7 +214,7 @@ def list_transactions(
         states or [], producer_ids or [], parsed(duration_ms, longer_than), pattern
     )
     with opened as client:
-        gateway, page = client.ask_or_read(request)
+        gateway, page = client.ask_running_or_data_directory(request)
     document = {
         "gateway": gateway,
         "transactions": page.transactions,
@@ -239,7 +239,7 @@ def describe(opened: Opened[Asker], name: Name) -> Output:
     superseded offset never takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
-        gateway, description = client.ask_or_read(DescribeTransactionRequest(name))
+        gateway, description = client.ask_running_or_data_directory(DescribeTransactionRequest(name))
     return Output(description, _description_text(gateway, description))
 
 

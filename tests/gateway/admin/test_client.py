@@ -116,15 +116,15 @@ async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) 
     async with open_node(tmp_path) as node:
         control = ControlServer(node.services, tmp_path)
         await control.start()
-        gateway, page = await asyncio.to_thread(client.ask_or_read, NamesRequest())
+        gateway, page = await asyncio.to_thread(client.ask_running_or_data_directory, NamesRequest())
         assert (gateway, page.names, page.counters is None) == (RUNNING, [], False)
         await control.stop()
-    gateway, page = client.ask_or_read(NamesRequest())
+    gateway, page = client.ask_running_or_data_directory(NamesRequest())
     assert (gateway, page.names, page.counters) == (STOPPED, [], None)
     with pytest.raises(ControlError, match="limit must be between 1 and 10000, not 0"):
-        client.ask_or_read(NamesRequest(limit=0))
+        client.ask_running_or_data_directory(NamesRequest(limit=0))
     with pytest.raises(ControlError, match="only a running gateway can answer status"):
-        client.ask_or_read(StatusRequest())
+        client.ask_running_or_data_directory(StatusRequest())
 
 
 def test_names_that_are_copied_for_a_quick_start_stay_the_same() -> None:

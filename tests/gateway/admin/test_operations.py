@@ -88,6 +88,11 @@ def test_every_operation_has_a_command() -> None:
     assert {operation.request.__name__ for operation in OPERATIONS} <= made
 
 
+def test_what_changes_something_needs_alter_over_the_network() -> None:
+    rights = {operation.request.network_right for operation in OPERATIONS if operation.changes}
+    assert rights == {"", "ALTER"}
+
+
 @pytest.mark.parametrize("limit", [-1, 0, MAX_PAGE_ROWS + 1])
 @pytest.mark.parametrize(
     "operation",
