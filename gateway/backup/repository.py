@@ -54,11 +54,11 @@ class Repository:
         """Release the lock."""
         self.storage.unlock(f"{self.path}/{_LOCK}")
 
-    def names(self) -> list[str]:
+    def complete_backups(self) -> list[str]:
         """Return the names of the complete backups, the oldest first."""
         return sorted(name for name in self._directories() if _is_moment(name))
 
-    def partial(self) -> list[str]:
+    def unfinished_backups(self) -> list[str]:
         """Return the names of backups that were never finished, or are being made."""
         return sorted(name for name in self._directories() if name.endswith(PARTIAL))
 
@@ -67,7 +67,7 @@ class Repository:
 
         A damaged manifest is passed over: then there is less to share.
         """
-        for name in reversed(self.names()):
+        for name in reversed(self.complete_backups()):
             path = f"{self.path}/{name}"
             try:
                 found = read(self.storage, path)
@@ -82,14 +82,14 @@ class Repository:
         if the clock was set back. The order of the names is that in which the backups were made.
         """
         moment = dt.datetime.fromtimestamp(taken_ms // 1000, tz=dt.UTC)
-        for name in self.names()[-1:]:
+        for name in self.complete_backups()[-1:]:
             last = dt.datetime.strptime(name, _FORMAT).replace(tzinfo=dt.UTC)
             moment = max(moment, last + dt.timedelta(seconds=1))
         return moment.strftime(_FORMAT)
 
     def begin(self, name: str) -> str:
         """Remove what was never finished, and return the empty directory of a new backup."""
-        for other in self.partial():
+        for other in self.unfinished_backups():
             self.storage.remove_tree(f"{self.path}/{other}")
         path = f"{self.path}/{name}{PARTIAL}"
         self.storage.make_directory(path)
@@ -103,12 +103,12 @@ class Repository:
         LocalDurability(self.storage).sync(directories=[self.path])
         return path
 
-    def remove_oldest(self, keep: int, manifest: BackupManifest) -> list[str]:
+    def remove_oldest_of_same_directory(self, keep: int, manifest: BackupManifest) -> list[str]:
         """Delete all backups of the same data directory but the `keep` newest; return their names. Damaged
         ones stay.
         """
         own = []
-        for name in self.names():
+        for name in self.complete_backups():
             try:
                 if read(self.storage, f"{self.path}/{name}").is_of_same_directory(manifest):
                     own.append(name)
@@ -242,7 +242,7 @@ class NewBackup:
         manifest = msgspec.structs.replace(self._header, copied_bytes=copied_bytes, files=files, **facts)
         LocalDurability(self._storage).replace(f"{self._target}/{NAME}", encode(manifest))
         path = self._repository.complete(self._name)
-        removed = [] if keep is None else self._repository.remove_oldest(keep, manifest)
+        removed = [] if keep is None else self._repository.remove_oldest_of_same_directory(keep, manifest)
         return Created(path, manifest, removed)
 
     def discard(self) -> None:
@@ -318,7 +318,7 @@ def encode(manifest: BackupManifest) -> bytes:
     return msgspec.json.encode(_Sealed(hashlib.sha256(content).hexdigest(), msgspec.Raw(content)))
 
 
-def open_backup(storage: Storage, backup: str) -> BackupManifest:
+def manifest_of_complete(storage: Storage, backup: str) -> BackupManifest:
     """Return the manifest of a complete backup. Raises BackupError, OSError."""
     if backup.endswith(PARTIAL):
         raise BackupError(f"{backup} was never finished: use another backup")

@@ -11,7 +11,7 @@ from typing import Final
 
 from seqgate.gateway.admin.backup.command import copy_staged, damage_of, restore_files
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import Repository, open_backup
+from seqgate.gateway.backup.repository import Repository, manifest_of_complete
 from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed
 from seqgate.log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode
@@ -199,7 +199,7 @@ class BackupLife:
         created = copy_staged(storage, str(self.path), staged, repository, pace)
         remove_staging(self.storage, str(self.path))
         repository.unlock()
-        manifest = open_backup(self.storage, created.path)
+        manifest = manifest_of_complete(self.storage, created.path)
         assert list(damage_of(self.storage, created.path, manifest, Pace())) == []
         restore_files(self.storage, created.path, manifest, str(restored), Pace(), lambda: None)
 

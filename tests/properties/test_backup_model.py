@@ -35,7 +35,7 @@ def test_a_backup_has_what_every_log_had_at_one_moment(tmp_path: Path, number: i
         restored = tmp_path / f"restored-{count}"
         life.back_up(repository, staged, restored)
         check_restored(restored, expected)
-    assert len(repository.names()) == BACKUPS
+    assert len(repository.complete_backups()) == BACKUPS
     assert life.interruptions > 0
     life.directory.close(clean=False)
 

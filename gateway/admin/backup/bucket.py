@@ -40,7 +40,7 @@ from seqgate.gateway.backup.repository import (
     Created,
     NewBackup,
     Repository,
-    open_backup,
+    manifest_of_complete,
 )
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, is_copied, read_metadata
 from seqgate.gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
@@ -490,7 +490,7 @@ def restore(target: Bucket, backup: Path, pace: Callable[[int], Pace]) -> Restor
     """Copy a backup into the bucket of the settings, which must be empty. Raises ControlError."""
     storage = Storage()
     try:
-        manifest = open_backup(storage, str(backup))
+        manifest = manifest_of_complete(storage, str(backup))
 
         async def work(objects: ObjectStore, address: str) -> int:
             restoring = BucketRestore(objects, address, storage, backup, manifest)

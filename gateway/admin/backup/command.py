@@ -630,17 +630,17 @@ async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBac
 
 def backups_in(target: Path) -> list[BackupRow]:
     """Return the backups of a directory, the oldest first, unusable ones included. Raises ControlError."""
-    from seqgate.gateway.backup.repository import BackupError, Repository, open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.backup.repository import BackupError, Repository, manifest_of_complete  # noqa: PLC0415 - slow to import
     from seqgate.log import Storage  # noqa: PLC0415
 
     storage = Storage()
     repository = Repository(storage, str(target))
     rows = []
     try:
-        for name in sorted([*repository.names(), *repository.partial()]):
+        for name in sorted([*repository.complete_backups(), *repository.unfinished_backups()]):
             path = f"{target}/{name}"
             try:
-                rows.append(backup_row(path, open_backup(storage, path)))
+                rows.append(backup_row(path, manifest_of_complete(storage, path)))
             except BackupError as error:
                 rows.append(BackupRow(path, complaint=str(error)))
     except OSError as error:
@@ -656,7 +656,7 @@ def found_backup(place: Path) -> Path:
     if (place / NAME).exists():
         return place
     try:
-        names = Repository(Storage(), str(place)).names()
+        names = Repository(Storage(), str(place)).complete_backups()
     except OSError:
         return place  # its opening says what is wrong
     return place / names[-1] if names else place
@@ -664,12 +664,12 @@ def found_backup(place: Path) -> Path:
 
 def verify_backup(backup: Path, pace: Callable[[int], Pace]) -> Verified:
     """Read a backup whole and compare it with its manifest. Raises ControlError."""
-    from seqgate.gateway.backup.repository import open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.backup.repository import manifest_of_complete  # noqa: PLC0415 - slow to import
     from seqgate.log import Storage  # noqa: PLC0415
 
     storage = Storage()
     try:
-        manifest = open_backup(storage, str(backup))
+        manifest = manifest_of_complete(storage, str(backup))
         damaged = list(damage_of(storage, str(backup), manifest, pace(manifest.size_bytes)))
     except _failures() as error:
         raise ControlError(in_words(error)) from error
@@ -717,7 +717,7 @@ def first_id_after_restore(next_producer_id: int, now_ms: int) -> int:
 
 def restore_backup(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restored:
     """Copy a backup into an empty data directory, and move its producer ids. Raises ControlError."""
-    from seqgate.gateway.backup.repository import open_backup  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.backup.repository import manifest_of_complete  # noqa: PLC0415 - slow to import
     from seqgate.gateway.config import load_config  # noqa: PLC0415
     from seqgate.log import Storage  # noqa: PLC0415
 
@@ -729,7 +729,7 @@ def restore_backup(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) ->
         next_id = _move_ids(data_dir, load_config(overrides=[f"node.id={manifest.node_id}"]))
 
     try:
-        manifest = open_backup(storage, str(backup))
+        manifest = manifest_of_complete(storage, str(backup))
         restore_files(storage, str(backup), manifest, str(data_dir), pace(manifest.size_bytes), prepare)
     except _failures() as error:
         raise ControlError(f"nothing is restored: {in_words(error)}") from error

@@ -27,7 +27,7 @@ from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
 from seqgate.gateway.admin.request import ControlError, NotRunning
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import BackupError, Created, Repository, open_backup
+from seqgate.gateway.backup.repository import BackupError, Created, Repository, manifest_of_complete
 from seqgate.gateway.cluster.metadata.shared_log import read_metadata
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.rebuild.moment import Moved
@@ -102,7 +102,7 @@ async def restored_into(backup: Created, place: Path) -> int:
     """Restore the backup into `place/bucket`; return the next producer id."""
     (place / "bucket").mkdir(parents=True, exist_ok=True)
     objects = DirectoryObjects(place / "bucket")
-    manifest = open_backup(Storage(), backup.path)
+    manifest = manifest_of_complete(Storage(), backup.path)
     return await BucketRestore(objects, "file:///r", Storage(), Path(backup.path), manifest).run(Pace())
 
 

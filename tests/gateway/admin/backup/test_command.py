@@ -92,8 +92,8 @@ def test_the_newest_backup_has_the_last_name_also_after_the_clock_was_set_back(
     later = Path(back_up(data, tmp_path / "backups").path).rename(tmp_path / "backups" / "20990101T000000Z")
     repository = Repository(Storage(), str(tmp_path / "backups"))
     made = back_up(data, tmp_path / "backups")
-    assert repository.names() == [later.name, Path(made.path).name]
-    assert repository.remove_oldest(1, made.manifest) == [later.name]
+    assert repository.complete_backups() == [later.name, Path(made.path).name]
+    assert repository.remove_oldest_of_same_directory(1, made.manifest) == [later.name]
 
 
 def test_a_restore_without_room(data: Path, tmp_path: Path) -> None:
