@@ -96,12 +96,14 @@ def order(
     fault: str = argument("FAULT", "Its name, such as drop_answer (`seqgate help testing`)."),
     api: str | None = option("--api", "NAME", "The API of the requests, such as Produce."),
     topic: str | None = option("--topic", "TOPIC", "The topic of the requests, or of the partition."),
-    partition: int | None = option("--partition", "N", "The partition of partition_offline."),
+    partition: int | None = option("--partition", "N", "The partition of partition_offline.", min=0),
     client: str | None = option("--client", "ID", "The client id of the requests."),
-    times: int | None = option("--times", "N", "Requests to strike."),
-    after: int | None = option("--after", "N", "Requests to spare first."),
+    times: int | None = option(
+        "--times", "N", "Requests to strike; later ones are spared. [default: 1, of script 100]", min=1
+    ),
+    after: int | None = option("--after", "N", "Requests to spare first.", min=0),
     milliseconds: int | None = option(
-        "--milliseconds", "MS", "The time of delay, throttle and a late error."
+        "--milliseconds", "MS", "The time of delay, throttle and a late error.", min=0
     ),
     code: str | None = option("--code", "NAME", "The name of the error, such as NOT_ENOUGH_REPLICAS."),
     closes: bool | None = flag(
@@ -125,7 +127,7 @@ def order(
       throttle            ANY, --milliseconds: an answer tells the client to wait
       corrupt             --topic, --client, --times, --after: a bit of fetched records is flipped
       not_leader          --topic, --times, --after: Produce gets NOT_LEADER_OR_FOLLOWER
-      coordinator_moves   --api, --times, --after: a request gets NOT_COORDINATOR
+      coordinator_moves   --api (OffsetCommit), --times, --after: a request gets NOT_COORDINATOR
       watch               --api, --topic, --client: requests are counted, and nothing else happens
       script              --seed (needed), --api, --topic, --client, --times, --rate, --kind: its choice
       partition_offline   --topic (needed), --partition: the partition is out of service
@@ -329,6 +331,11 @@ FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fields of each fault, which are the arguments of the method of its name."""
 _REQUIRED: Final = {"error": "code", "script": "seed", "partition_offline": "topic"}
+DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "script": {"times": 100},
+    "coordinator_moves": {"api": "OffsetCommit"},
+}
+"""The values of fields that an order leaves out; other faults strike once, watch until its end."""
 
 
 def _chosen(order: Order) -> dict[str, Any]:
@@ -338,7 +345,9 @@ def _chosen(order: Order) -> dict[str, Any]:
     for field in msgspec.structs.fields(order):
         if field.name not in known and getattr(order, field.name) != field.default:
             raise ValueError(f"{order.fault} has no field {field.name!r}; it has {', '.join(sorted(known))}")
-    found = {name: getattr(order, name) for name in names if getattr(order, name) is not None}
+    given = {name: getattr(order, name) for name in names if getattr(order, name) is not None}
+    given = {"times": 1, **DEFAULTS.get(order.fault, {}), **given}
+    found = {name: given[name] for name in names if name in given}
     required = _REQUIRED.get(order.fault)
     if required is not None and required not in found:
         raise ValueError(f"{order.fault} needs the field {required!r}")

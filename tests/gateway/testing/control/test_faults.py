@@ -1,10 +1,12 @@
-"""`seqgate faults order --help` says which options each fault takes."""
+"""`seqgate faults order`: the options that each fault takes, and their defaults."""
 
 from __future__ import annotations
 
+import inspect
 import re
 
-from seqgate.gateway.testing.control.faults import FAULTS, order
+from seqgate.gateway.testing.control.faults import DEFAULTS, FAULTS, order
+from seqgate.gateway.testing.faults import Faults
 
 
 def test_the_help_names_every_fault_with_its_options() -> None:
@@ -15,3 +17,9 @@ def test_the_help_names_every_fault_with_its_options() -> None:
     assert {name: set().union(*found) for name, found in said.items()} == {
         name: set(names) for name, names in FAULTS.items()
     }
+
+
+def test_an_order_of_a_program_has_the_defaults_of_a_test() -> None:
+    for fault, defaults in DEFAULTS.items():
+        parameters = inspect.signature(getattr(Faults, fault)).parameters
+        assert {name: parameters[name].default for name in defaults} == defaults
