@@ -14,7 +14,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Consented, OpenedCluster, parsed
+from seqgate.gateway.admin.options import Consented, OpenedCluster, parsed_or_exit_2
 from seqgate.gateway.admin.options import cluster as any_cluster
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 from seqgate.gateway.security.acls.access import (
@@ -367,7 +367,9 @@ def remove(
 def _entries(
     resources: Sequence[Resource], pattern: str, holders: Holders, actions: Actions
 ) -> list[AclEntry]:
-    return parsed(lambda text: entries(resources, PatternType[text.upper()], holders, actions), pattern)
+    return parsed_or_exit_2(
+        lambda text: entries(resources, PatternType[text.upper()], holders, actions), pattern
+    )
 
 
 def _found(rows: Sequence[AclRow]) -> Block:

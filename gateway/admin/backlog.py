@@ -13,7 +13,7 @@ import msgspec
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.operation import LiveGateway, find_topic
+from seqgate.gateway.admin.operation import LiveGateway, existing_topic
 from seqgate.gateway.admin.options import Opened, gateway
 from seqgate.gateway.admin.request import ControlError, PagedRequest, Request
 from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
@@ -272,7 +272,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     import asyncio  # noqa: PLC0415 - slow to import
 
     services = gateway.services
-    topic = find_topic(services.partitions.registry, request.topic)
+    topic = existing_topic(services.partitions.registry, request.topic)
     backlog = services.upkeep.backlog
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []

@@ -9,7 +9,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag
 from seqgate.gateway.admin.completion import configured_names
-from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values_or_exit_2
 from seqgate.gateway.admin.request import ControlError, nearest_hint
 from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 
@@ -81,7 +81,7 @@ def set_configs(
       seqgate configs set broker default log.retention.ms=86400000
       seqgate configs set client-metrics all metrics=* interval.ms=60000
     """  # noqa: D301 - \b keeps the lines of the list apart
-    return _change(opened, kind, name, name_values(settings, "configs set"), [])
+    return _change(opened, kind, name, name_values_or_exit_2(settings, "configs set"), [])
 
 
 @app.command("unset")

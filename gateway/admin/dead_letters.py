@@ -12,7 +12,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import group_names, topic_names
-from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, parsed
+from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, parsed_or_exit_2
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import (
     Block,
@@ -327,7 +327,13 @@ def _filter(
     ),
     until: str | None = option("--until", "TIME", "Only letters older than this."),
 ) -> LetterFilter:
-    return LetterFilter(group, source, key, parsed(_time, since, "--since"), parsed(_time, until, "--until"))
+    return LetterFilter(
+        group,
+        source,
+        key,
+        parsed_or_exit_2(_time, since, "--since"),
+        parsed_or_exit_2(_time, until, "--until"),
+    )
 
 
 Chosen: TypeAlias = Annotated[LetterFilter, OptionsOf(_filter)]
@@ -432,7 +438,7 @@ def drop(
         raise stop("give one of --all, --replayed, --until and --before-offset", code=2)
     if before_offset is not None and partition is None:
         raise stop("--before-offset needs --partition, because each partition has offsets of its own", code=2)
-    until_ms = parsed(_time, until, "--until")
+    until_ms = parsed_or_exit_2(_time, until, "--until")
     with opened as reached:
         cuts = plan_cuts(reached, topic, partition, before_offset, until_ms, replayed=replayed)
 

@@ -16,7 +16,7 @@ import msgspec
 from seqgate.gateway.admin.client import Client, summed
 from seqgate.gateway.admin.commands import Output, argument, asks, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, check_led_here, find_topic
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, check_led_here, existing_topic
 from seqgate.gateway.admin.options import OnlyPartition, Opened, gateway
 from seqgate.gateway.admin.request import ControlError, PagedRequest, in_words
 from seqgate.gateway.admin.tables import (
@@ -272,12 +272,12 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
 
     if request.topic is None:
         return
-    topic = find_topic(services.partitions.registry, request.topic)
+    topic = existing_topic(services.partitions.registry, request.topic)
     if not deduplicates(services.node.config, services.topics.metadata_log.image, topic.name):
         raise ControlError(
             f"producer names are not tracked in topic {topic.name}: its message.deduplication.enable is false"
         )
-    find_topic(services.partitions.registry, topic.name, request.partition)
+    existing_topic(services.partitions.registry, topic.name, request.partition)
     if request.partition is not None:
         check_led_here(services, topic.name, request.partition)
 
@@ -383,9 +383,9 @@ _ANY_LENGTH: Final = 2**63 - 1
 
 def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePage:
     """Return all names asked for, by topic, partition and name. Raises ControlError."""
-    from seqgate.gateway.admin.stored import metadata_directory  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import existing_metadata_directory  # noqa: PLC0415 - slow to import
 
-    metadata_directory(gateway.data_dir)
+    existing_metadata_directory(gateway.data_dir)
     rows = []
     for place, directory in _stored_partitions(gateway.data_dir, request):
         states = sorted(map(_state, _written(directory)))

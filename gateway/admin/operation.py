@@ -81,7 +81,7 @@ class LiveGateway(msgspec.Struct, dict=True):
 # The topics and partitions that a request names.
 
 
-def find_topic(partitions: Partitions, name: str, *indexes: int | None) -> TopicPartitions:
+def existing_topic(partitions: Partitions, name: str, *indexes: int | None) -> TopicPartitions:
     """Return a topic that has all partitions of `indexes`; None names no partition. Raises ControlError."""
     topic = partitions.by_name.get(name)
     if topic is None:

@@ -229,10 +229,10 @@ def _addresses(
 
 
 @typing.overload
-def parsed(parse: Callable[[str], A], text: str, option: str = "") -> A: ...
+def parsed_or_exit_2(parse: Callable[[str], A], text: str, option: str = "") -> A: ...
 @typing.overload
-def parsed(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None: ...
-def parsed(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None:
+def parsed_or_exit_2(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None: ...
+def parsed_or_exit_2(parse: Callable[[str], A], text: str | None, option: str = "") -> A | None:
     """Return what `parse` makes of the text of an option, None without one; a wrong text, for which it raises
     ValueError, ends the command with a usage error.
     """
@@ -242,7 +242,7 @@ def parsed(parse: Callable[[str], A], text: str | None, option: str = "") -> A |
         raise stop(f"{option}: {error}" if option else str(error), code=2) from None
 
 
-def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
+def name_values_or_exit_2(texts: Sequence[str], option: str) -> dict[str, str]:
     """Return the settings of texts `NAME=VALUE`; a malformed text ends the command with a usage error."""
     settings = {}
     for text in texts:

@@ -15,7 +15,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values_or_exit_2
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, shown
 
@@ -83,7 +83,7 @@ def produce(
         key_separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
         key=None if key is None else key.encode(),
         headers=tuple(
-            (name, value.encode()) for name, value in name_values(headers or [], "--header").items()
+            (name, value.encode()) for name, value in name_values_or_exit_2(headers or [], "--header").items()
         ),
         partition=partition,
         null=None if null is None else null.encode(),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, stop
-from seqgate.gateway.admin.operation import LiveGateway, check_led_here, find_topic, partitions_after
+from seqgate.gateway.admin.operation import LiveGateway, check_led_here, existing_topic, partitions_after
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ClusterAnswers, PagedRequest
 from seqgate.gateway.admin.tables import (
@@ -273,7 +273,7 @@ def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[P
     if request.topic is None:
         topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
     else:
-        topics = [find_topic(partitions, request.topic, request.partition)]
+        topics = [existing_topic(partitions, request.topic, request.partition)]
     return partitions_after(topics, lambda topic: topic.all(), request.partition, request.after)
 
 

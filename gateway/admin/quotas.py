@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Commands, OptionsOf, Output, argument, asks, flag, option, stop
-from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values
+from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values_or_exit_2
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, number, shown
 
@@ -117,7 +117,7 @@ def set_quotas(
       seqgate quotas set request_percentage=50 --user ann --default-client-id
       seqgate quotas set connection_creation_rate=20 --default-ip
     """  # noqa: D301 - \b keeps the lines of the list apart
-    return _change(opened, entity, _numbers(name_values(settings, "quotas set")), [])
+    return _change(opened, entity, _numbers(name_values_or_exit_2(settings, "quotas set")), [])
 
 
 @app.command("unset")

@@ -160,11 +160,11 @@ def _text(found: Repair) -> Iterator[Block]:
 
 def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:
     """Return the damage below the recovery points; with `apply` cut it from the logs. Raises ControlError."""
-    from seqgate.gateway.admin.stored import check_is_no_cache, locked, metadata_directory  # noqa: PLC0415
+    from seqgate.gateway.admin.stored import check_is_no_cache, existing_metadata_directory, locked  # noqa: PLC0415
     from seqgate.log import IncompatibleFormat, LocalDurability, LogError, Storage  # noqa: PLC0415
     from seqgate.log.stopped import forget_stops, give_up, scan_directory  # noqa: PLC0415
 
-    metadata_directory(data_dir)
+    existing_metadata_directory(data_dir)
     storage = Storage()
     try:
         if not apply:

@@ -45,7 +45,7 @@ from seqgate.log.stopped import (
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
 
-def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
+def existing_metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     """Return the directory of the metadata log.
 
     Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` is
@@ -122,9 +122,10 @@ async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[Me
     """Yield the metadata log of a data directory, replayed, under the directory's lock. A directory that was
     cleanly stopped still is afterwards: the next start checks nothing.
 
-    Raises ControlError, also when a gateway holds the lock. `otherwise` is as in `metadata_directory`.
+    Raises ControlError, also when a gateway holds the lock. `otherwise` is as in
+    `existing_metadata_directory`.
     """
-    directory = metadata_directory(data_dir, otherwise)
+    directory = existing_metadata_directory(data_dir, otherwise)
     storage = Storage()
     with locked(storage, data_dir):
         durability, root = LocalDurability(storage), str(data_dir)

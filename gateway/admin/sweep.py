@@ -20,7 +20,7 @@ import msgspec
 
 from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.commands import Output, asks, flag, option
-from seqgate.gateway.admin.options import Consent, Opened, consent_by, gateway, parsed
+from seqgate.gateway.admin.options import Consent, Opened, consent_by, gateway, parsed_or_exit_2
 from seqgate.gateway.admin.request import (
     CONSOLE_HISTORY,
     POSITION,
@@ -155,7 +155,7 @@ def sweep(
 
     Exits with 1 when orphaned files or state remain.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    min_age_ms = parsed(duration_ms, min_age, "--min-age")
+    min_age_ms = parsed_or_exit_2(duration_ms, min_age, "--min-age")
     with opened as client:
         page = consent.plan_ask_and_do(
             lambda execute: _sweep(
@@ -633,10 +633,10 @@ Progress = Callable[[int, int], None]
 
 def sweep_stopped(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress) -> SweepPage:
     """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
-    from seqgate.gateway.admin.stored import locked, metadata_directory, read_image  # noqa: PLC0415 - slow
+    from seqgate.gateway.admin.stored import existing_metadata_directory, locked, read_image  # noqa: PLC0415 - slow
     from seqgate.log import Storage  # noqa: PLC0415
 
-    directory = metadata_directory(data_dir)
+    directory = existing_metadata_directory(data_dir)
     storage = Storage()
     removed: set[FileLeak] = set()
     with locked(storage, data_dir) if request.remove else contextlib.nullcontext():

@@ -20,7 +20,7 @@ from seqgate.gateway.admin.commands import (
     stop,
 )
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, name_values
+from seqgate.gateway.admin.options import Consented, OpenedCluster, cluster, name_values_or_exit_2
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import NONE, Block, Column, TopicName, count, counted, number, shown, table
 
@@ -174,7 +174,7 @@ def create(
       seqgate topics create orders --partitions 6
       seqgate topics create ledger --set cleanup.policy=compact --set segment.ms=3600000
     """  # noqa: D301 - \b keeps the lines of the list apart
-    wanted = name_values(settings or [], "--set")
+    wanted = name_values_or_exit_2(settings or [], "--set")
     with opened as reached:
         outcomes = create_topics(
             reached,
@@ -216,7 +216,7 @@ def alter(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partitions is None and not settings and not unset:
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
-    wanted = name_values(settings or [], "--set")
+    wanted = name_values_or_exit_2(settings or [], "--set")
     with opened as reached:
         (now,) = (len(found["partitions"]) for found in reached.existing_topics([topic]))
 

@@ -354,9 +354,9 @@ def list_users_live(gateway: LiveGateway, request: ListUsersRequest) -> UserPage
 
 def list_users_stopped(gateway: StoppedGateway, request: ListUsersRequest) -> UserPage:
     """Return all users, by name. Raises ControlError."""
-    from seqgate.gateway.admin.stored import metadata_directory, read_image  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import existing_metadata_directory, read_image  # noqa: PLC0415 - slow to import
 
-    return _page_of(read_image(metadata_directory(gateway.data_dir)), request)
+    return _page_of(read_image(existing_metadata_directory(gateway.data_dir)), request)
 
 
 def _page_of(image: MetadataImage, request: ListUsersRequest) -> UserPage:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.stored import metadata_directory
+from seqgate.gateway.admin.stored import existing_metadata_directory
 from seqgate.log import IncompatibleFormat, LogDirectory, Storage
 from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
 from seqgate.log.segments.transaction_index import ENTRY
@@ -290,7 +290,7 @@ def test_commands_on_a_stopped_gateway_refuse_the_directory(current: Path, tmp_p
     plant(root)
     before = contents(root)
     with pytest.raises(ControlError, match=sentence):
-        metadata_directory(root)
+        existing_metadata_directory(root)
     assert contents(root) == before
 
 

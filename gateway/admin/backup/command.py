@@ -30,7 +30,7 @@ from seqgate.gateway.admin.options import (
     asking,
     cluster,
     needs_bootstrap,
-    parsed,
+    parsed_or_exit_2,
     reporting_errors,
     timeout_of,
 )
@@ -151,7 +151,7 @@ def create(
 
     Exits with 1 when no backup was made.
     """
-    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    bytes_per_s = parsed_or_exit_2(size_bytes, rate, "--rate")
     with opened as source, _progress() as report:
         pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
         if source.bucket is not None:
@@ -195,7 +195,7 @@ def verify(opened: Opened[None], backup: Backup, rate: Rate = None) -> Output:
 
     Exits with 1 when a file is missing or damaged, or when the backup was never finished.
     """
-    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    bytes_per_s = parsed_or_exit_2(size_bytes, rate, "--rate")
     with opened, _progress() as report:
         verified = verify_backup(found_backup(backup), _paces(bytes_per_s, report, "verified"))
     row, damaged = verified.backup, verified.damaged
@@ -231,7 +231,7 @@ def restore(
 
     Exits with 1 when nothing was restored.
     """
-    bytes_per_s = parsed(size_bytes, rate, "--rate")
+    bytes_per_s = parsed_or_exit_2(size_bytes, rate, "--rate")
     if [target, data_dir, address].count(None) != 2:
         raise stop("name the data directory to make, or a bucket with --cluster, once", code=2)
     if address is not None:
@@ -458,12 +458,12 @@ STAGE_TIMEOUT_S: Final = 600.0
 @contextmanager
 def staged_in(storage: Storage, data_dir: Path, timeout_s: float) -> Iterator[Staged]:
     """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
-    from seqgate.gateway.admin.stored import metadata_directory  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import existing_metadata_directory  # noqa: PLC0415 - slow to import
     from seqgate.log import DirectoryLocked  # noqa: PLC0415
     from seqgate.log.rebuilding import BUCKET_SESSION  # noqa: PLC0415
     from seqgate.log.staging import STAGING_LOCK, read_staged, remove_staging  # noqa: PLC0415
 
-    metadata_directory(data_dir)
+    existing_metadata_directory(data_dir)
     if storage.exists(str(data_dir / BUCKET_SESSION)):
         raise ControlError(
             f"{data_dir} is a cache of a bucket, which has the records: name the bucket with --cluster "
@@ -742,10 +742,10 @@ def _move_ids(data_dir: Path, config: Config) -> int | None:
     """
     from seqgate.gateway.admin.operations import answer_stopped  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.pids import MovedNextId, MoveNextRequest  # noqa: PLC0415
-    from seqgate.gateway.admin.stored import metadata_directory, read_image  # noqa: PLC0415
+    from seqgate.gateway.admin.stored import existing_metadata_directory, read_image  # noqa: PLC0415
     from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415
 
-    image = read_image(metadata_directory(data_dir))
+    image = read_image(existing_metadata_directory(data_dir))
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
         return None
     now_ms = time.time_ns() // 1_000_000

@@ -29,7 +29,7 @@ from seqgate.gateway.admin.cluster.bucket import (
 )
 from seqgate.gateway.admin.commands import Output
 from seqgate.gateway.admin.request import ControlError, in_words
-from seqgate.gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
+from seqgate.gateway.admin.stored import check_is_no_cache, existing_metadata_directory, read_image
 from seqgate.gateway.admin.tables import count, counted
 from seqgate.gateway.cluster.metadata.change import CorruptChange, decode_change
 from seqgate.gateway.cluster.metadata.shared_log import SharedLog, copy_log
@@ -283,7 +283,7 @@ class _Import:
 @contextlib.contextmanager
 def _opened(data_dir: Path, config: Config, now_ms: int) -> Iterator[LogDirectory]:
     """Open a data directory whose logs are whole and durable. Raises ControlError."""
-    metadata_directory(data_dir)
+    existing_metadata_directory(data_dir)
     storage = Storage()
     check_is_no_cache(storage, data_dir)
 

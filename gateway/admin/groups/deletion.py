@@ -13,7 +13,13 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import group_names
-from seqgate.gateway.admin.groups.describing import ClusterGroups, Consented, FoundGroup, LiveGroups, in_use
+from seqgate.gateway.admin.groups.describing import (
+    ClusterGroups,
+    Consented,
+    FoundGroup,
+    LiveGroups,
+    refusal_if_it_has_members,
+)
 from seqgate.gateway.admin.groups.members import SHARE
 from seqgate.gateway.admin.operation import LiveGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
@@ -112,7 +118,9 @@ async def _planned(
         return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
     read = await source.progress(name, found.type)
     count = len(read.committed) + len(read.delivered)
-    return GroupDeletion(name, found.state, count, deleted=False, refusal=in_use(name, found))
+    return GroupDeletion(
+        name, found.state, count, deleted=False, refusal=refusal_if_it_has_members(name, found)
+    )
 
 
 # Over the Kafka protocol: any cluster's answer. Raises ControlError or an error of kafka-python.

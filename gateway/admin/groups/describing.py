@@ -410,7 +410,7 @@ def share_lag(read: GroupProgress, place: TopicPartition, high_watermark: int | 
     return max(0, high_watermark - delivered.start_offset - (delivered.done_records or 0))
 
 
-def in_use(name: str, found: FoundGroup) -> str | None:
+def refusal_if_it_has_members(name: str, found: FoundGroup) -> str | None:
     """Return the sentence that refuses to change a group with members; None for a group without."""
     if found.is_empty:
         return None

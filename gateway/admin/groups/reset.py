@@ -31,10 +31,10 @@ from seqgate.gateway.admin.groups.describing import (
     Consented,
     Group,
     LiveGroups,
-    in_use,
+    refusal_if_it_has_members,
 )
 from seqgate.gateway.admin.groups.members import CLASSIC, SHARE
-from seqgate.gateway.admin.operation import as_control_error, check_led_here, find_topic
+from seqgate.gateway.admin.operation import as_control_error, check_led_here, existing_topic
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ClusterAnswers, ControlError, Request, from_source
 from seqgate.gateway.admin.tables import (
@@ -254,7 +254,7 @@ async def reset_offsets(source: ClusterReset | LiveReset, request: ResetOffsetsR
                 f"{group} is a share group, which commits no offsets; "
                 f"kafka-share-groups.sh --group {group} --reset-offsets sets where it continues"
             )
-        refused = in_use(group, found)
+        refused = refusal_if_it_has_members(group, found)
         if refused is not None:
             raise ControlError(refused)
     is_by_time = request.target == "timestamp"
@@ -440,7 +440,7 @@ class LiveReset(LiveGroups):
         return [place for place in places if self.partitions.has(*place)]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic: find_topic(self.partitions, topic).count for topic in topics}
+        return {topic: existing_topic(self.partitions, topic).count for topic in topics}
 
     async def offsets(
         self, places: Sequence[TopicPartition], timestamp_ms: int | None

@@ -29,7 +29,7 @@ from seqgate.gateway.admin.operation import (
     LiveGateway,
     as_control_error,
     check_led_here,
-    find_topic,
+    existing_topic,
     partitions_after,
 )
 from seqgate.gateway.admin.options import Asker, Consented, Opened, gateway_or_cluster, must_agree
@@ -592,7 +592,7 @@ class LiveEnding(LiveTransactions):
             names = sorted(filter(_holds_transactions, self._partitions.by_name))
             topics = [self._partitions.by_name[name] for name in names]
         else:
-            topics = [find_topic(self._partitions, request.topic, request.partition)]
+            topics = [existing_topic(self._partitions, request.topic, request.partition)]
         return partitions_after(topics, lambda topic: topic.opened(), request.partition, request.after)
 
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:

@@ -16,7 +16,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
 from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, as_control_error, offline_partitions
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, parsed
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, parsed_or_exit_2
 from seqgate.gateway.admin.producers import active_producers
 from seqgate.gateway.admin.request import (
     MAX_PAGE_ROWS,
@@ -211,7 +211,7 @@ def list_transactions(
       CompleteAbort    the last one was aborted
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = ListTransactionsRequest(
-        states or [], producer_ids or [], parsed(duration_ms, longer_than), pattern
+        states or [], producer_ids or [], parsed_or_exit_2(duration_ms, longer_than), pattern
     )
     with opened as client:
         gateway, page = client.ask_running_or_data_directory(request)
@@ -813,12 +813,12 @@ class StoredTransactions(NamedTuple):
 
 
 def _stored_transactions(data_dir: Path) -> dict[str, Transaction]:
-    from seqgate.gateway.admin.stored import metadata_directory, partition_directories  # noqa: PLC0415 - slow
+    from seqgate.gateway.admin.stored import existing_metadata_directory, partition_directories  # noqa: PLC0415 - slow
     from seqgate.gateway.coordinator.transaction import records  # noqa: PLC0415
     from seqgate.gateway.coordinator.transaction.rules import TransactionShard  # noqa: PLC0415
     from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
 
-    metadata_directory(data_dir)
+    existing_metadata_directory(data_dir)
     shard = TransactionShard()
     for directory in partition_directories(data_dir, TRANSACTION_STATE_TOPIC):
         for record in _stored_records(directory, records):
