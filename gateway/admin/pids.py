@@ -308,6 +308,7 @@ def claim(
         def claim_it(execute: bool) -> BlockRow:
             if execute:
                 return client.ask_running_or_data_directory(ClaimBlockRequest(size, owner))[1]
+            _check_owner(owner)
             first = client.ask_running_or_data_directory(ListBlocksRequest(sys.maxsize))[1].next_producer_id
             return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
 
@@ -351,7 +352,12 @@ def move_next(
         def move(execute: bool) -> MovedNextId:
             if execute:
                 return client.ask_running_or_data_directory(MoveNextRequest(next_producer_id))[1]
-            return MovedNextId(page.next_producer_id, max(page.next_producer_id, next_producer_id))
+            if next_producer_id < page.next_producer_id:
+                raise ControlError(
+                    f"the next producer id can't be moved back from {page.next_producer_id} to "
+                    f"{next_producer_id}"
+                )
+            return MovedNextId(page.next_producer_id, next_producer_id)
 
         def text(moved: MovedNextId) -> Iterator[Block]:
             yield f"The next block begins at {moved.current} or later; before, it was {moved.previous}."
@@ -534,12 +540,16 @@ async def claim_block(source: BlockSource, request: ClaimBlockRequest, now_ms: i
     size, owner = request.size, request.owner
     if size < 1:
         raise ControlError(f"size must be at least 1, not {size}")
+    _check_owner(owner)
+    with _as_control_error():
+        return _row(source, await source.store.claim(size, owner, now_ms))
+
+
+def _check_owner(owner: str) -> None:
     if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
         raise ControlError(f"owner must be 1 to {MAX_OWNER_LENGTH} printable characters, not {owner!r:.60}")
     if _GATEWAY_NAME.fullmatch(owner):
         raise ControlError(f"{owner} is the name of a gateway, which claims for itself; choose another owner")
-    with _as_control_error():
-        return _row(source, await source.store.claim(size, owner, now_ms))
 
 
 async def move_next_id(source: BlockSource, request: MoveNextRequest, _: int) -> MovedNextId:

@@ -175,7 +175,11 @@ def remove(opened: Opened[Asker], user: User, *, mechanisms: Mechanisms = None, 
             }
             if user not in known:
                 raise _no_user(user)
-            return ChangedUser(user, request.mechanisms or [each.mechanism for each in known[user]])
+            own = [each.mechanism for each in known[user]]
+            for mechanism in request.mechanisms:
+                if mechanism not in own:
+                    raise _no_credential(user, mechanism)
+            return ChangedUser(user, request.mechanisms or own)
 
         changed = consent.plan_ask_and_do(
             remove_them,
@@ -445,11 +449,9 @@ def _altered(
         decision = alter_users(image.users, deletions, upsertions, most=most)
         error = decision.answer[user]
         if error is not None:
-            raise ControlError(
-                f"user {user} has no credential for {hashing.mechanism}"
-                if new is None
-                else f"user {user}: {error.message}"
-            )
+            if new is None:
+                raise _no_credential(user, hashing.mechanism)
+            raise ControlError(f"user {user}: {error.message}")
         records += decision.records
     return Decision(records, ChangedUser(user, [hashing.mechanism for hashing, _ in changes]))
 
@@ -465,3 +467,7 @@ def _hash_of(mechanism: str) -> ScramHash:
 
 def _no_user(user: str) -> ControlError:
     return ControlError(f"there is no user {user}")
+
+
+def _no_credential(user: str, mechanism: str) -> ControlError:
+    return ControlError(f"user {user} has no credential for {mechanism}")

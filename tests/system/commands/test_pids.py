@@ -93,6 +93,10 @@ class TestRunningGateway:
         assert states == ["given up", "in use"]
         back = seqgate("pids", "move", "--yes", "10", "--data-dir", gateway.data_dir, code=1)
         assert "not 10" in back.stderr
+        planned = seqgate("pids", "move", "--dry-run", "10", "--data-dir", gateway.data_dir, code=1)
+        assert "can't be moved back from 51000 to 10" in planned.stderr
+        named = ("pids", "claim", "--owner", "node-7", "--dry-run", "--data-dir", gateway.data_dir)
+        assert "node-7 is the name of a gateway" in seqgate(*named, code=1).stderr
         assert next_producer_id(gateway.bootstrap) == 50001
         skipped = seqgate("pids", "owner", "20000", "--data-dir", gateway.data_dir, code=1)
         assert "20000 was skipped" in skipped.stdout

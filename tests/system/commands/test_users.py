@@ -44,6 +44,8 @@ def test_users_are_added_listed_and_removed(gateway: GatewayProcess, how: str) -
     asked = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", *where, code=1).stdout
     assert "User ann could not log in with SCRAM-SHA-256 any more." in asked
     removed = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", "--yes", *where)
+    again = seqgate("users", "remove", "ann", "--mechanism", "SCRAM-SHA-256", "--dry-run", *where, code=1)
+    assert "user ann has no credential for SCRAM-SHA-256" in again.stderr
     assert removed.stdout == "User ann can't log in with SCRAM-SHA-256 any more.\n"
     seqgate("users", "remove", "ann", "--yes", *where)
     seqgate("users", "remove", "bob", "--yes", *where)
