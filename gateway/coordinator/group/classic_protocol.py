@@ -95,6 +95,11 @@ NOBODY_JOINED_DELAY_MS: Final = 1000
 MAX_PENDING_MEMBERS: Final = 10_000
 """Member ids handed out and not used yet; one more makes the group forget the oldest."""
 
+FIRST_REQUIRING_MEMBER_ID: Final = 4
+"""The first version of JoinGroup in which a new member must join again with the id that it gets."""
+FIRST_SKIPPING_ASSIGNMENT: Final = 9
+"""The first version of JoinGroup that lets a restarted static leader skip the assignment (KIP-814)."""
+
 
 class GroupLimits(msgspec.Struct, frozen=True):
     """The limits of a classic group: the settings `group.*` in `docs/configuration.md`."""
@@ -106,10 +111,9 @@ class GroupLimits(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """A JoinGroup request. A member without an id gets `fresh_member_id`. From v4 on it must join again with
-    that id (`requires_known_member_id`), unless it is static; from v9 on it `can_skip_assignment`.
-    """
+    """A JoinGroup request. A member without an id gets `fresh_member_id`."""
 
+    api_version: int
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -119,12 +123,16 @@ class Join(msgspec.Struct, frozen=True):
     protocol_type: str
     protocols: Protocols
     fresh_member_id: str
-    requires_known_member_id: bool
-    can_skip_assignment: bool
     reason: str | None = None
     """Why the client joins, in its own words (KIP-800)."""
     sight: Sight = EVERYTHING
     """The topics that the regular expressions of a consumer group may match for this client."""
+
+    @property
+    def must_join_again_with_an_id(self) -> bool:
+        """Return whether a new member only gets an id, with which it must join again (KIP-394)."""
+        is_static = self.group_instance_id is not None
+        return not self.member_id and not is_static and self.api_version >= FIRST_REQUIRING_MEMBER_ID
 
 
 class ClassicRequests:
@@ -329,7 +337,7 @@ def _join_new(
     group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
 ) -> None:
     instance_id = request.group_instance_id
-    if instance_id is None and request.requires_known_member_id:
+    if request.must_join_again_with_an_id:
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
             # Kafka keeps any number of pending ids; here a client whose id was evicted joins anew
             del group.pending_members[next(iter(group.pending_members))]
@@ -415,7 +423,7 @@ def _replace_static(
     _update(member, request, waiter, effects)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
         effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
-        if request.can_skip_assignment:
+        if request.api_version >= FIRST_SKIPPING_ASSIGNMENT:
             is_leader = group.leader == member.member_id
             reply = group.generation_reply(member.member_id, skip_assignment=is_leader)
         else:
@@ -708,7 +716,7 @@ def _join_consumer_group(
         raise GroupError(ErrorCode.group_max_size_reached)
     if not _supports(group, request):
         raise GroupError(ErrorCode.inconsistent_group_protocol)
-    if not request.member_id and instance_id is None and request.requires_known_member_id:
+    if request.must_join_again_with_an_id:
         return JoinReply(error_code=ErrorCode.member_id_required, member_id=member_id), []
     subscription = read_subscription(request.protocols[0][1])
     if subscription is None:

@@ -50,18 +50,16 @@ from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
-FIRST_REQUIRING_MEMBER_ID: Final = 4
 FIRST_WITH_NULL_PROTOCOL: Final = 7
-FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
 async def handle_join(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for its answer."""
-    version = context.api_version
     if not context.may_group(Operation.READ, request.group_id):
         return _response(context, JoinReply(error_code=ErrorCode.group_authorization_failed))
     instance_id = getattr(request, "group_instance_id", None)
     join = Join(
+        api_version=context.api_version,
         member_id=request.member_id,
         group_instance_id=instance_id,
         client_id=context.client_id,
@@ -71,8 +69,6 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         fresh_member_id=f"{context.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
-        requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
-        can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
         reason=getattr(request, "reason", None),
         sight=describable_topics(context),
     )

@@ -48,8 +48,8 @@ class Who:
     protocol_type: str = "consumer"
     session_timeout_ms: int = SESSION_MS
     rebalance_timeout_ms: int = REBALANCE_MS
-    requires_known_member_id: bool = False
-    can_skip_assignment: bool = True
+    api_version: int = 3
+    """The version of JoinGroup."""
     reason: str | None = None
 
     def named(self, member_id: str) -> Who:
@@ -99,6 +99,7 @@ class Scene:
         self.asked += 1
         self.ids += 1
         request = Join(
+            api_version=who.api_version,
             member_id=who.member_id,
             group_instance_id=who.group_instance_id,
             client_id="client",
@@ -108,8 +109,6 @@ class Scene:
             protocol_type=who.protocol_type,
             protocols=who.protocols,
             fresh_member_id=f"{who.group_instance_id or 'client'}-{self.ids}",
-            requires_known_member_id=who.requires_known_member_id,
-            can_skip_assignment=who.can_skip_assignment,
             reason=who.reason,
         )
         effects = self.effects()

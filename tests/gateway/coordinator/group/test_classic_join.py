@@ -76,7 +76,7 @@ class TestMemberIdRequired:
 
     def test_an_id_is_handed_out_and_no_member_added(self) -> None:
         scene = Scene()
-        reply = scene.joined(scene.join(Who(requires_known_member_id=True)))
+        reply = scene.joined(scene.join(Who(api_version=4)))
         assert reply.error_code is ErrorCode.member_id_required
         assert reply.member_id in scene.group.pending_members
         assert scene.state is GroupState.EMPTY
@@ -84,7 +84,7 @@ class TestMemberIdRequired:
 
     def test_the_member_joins_with_its_id(self) -> None:
         scene = Scene()
-        who = Who(requires_known_member_id=True)
+        who = Who(api_version=4)
         given = scene.joined(scene.join(who)).member_id
         waiter = scene.join(who.named(given))
         assert not scene.group.pending_members
@@ -95,7 +95,7 @@ class TestMemberIdRequired:
     def test_unused_ids_are_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(classic_protocol, "MAX_PENDING_MEMBERS", 3)
         scene = Scene()
-        who = Who(requires_known_member_id=True)
+        who = Who(api_version=4)
         given = [scene.joined(scene.join(who)).member_id for _ in range(5)]
         assert list(scene.group.pending_members) == given[2:]
         assert scene.error(scene.join(who.named(given[0]))) is ErrorCode.unknown_member_id
@@ -107,7 +107,7 @@ class TestMemberIdRequired:
 
     def test_the_id_ends_with_its_session(self) -> None:
         scene = Scene()
-        who = Who(requires_known_member_id=True)
+        who = Who(api_version=4)
         given = scene.joined(scene.join(who)).member_id
         scene.advance(SESSION_MS)
         assert not scene.group.pending_members
@@ -115,20 +115,20 @@ class TestMemberIdRequired:
 
     def test_a_static_member_needs_no_id(self) -> None:
         scene = Scene()
-        waiter = scene.join(Who(group_instance_id="i", requires_known_member_id=True))
+        waiter = scene.join(Who(group_instance_id="i", api_version=4))
         assert scene.waits(waiter)
         assert set(scene.group.static_members) == {"i"}
 
     def test_a_static_member_may_not_use_a_pending_id(self) -> None:
         scene = Scene()
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         waiter = scene.join(Who(given, group_instance_id="i"))
         assert scene.error(waiter) is ErrorCode.unknown_member_id
 
     def test_a_rebalance_waits_for_a_pending_member(self) -> None:
         scene = Scene()
         leader, follower = scene.stable(Who(), Who())
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         waiters = [scene.join(Who(leader)), scene.join(Who(follower, protocols=(("range", b"new"),)))]
         assert all(map(scene.waits, waiters))
         waiters.append(scene.join(Who(given)))
@@ -137,7 +137,7 @@ class TestMemberIdRequired:
     def test_a_rebalance_ends_without_a_pending_member_in_the_end(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who(session_timeout_ms=30_000))
-        scene.join(Who(requires_known_member_id=True))
+        scene.join(Who(api_version=4))
         waiter = scene.join(Who(leader, session_timeout_ms=30_000))
         assert scene.waits(waiter)
         scene.advance(SESSION_MS)
@@ -388,7 +388,7 @@ class TestGroupSize:
     def test_a_pending_id_is_dropped_when_the_group_is_full(self) -> None:
         scene = Scene(self.limits)
         scene.stable(Who())
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         scene.shard.stored.limits = replace(LIMITS, max_size=1)
         assert scene.error(scene.join(Who(given))) is ErrorCode.group_max_size_reached
         assert not scene.group.pending_members

@@ -66,14 +66,14 @@ class TestLeave:
 
     def test_a_pending_member(self) -> None:
         scene = Scene()
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         assert scene.leave((given, None)) == [ErrorCode.none]
         assert not scene.group.pending_members
 
     def test_a_pending_member_that_the_rebalance_waits_for(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who())
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         waiter = scene.join(Who(leader))
         scene.leave((given, None))
         assert scene.joined(waiter).generation_id == 2

@@ -40,11 +40,11 @@ PROTOCOLS: Final = (
 PLAIN: Final = Who(session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, protocols=PROTOCOLS[0])
 CLIENTS: Final = (
     PLAIN,
-    replace(PLAIN, requires_known_member_id=True),
-    replace(PLAIN, requires_known_member_id=True, rebalance_timeout_ms=4_000),
-    replace(PLAIN, group_instance_id="i", session_timeout_ms=STATIC_SESSION_MS),
-    replace(PLAIN, group_instance_id="j", session_timeout_ms=STATIC_SESSION_MS, can_skip_assignment=False),
-    replace(PLAIN, group_instance_id="i", protocols=PROTOCOLS[1]),
+    replace(PLAIN, api_version=4),
+    replace(PLAIN, api_version=4, rebalance_timeout_ms=4_000),
+    replace(PLAIN, group_instance_id="i", session_timeout_ms=STATIC_SESSION_MS, api_version=9),
+    replace(PLAIN, group_instance_id="j", session_timeout_ms=STATIC_SESSION_MS, api_version=8),
+    replace(PLAIN, group_instance_id="i", protocols=PROTOCOLS[1], api_version=9),
 )
 NUMBERS: Final = st.integers(0, len(CLIENTS) - 1)
 TIMES_MS: Final = st.sampled_from([1, 500, DELAY_MS, 4_000, SESSION_MS - 1, SESSION_MS, REBALANCE_MS, 30_000])

@@ -192,7 +192,7 @@ class TestHeartbeat:
 
     def test_of_a_pending_member(self) -> None:
         scene = Scene()
-        given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
+        given = scene.joined(scene.join(Who(api_version=4))).member_id
         assert scene.heartbeat(given) is ErrorCode.unknown_member_id
 
     @pytest.mark.parametrize("generation_id", [-1, 0, 2])

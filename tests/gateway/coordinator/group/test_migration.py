@@ -127,7 +127,7 @@ class TestUpgrade:
 
     def test_a_pending_id_is_valid_in_the_consumer_group(self) -> None:
         scene = MixedScene()
-        who = Who(protocols=classic().protocols, requires_known_member_id=True)
+        who = Who(protocols=classic().protocols, api_version=4)
         given = scene.joined(scene.join(who))
         assert given.error_code is ErrorCode.member_id_required
         scene.beat("new")
@@ -244,7 +244,7 @@ class TestClassicMembers:
     def test_join_to_a_group_of_consumers(self) -> None:
         scene = MixedScene()
         epoch = scene.beat("new").member_epoch
-        asked = scene.join(Who(protocols=classic().protocols, requires_known_member_id=True))
+        asked = scene.join(Who(protocols=classic().protocols, api_version=4))
         assert scene.error(asked) is ErrorCode.member_id_required
         who = classic(member_id=scene.joined(asked).member_id)
         assert scene.rejoin(who) == (epoch + 1, [])

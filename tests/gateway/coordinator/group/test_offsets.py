@@ -124,7 +124,7 @@ class TestEmptyGroup:
 
     def test_a_group_with_a_pending_member_is_kept(self) -> None:
         scene = Scene()
-        scene.join(Who(requires_known_member_id=True))
+        scene.join(Who(api_version=4))
         clean_up(scene)
         assert GROUP in scene.shard.groups
 

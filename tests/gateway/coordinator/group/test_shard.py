@@ -204,7 +204,7 @@ class TestDeleteGroup:
 
     def test_a_member_id_of_a_deleted_group_is_unknown(self) -> None:
         scene = Scene()
-        who = Who(requires_known_member_id=True)
+        who = Who(api_version=4)
         given = scene.joined(scene.join(who)).member_id
         assert self.delete(scene) is NONE
         assert scene.error(scene.join(who.named(given))) is UNKNOWN
@@ -327,7 +327,7 @@ class TestTime:
 
     def test_nothing_is_due_before(self) -> None:
         scene = Scene()
-        scene.join(Who(requires_known_member_id=True))
+        scene.join(Who(api_version=4))
         scene.join(CONSUMER)
         while (left_ms := scene.next_in_ms()) is not None:
             before = scene.group.metadata(), scene.state, dict(scene.group.pending_members)

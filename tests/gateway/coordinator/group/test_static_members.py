@@ -9,7 +9,7 @@ from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.scene import REBALANCE_MS, SESSION_MS, Scene, Who
 
-STATIC = Who(group_instance_id="i")
+STATIC = Who(group_instance_id="i", api_version=9)
 
 
 class TestFenced:
@@ -65,7 +65,7 @@ class TestRestartWhileStable:
     def test_the_leader_that_can_not_skip_it(self) -> None:
         scene = Scene()
         old, _ = scene.stable(STATIC, Who())
-        reply = scene.joined(scene.join(Who(group_instance_id="i", can_skip_assignment=False)))
+        reply = scene.joined(scene.join(Who(group_instance_id="i", api_version=8)))
         assert not reply.skip_assignment
         assert reply.leader == old
         assert reply.members == ()

@@ -47,6 +47,7 @@ async def commit(groups: GroupCoordinator, group_id: str, offset: int, partition
 
 def joining(client_id: str) -> Join:
     return Join(
+        api_version=3,
         member_id="",
         group_instance_id=None,
         client_id=client_id,
@@ -56,8 +57,6 @@ def joining(client_id: str) -> Join:
         protocol_type="other",
         protocols=(("range", b"metadata of " + client_id.encode()),),
         fresh_member_id=f"{client_id}-1",
-        requires_known_member_id=False,
-        can_skip_assignment=True,
     )
 
 
