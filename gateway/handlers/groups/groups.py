@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -87,16 +88,20 @@ async def handle_delete(context: RequestContext[CoordinatorServices], request: A
             )
         except TimeoutError:
             error = ErrorCode.request_timed_out
-        results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
+        results.append(_result(module, group_id, error))
         if error is ErrorCode.none:
             deleted.append(group_id)
     results += [
-        build(module.DeletableGroupResult, group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        _result(module, group_id, ErrorCode.group_authorization_failed)
         for group_id in named
         if group_id in refused
     ]
     log_change(context, "deleted group", deleted)
     return context.answer(results=tuple(results))
+
+
+def _result(module: ModuleType, group_id: str, error: ErrorCode) -> Any:
+    return build(module.DeletableGroupResult, group_id=group_id, error_code=error, error_message=None)
 
 
 def _note_late(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> None:
