@@ -123,7 +123,7 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
             if others:
                 yield next_record(partition, next_leader=others[0])
             else:
-                yield settled(partition, _with(target, partition.leader), partition.isr)
+                yield without_reassignment_and_move(partition, _with(target, partition.leader), partition.isr)
 
 
 def move(
@@ -138,7 +138,7 @@ def move(
     if to == leader or to not in live:
         return Decision((), False)
     replicas = reassigned_replicas(partition)
-    if not is_reassigned(partition):
+    if not has_adding_or_removing_replicas(partition):
         replicas = (to, *(replica for replica in replicas if replica != to))[: len(replicas)]
     return Decision((_led(partition, to, _with(replicas, to), live),), True)
 
@@ -188,7 +188,7 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
     return Decision((next_record(partition, next_leader=to),), None)
 
 
-def is_reassigned(partition: PartitionRecord) -> bool:
+def has_adding_or_removing_replicas(partition: PartitionRecord) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -204,7 +204,7 @@ def next_record(partition: PartitionRecord, **changes: Any) -> PartitionRecord:
     return msgspec.structs.replace(partition, partition_epoch=partition.partition_epoch + 1, **changes)
 
 
-def settled(
+def without_reassignment_and_move(
     partition: PartitionRecord, replicas: tuple[int, ...], isr: tuple[int, ...], **changes: Any
 ) -> PartitionRecord:
     """Return the next record of a partition without a reassignment, and without a move that was ordered."""
@@ -224,7 +224,9 @@ def _led(
     partition: PartitionRecord, leader: int, replicas: tuple[int, ...], live: Collection[int]
 ) -> PartitionRecord:
     isr = tuple(replica for replica in replicas if replica in live)
-    return settled(partition, replicas, isr, leader=leader, leader_epoch=partition.leader_epoch + 1)
+    return without_reassignment_and_move(
+        partition, replicas, isr, leader=leader, leader_epoch=partition.leader_epoch + 1
+    )
 
 
 PLANNED_AT_ONCE: Final = 1_000
@@ -278,7 +280,7 @@ class _Plan:
                 to = next((replica for replica in first if replica in self._live), partition.leader)
                 self._move(topic_id, index, to)
                 self._is_fixed.add((topic_id, index))
-            elif is_reassigned(partition):
+            elif has_adding_or_removing_replicas(partition):
                 self._is_fixed.add((topic_id, index))
             elif (
                 partition.leader in self._draining and self._targets and partition.leader not in self._targets

@@ -16,9 +16,9 @@ ListPartitionReassignments (key 46, version 0): list the reassignments in progre
 cluster.
 
 One is in progress, with adding or removing replicas, until the leader has handed the partition over to one of
-the new replicas. A refusal repeats the partitions of the request. Source: Kafka's
-ReplicationControlManager.listPartitionReassignments, which lists no partition that is unknown or not being
-moved.
+the new replicas (`move` in `metadata/leadership.py`). A refusal repeats the partitions of the request.
+Source: Kafka's ReplicationControlManager.listPartitionReassignments, which lists no partition that is unknown
+or not being moved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import is_reassigned, next_record, settled
+from seqgate.gateway.metadata.leadership import (
+    has_adding_or_removing_replicas,
+    next_record,
+    without_reassignment_and_move,
+)
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
 from seqgate.gateway.metadata.topics import error_unless_live_and_distinct
 from seqgate.gateway.protocol.messages import build
@@ -116,7 +120,7 @@ def reassign(
     target = tuple(replicas)
     removing = tuple(replica for replica in before if replica not in target)
     if partition.leader in target or partition.leader not in live:
-        changed = settled(partition, target, target)
+        changed = without_reassignment_and_move(partition, target, target)
     else:
         adding = tuple(replica for replica in target if replica not in before)
         changed = next_record(
@@ -131,13 +135,13 @@ def reassign(
 
 
 def _cancelled(partition: PartitionRecord) -> Decision[ApiError | None]:
-    if not is_reassigned(partition):
+    if not has_adding_or_removing_replicas(partition):
         return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     # The leader is first, as it was when the reassignment began or became so since.
     first = tuple(replica for replica in before if replica == partition.leader)
     replicas = first + tuple(replica for replica in before if replica != partition.leader)
-    return Decision((settled(partition, replicas, replicas),), None)
+    return Decision((without_reassignment_and_move(partition, replicas, replicas),), None)
 
 
 async def _topic(
@@ -182,7 +186,7 @@ async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, a
             for index in indexes
             if topic is not None
             and (partition := topic.partitions.get(index)) is not None
-            and is_reassigned(partition)
+            and has_adding_or_removing_replicas(partition)
         )
         if partitions:
             topics.append(build(module.OngoingTopicReassignment, name=name, partitions=partitions))

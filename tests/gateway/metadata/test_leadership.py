@@ -11,7 +11,7 @@ from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
     PartitionMove,
-    is_reassigned,
+    has_adding_or_removing_replicas,
     move,
     order_move,
     reassigned_replicas,
@@ -90,7 +90,7 @@ def test_a_reassignment_to_replicas_with_the_leader_is_complete_at_once() -> Non
     assert code(carry_out(image, reassign(image, NAME, 0, [other, leader], 1))) is ErrorCode.none
     assert partition(image).replicas == (other, leader)
     assert (partition(image).leader, partition(image).leader_epoch) == (leader, 0)
-    assert not is_reassigned(partition(image))
+    assert not has_adding_or_removing_replicas(partition(image))
 
 
 def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -> None:
@@ -98,7 +98,7 @@ def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -
     before = partition(image).replicas
     other = next(node for node in (1, 2, 3) if node not in before)
     assert code(carry_out(image, reassign(image, NAME, 0, [other], 1))) is ErrorCode.none
-    assert is_reassigned(partition(image))
+    assert has_adding_or_removing_replicas(partition(image))
     assert partition(image).adding_replicas == (other,)
     assert partition(image).removing_replicas == before
     assert partition(image).next_leader == other
@@ -106,7 +106,7 @@ def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -
     assert reassign(image, NAME, 0, [other], 1).records == (), "deciding again changes nothing"
     assert moved(image, other)
     assert partition(image).replicas == (other,)
-    assert not is_reassigned(partition(image))
+    assert not has_adding_or_removing_replicas(partition(image))
     assert partition(image).next_leader == -1
 
 
@@ -119,7 +119,7 @@ def test_a_reassignment_is_cancelled() -> None:
     assert code(carry_out(image, reassign(image, NAME, 0, None, 1))) is ErrorCode.none
     assert partition(image).replicas == before
     assert partition(image).next_leader == -1
-    assert not is_reassigned(partition(image))
+    assert not has_adding_or_removing_replicas(partition(image))
 
 
 def test_a_reassignment_ends_when_its_leader_ends() -> None:
@@ -131,7 +131,7 @@ def test_a_reassignment_ends_when_its_leader_ends() -> None:
     carry_out(image, end_session(image, leader, image.brokers.by_id[leader].broker_epoch))
     assert partition(image).leader == other
     assert partition(image).replicas == (other,)
-    assert not is_reassigned(partition(image))
+    assert not has_adding_or_removing_replicas(partition(image))
 
 
 def test_an_order_to_a_gateway_that_ends_is_taken_back() -> None:
