@@ -139,7 +139,7 @@ def protocol_page(apis: Iterable[Api[Any]]) -> str:
             f"### {api.name}",
             "",
             (
-                f"Key {api.key}, {'version' if api.min_version == api.max_version else 'versions'} "
+                f"Key {api.key}, {'version' if len(set(api.versions)) == 1 else 'versions'} "
                 f"{_versions(api)}: {summary}"
             ),
         ]
@@ -151,12 +151,11 @@ def protocol_page(apis: Iterable[Api[Any]]) -> str:
 
 
 def _versions(api: Api[Any]) -> str:
-    served = (
-        str(api.max_version) if api.min_version == api.max_version else f"{api.min_version}–{api.max_version}"
-    )
-    if api.advertised_min_version is None or api.advertised_min_version == api.min_version:
+    lowest, highest = api.versions
+    served = str(highest) if lowest == highest else f"{lowest}–{highest}"
+    if not api.advertised_but_refused:
         return served
-    return f"{served} (advertised from {api.advertised_min_version})"
+    return f"{served} (advertised from {api.advertised_but_refused[0]})"
 
 
 class Description(NamedTuple):

@@ -62,7 +62,7 @@ def test_check_fails_on_missing_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_every_api_is_described(api: Api) -> None:
     page = PAGES["protocol-support.md"]
-    assert f"| {api.key} | [{api.name}](#{api.name.lower()}) | {api.min_version}" in page
+    assert f"| {api.key} | [{api.name}](#{api.name.lower()}) | {api.versions[0]}" in page
     assert f"### {api.name}\n" in page
 
 
@@ -86,16 +86,14 @@ def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:
 
 def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
     served = [api for api in APIS if api.name == "Produce"]
-    alone = Api(
-        key=10, min_version=0, max_version=6, reaches=reach.everything, handle=find_coordinator.API.handle
-    )
+    alone = Api(key=10, versions=(0, 6), reaches=reach.everything, handle=find_coordinator.API.handle)
     assert "FindCoordinator (10)" in protocol_page(served)
     assert "FindCoordinator (10)" not in protocol_page([*served, alone])
 
 
 def test_a_handler_module_without_a_description_is_refused() -> None:
     with pytest.raises(ValueError, match="Fetch"):
-        protocol_page([Api(key=1, min_version=0, max_version=1, reaches=reach.node, handle=_handler)])
+        protocol_page([Api(key=1, versions=(0, 1), reaches=reach.node, handle=_handler)])
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.name)

@@ -195,7 +195,7 @@ class Dispatcher:
 
     def _serves(self, api_key: int, api_version: int) -> bool:
         api = self._apis.get(api_key)
-        return api is not None and api.min_version <= api_version <= api.max_version
+        return api is not None and api.versions[0] <= api_version <= api.versions[1]
 
     def _look_up(self, api_key: int, api_version: int, client_id: str) -> tuple[Api[Any], RequestSchema]:
         if not self._serves(api_key, api_version):
@@ -220,7 +220,7 @@ class Dispatcher:
     def _refuse_api_versions(self, correlation_id: int) -> ResponseBytes:
         """Refuse a too new ApiVersions, in version 0, with error 35 and its own versions (KIP-511)."""
         api = self._apis[API_VERSIONS]
-        row = (API_VERSIONS, api.min_version, api.max_version)
+        row = (API_VERSIONS, *api.versions)
         body = int(ErrorCode.unsupported_version).to_bytes(2, "big") + (1).to_bytes(4, "big")
         body += b"".join(number.to_bytes(2, "big") for number in row)
         head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)

@@ -35,7 +35,7 @@ TOPIC_IDS = tuple(uuid.UUID(bytes=b"topic id number" + bytes([number])) for numb
 MEMBER_ID = f"{CLIENT_ID}-{uuid.UUID(int=0)}"
 """Placeholder for the id of the only member of the group `classic`."""
 VERSIONS = tuple(
-    (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)
+    (api.key, version) for api in APIS for version in range(api.versions[0], api.versions[1] + 1)
 )
 
 _NAMES = (

@@ -210,9 +210,16 @@ def _row(
     )
 
 
-LIST_PARTITION_REASSIGNMENTS_API = Api(46, 0, 0, api.topics, handle=handle_list_partition_reassignments)
+LIST_PARTITION_REASSIGNMENTS_API = Api(
+    key=46, versions=(0, 0), reaches=api.topics, handle=handle_list_partition_reassignments
+)
 
 
 ALTER_PARTITION_REASSIGNMENTS_API = Api(
-    45, 0, 1, api.topics, handle=handle_alter_partition_reassignments, is_long=True, may_be_given_up=True
+    key=45,
+    versions=(0, 1),
+    reaches=api.topics,
+    handle=handle_alter_partition_reassignments,
+    is_long=True,
+    may_be_given_up=True,
 )

@@ -32,8 +32,7 @@ from seqgate.gateway.protocol.messages import encode_response, response_module
 from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
-MIN_VERSION = 0
-MAX_VERSION = 5
+VERSIONS = (0, 5)
 FIRST_WITH_FEATURES = FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_MIN_VERSION_0 = 4
 FIRST_WITH_NODE = 5
@@ -48,12 +47,11 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     """Return the handler that advertises `apis` and itself."""
     served = [api for api in apis if api.package is None or is_installed(api.package)]
-    rows = sorted([*map(_row, served), (API_KEY, MIN_VERSION, MAX_VERSION)])
+    rows = sorted([*map(_row, served), (API_KEY, *VERSIONS)])
     for_gateways = {api.key for api in apis if api.is_between_gateways}
     return Api(
         key=API_KEY,
-        min_version=MIN_VERSION,
-        max_version=MAX_VERSION,
+        versions=VERSIONS,
         reaches=reach.topics,
         begin=_begin([row for row in rows if row[0] not in for_gateways], rows),
     )
@@ -64,8 +62,9 @@ _Row = tuple[int, int, int]
 
 
 def _row(api: Api[Any]) -> _Row:
-    advertised = api.advertised_min_version
-    return api.key, api.min_version if advertised is None else advertised, api.max_version
+    lowest, highest = api.versions
+    refused = api.advertised_but_refused
+    return api.key, lowest if refused is None else refused[0], highest
 
 
 def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:

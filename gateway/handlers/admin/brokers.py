@@ -177,7 +177,7 @@ def unregister_broker(image: MetadataImage, node_id: int) -> Decision[ApiError |
     return Decision((UnregisterBrokerRecord(node_id, broker.broker_epoch),), None)
 
 
-UNREGISTER_BROKER_API = Api(64, 0, 0, api.topics, handle=handle_unregister_broker)
+UNREGISTER_BROKER_API = Api(key=64, versions=(0, 0), reaches=api.topics, handle=handle_unregister_broker)
 
 
 async def handle_unregister_controller(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -191,7 +191,11 @@ async def handle_unregister_controller(context: RequestContext[TopicServices], r
     )
 
 
-UNREGISTER_CONTROLLER_API = Api(94, 0, 0, api.topics, handle=handle_unregister_controller)
+UNREGISTER_CONTROLLER_API = Api(
+    key=94, versions=(0, 0), reaches=api.topics, handle=handle_unregister_controller
+)
 
 
-BROKER_HEARTBEAT_API = Api(63, 0, 1, api.topics, handle=handle_broker_heartbeat, is_between_gateways=True)
+BROKER_HEARTBEAT_API = Api(
+    key=63, versions=(0, 1), reaches=api.topics, handle=handle_broker_heartbeat, is_between_gateways=True
+)

@@ -238,7 +238,9 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
     )
 
 
-DESCRIBE_CONFIGS_API = Api(32, 1, 4, api.topics, handle=handle_describe_configs, may_be_given_up=True)
+DESCRIBE_CONFIGS_API = Api(
+    key=32, versions=(1, 4), reaches=api.topics, handle=handle_describe_configs, may_be_given_up=True
+)
 
 
 _NO_LOGGERS: Final = ApiError(ErrorCode.invalid_request, f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
@@ -611,7 +613,9 @@ async def handle_incremental_alter_configs(context: RequestContext[TopicServices
     return await answer_alterations(context, request, alterations)
 
 
-INCREMENTAL_ALTER_CONFIGS_API = Api(44, 0, 1, api.topics, handle=handle_incremental_alter_configs)
+INCREMENTAL_ALTER_CONFIGS_API = Api(
+    key=44, versions=(0, 1), reaches=api.topics, handle=handle_incremental_alter_configs
+)
 
 
 async def refuse_unusable(
@@ -694,7 +698,7 @@ def _listeners(
     return found
 
 
-ALTER_CONFIGS_API = Api(33, 0, 2, api.topics, handle=handle_alter_configs)
+ALTER_CONFIGS_API = Api(key=33, versions=(0, 2), reaches=api.topics, handle=handle_alter_configs)
 
 
 _LISTED: Final = (
@@ -734,4 +738,6 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     return context.answer(error_code=ErrorCode.none, config_resources=resources)
 
 
-LIST_CONFIG_RESOURCES_API = Api(74, 0, 1, api.topics, handle=handle_list_config_resources)
+LIST_CONFIG_RESOURCES_API = Api(
+    key=74, versions=(0, 1), reaches=api.topics, handle=handle_list_config_resources
+)

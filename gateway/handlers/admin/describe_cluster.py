@@ -79,4 +79,4 @@ def _answer(context: RequestContext[NodeServices], **fields: Any) -> Any:
     return context.answer(**nothing | fields)
 
 
-API = Api(60, 0, 2, api.node, handle=handle)
+API = Api(key=60, versions=(0, 2), reaches=api.node, handle=handle)

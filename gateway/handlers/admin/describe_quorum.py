@@ -104,4 +104,4 @@ def _nodes(context: RequestContext[TopicServices]) -> list[dict[str, Any]]:
     ]
 
 
-API = Api(55, 0, 2, api.topics, handle=handle, is_long=True)
+API = Api(key=55, versions=(0, 2), reaches=api.topics, handle=handle, is_long=True)

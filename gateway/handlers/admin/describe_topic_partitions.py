@@ -116,4 +116,4 @@ def _answered(
     }
 
 
-API = Api(75, 0, 0, api.everything, handle=handle, may_be_given_up=True)
+API = Api(key=75, versions=(0, 0), reaches=api.everything, handle=handle, may_be_given_up=True)

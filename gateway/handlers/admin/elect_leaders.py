@@ -208,4 +208,4 @@ def _leads(image: MetadataImage, place: TopicPartition, node_id: int) -> bool:
     return partition is None or partition.leader == node_id
 
 
-API = Api(43, 0, 2, api.everything, handle=handle, is_long=True, may_be_given_up=True)
+API = Api(key=43, versions=(0, 2), reaches=api.everything, handle=handle, is_long=True, may_be_given_up=True)

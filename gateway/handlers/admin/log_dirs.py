@@ -113,7 +113,12 @@ def _partition(context: RequestContext[PartitionServices], module: ModuleType, t
 
 
 DESCRIBE_LOG_DIRS_API = Api(
-    35, 1, 5, api.partitions, handle=handle_describe_log_dirs, is_long=True, may_be_given_up=True
+    key=35,
+    versions=(1, 5),
+    reaches=api.partitions,
+    handle=handle_describe_log_dirs,
+    is_long=True,
+    may_be_given_up=True,
 )
 
 
@@ -157,5 +162,10 @@ def _outcome(
 
 
 ALTER_REPLICA_LOG_DIRS_API = Api(
-    34, 1, 2, api.partitions, handle=handle_alter_replica_log_dirs, is_long=True, may_be_given_up=True
+    key=34,
+    versions=(1, 2),
+    reaches=api.partitions,
+    handle=handle_alter_replica_log_dirs,
+    is_long=True,
+    may_be_given_up=True,
 )

@@ -303,4 +303,4 @@ def _topic_error(
     )
 
 
-API = Api(3, 0, 13, api.everything, handle=handle, may_be_given_up=True)
+API = Api(key=3, versions=(0, 13), reaches=api.everything, handle=handle, may_be_given_up=True)

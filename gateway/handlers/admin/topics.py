@@ -315,7 +315,7 @@ def _more_partitions(topic: Any) -> MorePartitions:
     )
 
 
-CREATE_PARTITIONS_API = Api(37, 0, 3, api.topics, handle=handle_create_partitions)
+CREATE_PARTITIONS_API = Api(key=37, versions=(0, 3), reaches=api.topics, handle=handle_create_partitions)
 
 
 FIRST_WITH_DELETION_DISABLED: Final = 3
@@ -468,10 +468,10 @@ def _deletion_error(
     return ApiError(ErrorCode.invalid_request, text) if text else None
 
 
-DELETE_TOPICS_API = Api(20, 1, 6, api.topics, handle=handle_delete_topics)
+DELETE_TOPICS_API = Api(key=20, versions=(1, 6), reaches=api.topics, handle=handle_delete_topics)
 
 
-CREATE_TOPICS_API = Api(19, 2, 7, api.topics, handle=handle_create_topics)
+CREATE_TOPICS_API = Api(key=19, versions=(2, 7), reaches=api.topics, handle=handle_create_topics)
 
 
 # The charge of created and deleted partitions to `controller_mutation_rate` (KIP-599).

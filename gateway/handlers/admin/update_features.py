@@ -67,4 +67,4 @@ def _complaint(version: int, update: Any) -> str | None:
     return None
 
 
-API = Api(57, 0, 2, api.node, handle=handle)
+API = Api(key=57, versions=(0, 2), reaches=api.node, handle=handle)

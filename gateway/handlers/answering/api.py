@@ -317,6 +317,9 @@ class Repeats(Protocol):
 class Api(msgspec.Struct, Generic[R], frozen=True):
     """One API of the Kafka protocol as this gateway serves it. It has `begin` or `handle`.
 
+    `versions`: the lowest and the highest that are served. The dispatcher closes the connection of a request
+    of another version, also of `advertised_but_refused`: versions that only ApiVersions has, as in Kafka.
+
     `reaches` returns the services that both use; the dispatcher calls it once.
 
     `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout
@@ -326,13 +329,11 @@ class Api(msgspec.Struct, Generic[R], frozen=True):
     carried out. `names_much`: a thread decodes large requests although the API has `begin`; with `handle` a
     thread always does. Where an API has both, `handle` serves the large requests. `is_between_gateways`: only
     gateways ask, so ApiVersions leaves the API out where there is one gateway. `package`: ApiVersions leaves
-    the API out where this package is not installed. `advertised_min_version` differs from `min_version` where
-    Kafka's own ApiVersions does.
+    the API out where this package is not installed.
     """
 
     key: int
-    min_version: int
-    max_version: int
+    versions: tuple[int, int]
     reaches: Callable[[Services], R]
     handle: ColdHandler[R] | None = None
     begin: HotHandler[R] | None = None
@@ -344,7 +345,7 @@ class Api(msgspec.Struct, Generic[R], frozen=True):
     package: str | None = None
     reader: Callable[[int], Read] | None = None
     repeats: Callable[[R, int], Repeats] | None = None
-    advertised_min_version: int | None = None
+    advertised_but_refused: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:

@@ -226,8 +226,10 @@ def _member(group: ClassicGroup, member: Member, is_stable: bool) -> dict[str, A
     }
 
 
-JOIN_GROUP_API = Api(11, 0, 9, api.coordinators, handle=handle_join)
-HEARTBEAT_API = Api(12, 0, 4, api.coordinators, handle=handle_heartbeat, is_eager=True)
-LEAVE_GROUP_API = Api(13, 0, 5, api.coordinators, handle=handle_leave)
-SYNC_GROUP_API = Api(14, 0, 5, api.coordinators, handle=handle_sync)
-DESCRIBE_GROUPS_API = Api(15, 0, 6, api.coordinators, handle=handle_describe, may_be_given_up=True)
+JOIN_GROUP_API = Api(key=11, versions=(0, 9), reaches=api.coordinators, handle=handle_join)
+HEARTBEAT_API = Api(key=12, versions=(0, 4), reaches=api.coordinators, handle=handle_heartbeat, is_eager=True)
+LEAVE_GROUP_API = Api(key=13, versions=(0, 5), reaches=api.coordinators, handle=handle_leave)
+SYNC_GROUP_API = Api(key=14, versions=(0, 5), reaches=api.coordinators, handle=handle_sync)
+DESCRIBE_GROUPS_API = Api(
+    key=15, versions=(0, 6), reaches=api.coordinators, handle=handle_describe, may_be_given_up=True
+)

@@ -127,7 +127,11 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
     )
 
 
-CONSUMER_GROUP_HEARTBEAT_API = Api(68, 0, 1, api.coordinators, handle=handle_heartbeat, is_eager=True)
+CONSUMER_GROUP_HEARTBEAT_API = Api(
+    key=68, versions=(0, 1), reaches=api.coordinators, handle=handle_heartbeat, is_eager=True
+)
 
 
-CONSUMER_GROUP_DESCRIBE_API = Api(69, 0, 1, api.everything, handle=handle_describe, may_be_given_up=True)
+CONSUMER_GROUP_DESCRIBE_API = Api(
+    key=69, versions=(0, 1), reaches=api.everything, handle=handle_describe, may_be_given_up=True
+)

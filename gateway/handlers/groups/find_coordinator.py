@@ -148,4 +148,4 @@ def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> i
     return services.shares.shards.leader_of(place.spread_text())
 
 
-API = Api(10, 0, 6, api.coordinators, handle=handle, is_eager=True)
+API = Api(key=10, versions=(0, 6), reaches=api.coordinators, handle=handle, is_eager=True)

@@ -139,7 +139,9 @@ def delete_group(shard: GroupShard, group_id: str, effects: Effects) -> ErrorCod
     return ErrorCode.none
 
 
-DELETE_GROUPS_API = Api(42, 0, 3, api.coordinators, handle=handle_delete)
+DELETE_GROUPS_API = Api(key=42, versions=(0, 3), reaches=api.coordinators, handle=handle_delete)
 
 
-LIST_GROUPS_API = Api(16, 0, 5, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True)
+LIST_GROUPS_API = Api(
+    key=16, versions=(0, 5), reaches=api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
+)

@@ -862,10 +862,9 @@ def encode_offset_commit_response(version: int, correlation_id: int, topics: Seq
 
 
 API = Api(
-    8,
-    2,
-    10,
-    api.everything,
+    key=8,
+    versions=(2, 10),
+    reaches=api.everything,
     begin=begin,
     handle=handle,
     reader=offset_commit_reader,

@@ -126,4 +126,4 @@ def _sorted_out(
     return refused, known
 
 
-API = Api(47, 0, 0, api.everything, handle=handle)
+API = Api(key=47, versions=(0, 0), reaches=api.everything, handle=handle)

@@ -570,4 +570,4 @@ def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: b
     return build_request(_OFFSET_FETCH, _VERSION, groups=[group], require_stable=require_stable)
 
 
-API = Api(9, 1, 10, api.everything, handle=handle, is_eager=True, may_be_given_up=True)
+API = Api(key=9, versions=(1, 10), reaches=api.everything, handle=handle, is_eager=True, may_be_given_up=True)

@@ -410,7 +410,9 @@ def _endpoint(found: EndpointPartitions) -> dict[str, Any]:
     }
 
 
-STREAMS_GROUP_HEARTBEAT_API = Api(88, 0, 1, api.everything, handle=handle_heartbeat, is_eager=True)
+STREAMS_GROUP_HEARTBEAT_API = Api(
+    key=88, versions=(0, 1), reaches=api.everything, handle=handle_heartbeat, is_eager=True
+)
 
 
 # --- the description of the topology
@@ -554,7 +556,9 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-TOPOLOGY_DESCRIPTION_UPDATE_API = Api(93, 0, 0, api.coordinators, handle=handle_description)
+TOPOLOGY_DESCRIPTION_UPDATE_API = Api(
+    key=93, versions=(0, 0), reaches=api.coordinators, handle=handle_description
+)
 
 
 _KEPT_INTERVALS: Final = 2
@@ -652,4 +656,6 @@ def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
     return replace(reply, notes=notes)
 
 
-STREAMS_GROUP_DESCRIBE_API = Api(89, 0, 1, api.coordinators, handle=handle_describe, may_be_given_up=True)
+STREAMS_GROUP_DESCRIBE_API = Api(
+    key=89, versions=(0, 1), reaches=api.coordinators, handle=handle_describe, may_be_given_up=True
+)

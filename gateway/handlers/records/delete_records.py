@@ -134,4 +134,4 @@ def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorC
     return ErrorCode.unknown_topic_or_partition
 
 
-API = Api(21, 0, 2, api.everything, handle=handle)
+API = Api(key=21, versions=(0, 2), reaches=api.everything, handle=handle)

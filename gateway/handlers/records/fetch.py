@@ -740,4 +740,4 @@ def by_topic(rows: Sequence[RowOf]) -> list[TopicRows]:
     return list(topics)
 
 
-API = Api(1, 4, 18, api.partitions, begin=begin, reader=fetch_reader, names_much=True)
+API = Api(key=1, versions=(4, 18), reaches=api.partitions, begin=begin, reader=fetch_reader, names_much=True)

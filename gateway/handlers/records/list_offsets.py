@@ -156,4 +156,4 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
 
 
-API = Api(2, 1, 11, api.partitions, handle=handle, may_be_given_up=True)
+API = Api(key=2, versions=(1, 11), reaches=api.partitions, handle=handle, may_be_given_up=True)

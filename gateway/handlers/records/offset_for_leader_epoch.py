@@ -74,4 +74,4 @@ def _end_offset(
     )
 
 
-API = Api(23, 2, 4, api.partitions, handle=handle, may_be_given_up=True)
+API = Api(key=23, versions=(2, 4), reaches=api.partitions, handle=handle, may_be_given_up=True)

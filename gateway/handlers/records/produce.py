@@ -906,12 +906,11 @@ class ProduceRepeats:
 
 
 API = Api(
-    0,
-    3,
-    13,
-    ProduceServices.of,
+    key=0,
+    versions=(3, 13),
+    reaches=ProduceServices.of,
     begin=begin,
     reader=produce_reader,
     repeats=ProduceRepeats,
-    advertised_min_version=0,
+    advertised_but_refused=(0, 2),  # a request of these versions closes the connection
 )

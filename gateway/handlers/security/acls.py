@@ -236,7 +236,7 @@ def _verdict(entry: AclEntry) -> dict[str, Any]:
     }
 
 
-DELETE_ACLS_API = Api(31, 1, 3, api.topics, handle=handle_delete_acls, is_long=True)
+DELETE_ACLS_API = Api(key=31, versions=(1, 3), reaches=api.topics, handle=handle_delete_acls, is_long=True)
 
 
 _Pattern = tuple[ResourceType, str, PatternType]
@@ -280,7 +280,14 @@ def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterato
         )
 
 
-DESCRIBE_ACLS_API = Api(29, 1, 3, api.topics, handle=handle_describe_acls, is_long=True, may_be_given_up=True)
+DESCRIBE_ACLS_API = Api(
+    key=29,
+    versions=(1, 3),
+    reaches=api.topics,
+    handle=handle_describe_acls,
+    is_long=True,
+    may_be_given_up=True,
+)
 
 
 _UNKNOWN: Final = 0
@@ -379,4 +386,4 @@ def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.invalid_request, message)
 
 
-CREATE_ACLS_API = Api(30, 1, 3, api.topics, handle=handle_create_acls)
+CREATE_ACLS_API = Api(key=30, versions=(1, 3), reaches=api.topics, handle=handle_create_acls)

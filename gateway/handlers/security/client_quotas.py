@@ -369,5 +369,7 @@ def _matches(names: Mapping[str, str | None], named: Mapping[str, QuotaFilter], 
     )
 
 
-DESCRIBE_CLIENT_QUOTAS_API = Api(48, 0, 1, api.topics, handle=handle_describe_client_quotas, is_long=True)
-ALTER_CLIENT_QUOTAS_API = Api(49, 0, 1, api.topics, handle=handle_alter_client_quotas)
+DESCRIBE_CLIENT_QUOTAS_API = Api(
+    key=48, versions=(0, 1), reaches=api.topics, handle=handle_describe_client_quotas, is_long=True
+)
+ALTER_CLIENT_QUOTAS_API = Api(key=49, versions=(0, 1), reaches=api.topics, handle=handle_alter_client_quotas)

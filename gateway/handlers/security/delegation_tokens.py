@@ -344,9 +344,15 @@ def time_of(time_ms: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(milliseconds=time_ms)
 
 
-CREATE_DELEGATION_TOKEN_API = Api(38, 1, 3, api.security, handle=handle_create_delegation_token)
-RENEW_DELEGATION_TOKEN_API = Api(39, 1, 2, api.security, handle=handle_renew_delegation_token)
-EXPIRE_DELEGATION_TOKEN_API = Api(40, 1, 2, api.security, handle=handle_expire_delegation_token)
+CREATE_DELEGATION_TOKEN_API = Api(
+    key=38, versions=(1, 3), reaches=api.security, handle=handle_create_delegation_token
+)
+RENEW_DELEGATION_TOKEN_API = Api(
+    key=39, versions=(1, 2), reaches=api.security, handle=handle_renew_delegation_token
+)
+EXPIRE_DELEGATION_TOKEN_API = Api(
+    key=40, versions=(1, 2), reaches=api.security, handle=handle_expire_delegation_token
+)
 DESCRIBE_DELEGATION_TOKEN_API = Api(
-    41, 1, 3, api.security, handle=handle_describe_delegation_token, is_long=True
+    key=41, versions=(1, 3), reaches=api.security, handle=handle_describe_delegation_token, is_long=True
 )

@@ -37,5 +37,5 @@ def begin(
     return encode_response(context.api_key, context.correlation_id, response)
 
 
-SASL_HANDSHAKE_API = Api(17, 0, 1, api.node, begin=begin)
-SASL_AUTHENTICATE_API = Api(36, 0, 2, api.node, begin=begin)
+SASL_HANDSHAKE_API = Api(key=17, versions=(0, 1), reaches=api.node, begin=begin)
+SASL_AUTHENTICATE_API = Api(key=36, versions=(0, 2), reaches=api.node, begin=begin)

@@ -236,8 +236,10 @@ def _result(name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) 
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(
-    50, 0, 0, api.topics, handle=handle_describe_user_scram_credentials, is_long=True
+    key=50, versions=(0, 0), reaches=api.topics, handle=handle_describe_user_scram_credentials, is_long=True
 )
 
 
-ALTER_USER_SCRAM_CREDENTIALS_API = Api(51, 0, 0, api.topics, handle=handle_alter_user_scram_credentials)
+ALTER_USER_SCRAM_CREDENTIALS_API = Api(
+    key=51, versions=(0, 0), reaches=api.topics, handle=handle_alter_user_scram_credentials
+)

@@ -727,5 +727,5 @@ def _acknowledged(index: int, outcome: AcknowledgeResult) -> dict[str, Any]:
     }
 
 
-SHARE_FETCH_API = Api(78, 1, 2, api.everything, handle=handle_fetch)
-SHARE_ACKNOWLEDGE_API = Api(79, 1, 2, api.everything, handle=handle_acknowledge)
+SHARE_FETCH_API = Api(key=78, versions=(1, 2), reaches=api.everything, handle=handle_fetch)
+SHARE_ACKNOWLEDGE_API = Api(key=79, versions=(1, 2), reaches=api.everything, handle=handle_acknowledge)

@@ -89,7 +89,9 @@ async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> A
     return accepted(context, reply, services.group_configs.of(request.group_id).share_heartbeat_interval_ms)
 
 
-SHARE_GROUP_HEARTBEAT_API = Api(76, 1, 1, api.coordinators, handle=handle_heartbeat)
+SHARE_GROUP_HEARTBEAT_API = Api(key=76, versions=(1, 1), reaches=api.coordinators, handle=handle_heartbeat)
 
 
-SHARE_GROUP_DESCRIBE_API = Api(77, 1, 1, api.everything, handle=handle_describe, may_be_given_up=True)
+SHARE_GROUP_DESCRIBE_API = Api(
+    key=77, versions=(1, 1), reaches=api.everything, handle=handle_describe, may_be_given_up=True
+)

@@ -176,7 +176,7 @@ def begin_partition(shares: ShareGroups, key: SharePartitionKey, topic: str, eff
         shares.write(group.begun_record(group.begun | {place}, {key.topic_id: topic}), effects)
 
 
-ALTER_SHARE_GROUP_OFFSETS_API = Api(91, 0, 0, api.everything, handle=handle_alter)
+ALTER_SHARE_GROUP_OFFSETS_API = Api(key=91, versions=(0, 0), reaches=api.everything, handle=handle_alter)
 
 
 async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
@@ -234,7 +234,7 @@ async def _forget(
     return topic.topic_id, ErrorCode.none
 
 
-DELETE_SHARE_GROUP_OFFSETS_API = Api(92, 0, 0, api.everything, handle=handle_delete)
+DELETE_SHARE_GROUP_OFFSETS_API = Api(key=92, versions=(0, 0), reaches=api.everything, handle=handle_delete)
 
 
 UNKNOWN: Final = -1
@@ -359,4 +359,6 @@ def _topic(
     )
 
 
-DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(90, 0, 1, api.everything, handle=handle_describe, may_be_given_up=True)
+DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(
+    key=90, versions=(0, 1), reaches=api.everything, handle=handle_describe, may_be_given_up=True
+)

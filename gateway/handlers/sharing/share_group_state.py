@@ -171,10 +171,9 @@ def _written(entry: Any) -> Write:
 
 
 INITIALIZE_SHARE_GROUP_STATE_API = Api(
-    83,
-    0,
-    0,
-    api.everything,
+    key=83,
+    versions=(0, 0),
+    reaches=api.everything,
     handle=_States(
         lambda states, key, entry, now_ms: states.initialize(
             key, entry.state_epoch, entry.start_offset, now_ms
@@ -184,10 +183,9 @@ INITIALIZE_SHARE_GROUP_STATE_API = Api(
 )
 
 READ_SHARE_GROUP_STATE_API = Api(
-    84,
-    0,
-    0,
-    api.everything,
+    key=84,
+    versions=(0, 0),
+    reaches=api.everything,
     handle=_States(
         lambda states, key, entry, _: states.read(key, entry.leader_epoch),
         checks_topics=False,
@@ -197,28 +195,25 @@ READ_SHARE_GROUP_STATE_API = Api(
 )
 
 WRITE_SHARE_GROUP_STATE_API = Api(
-    85,
-    0,
-    1,
-    api.everything,
+    key=85,
+    versions=(0, 1),
+    reaches=api.everything,
     handle=_States(
         lambda states, key, entry, _: states.write(key, _written(entry)), checks_topics=False
     ).handle,
 )
 
 DELETE_SHARE_GROUP_STATE_API = Api(
-    86,
-    0,
-    0,
-    api.everything,
+    key=86,
+    versions=(0, 0),
+    reaches=api.everything,
     handle=_States(lambda states, key, _, __: states.delete(key), checks_topics=True).handle,
 )
 
 READ_SHARE_GROUP_STATE_SUMMARY_API = Api(
-    87,
-    0,
-    1,
-    api.everything,
+    key=87,
+    versions=(0, 1),
+    reaches=api.everything,
     handle=_States(
         lambda states, key, _, __: states.summarize(key),
         checks_topics=True,

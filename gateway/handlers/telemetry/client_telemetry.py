@@ -111,6 +111,13 @@ def client_of(context: RequestContext[Telemetry], client_instance_id: uuid.UUID)
 
 
 GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
-    71, 0, 0, api.telemetry, handle=handle_get_telemetry_subscriptions, is_eager=True, package=PACKAGE
+    key=71,
+    versions=(0, 0),
+    reaches=api.telemetry,
+    handle=handle_get_telemetry_subscriptions,
+    is_eager=True,
+    package=PACKAGE,
 )
-PUSH_TELEMETRY_API = Api(72, 0, 0, api.telemetry, handle=handle_push_telemetry, package=PACKAGE)
+PUSH_TELEMETRY_API = Api(
+    key=72, versions=(0, 0), reaches=api.telemetry, handle=handle_push_telemetry, package=PACKAGE
+)

@@ -182,7 +182,7 @@ async def handle_offsets(context: RequestContext[CoordinatorServices], request: 
     return context.answer(error_code=error)
 
 
-ADD_OFFSETS_TO_TXN_API = Api(25, 0, 4, api.coordinators, handle=handle_offsets)
+ADD_OFFSETS_TO_TXN_API = Api(key=25, versions=(0, 4), reaches=api.coordinators, handle=handle_offsets)
 
 
-ADD_PARTITIONS_TO_TXN_API = Api(24, 0, 5, api.everything, handle=handle_partitions)
+ADD_PARTITIONS_TO_TXN_API = Api(key=24, versions=(0, 5), reaches=api.everything, handle=handle_partitions)

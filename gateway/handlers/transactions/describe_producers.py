@@ -110,4 +110,4 @@ def client_finder(context: RequestContext[Services]) -> Callable[[int, int], str
     return find
 
 
-API = Api(61, 0, 0, api.everything, handle=handle, is_long=True, may_be_given_up=True)
+API = Api(key=61, versions=(0, 0), reaches=api.everything, handle=handle, is_long=True, may_be_given_up=True)

@@ -227,4 +227,4 @@ def error_code_for(
     return error.error_code
 
 
-API = Api(26, 0, 5, api.everything, handle=handle)
+API = Api(key=26, versions=(0, 5), reaches=api.everything, handle=handle)

@@ -228,4 +228,4 @@ def _fresh(producer_id: int | None) -> int:
     return producer_id
 
 
-API = Api(22, 0, 5, api.everything, handle=handle)
+API = Api(key=22, versions=(0, 5), reaches=api.everything, handle=handle)

@@ -167,8 +167,10 @@ def transaction_filter(
 
 
 LIST_TRANSACTIONS_API = Api(
-    66, 0, 2, api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
+    key=66, versions=(0, 2), reaches=api.coordinators, handle=handle_list, is_long=True, may_be_given_up=True
 )
 
 
-DESCRIBE_TRANSACTIONS_API = Api(65, 0, 0, api.everything, handle=handle_describe, may_be_given_up=True)
+DESCRIBE_TRANSACTIONS_API = Api(
+    key=65, versions=(0, 0), reaches=api.everything, handle=handle_describe, may_be_given_up=True
+)

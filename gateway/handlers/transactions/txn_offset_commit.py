@@ -275,4 +275,4 @@ def _error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
     return code
 
 
-API = Api(28, 0, 6, api.everything, handle=handle, is_eager=True)
+API = Api(key=28, versions=(0, 6), reaches=api.everything, handle=handle, is_eager=True)

@@ -87,4 +87,4 @@ def _topic(topic: Any, errors: dict[TopicPartition, ErrorCode]) -> dict[str, Any
     return {"name": topic.name, "partitions": rows}
 
 
-API = Api(27, 1, 2, api.everything, handle=handle)
+API = Api(key=27, versions=(1, 2), reaches=api.everything, handle=handle)

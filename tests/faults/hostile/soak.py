@@ -96,7 +96,7 @@ class Attacker:
     def _lying_frames(self) -> None:
         for _ in range(self.chance.randrange(1, 100)):
             api = self.chance.choice(APIS)
-            version = self.chance.randrange(-1, api.max_version + 2)
+            version = self.chance.randrange(-1, api.versions[1] + 2)
             header = encode_header(api.key, version, 1, flexible=self.chance.random() < 0.5, client_id="x")
             body = self.chance.choice(
                 (self.chance.randbytes(self.chance.randrange(300)), b"\x7f\xff\xff\xff" * 9, b"\xff" * 9, b"")

@@ -73,7 +73,7 @@ def test_lengths_beyond_the_end_of_every_api(scene: Scene) -> None:
         for api in APIS:
             for body in bodies:
                 with scene.connect() as client:
-                    header = encode_header(api.key, api.max_version, 1, flexible=True, client_id="x")
+                    header = encode_header(api.key, api.versions[1], 1, flexible=True, client_id="x")
                     client.sendall(frame(header + body))
         witness.wait_for(10)
 

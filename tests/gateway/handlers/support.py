@@ -179,4 +179,4 @@ async def open_node(
 
 
 def versions(api: Api[Any]) -> list[int]:
-    return list(range(api.min_version, api.max_version + 1))
+    return list(range(api.versions[0], api.versions[1] + 1))

@@ -30,7 +30,7 @@ from seqgate.gateway.protocol.messages import request_schema
 from seqgate.gateway.protocol.schema import Read
 
 EVERY_VERSION = [
-    (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)
+    (api.key, version) for api in APIS for version in range(api.versions[0], api.versions[1] + 1)
 ]
 
 

@@ -19,7 +19,7 @@ from seqgate.gateway.protocol.messages import encode_response, response_type
 from seqgate.gateway.protocol.schema import entity_writer
 
 EVERY_VERSION = [
-    (api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)
+    (api.key, version) for api in APIS for version in range(api.versions[0], api.versions[1] + 1)
 ]
 WIDTHS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 ERRORS = list(ErrorCode)

@@ -13,7 +13,7 @@ from seqgate.gateway.protocol.messages import encode_response, response_type
 from tests.gateway.protocol.test_schema_writer import filled
 
 THROTTLE_MS = 1_234_567
-VERSIONS = [(api.key, version) for api in APIS for version in range(api.min_version, api.max_version + 1)]
+VERSIONS = [(api.key, version) for api in APIS for version in range(api.versions[0], api.versions[1] + 1)]
 
 
 def answer(api_key: int, version: int) -> Any:

@@ -50,8 +50,7 @@ async def test_a_client_that_hangs_up_in_the_same_turn(
     handler = Handler()
     api = Api(
         key=LIST_GROUPS,
-        min_version=VERSION,
-        max_version=VERSION,
+        versions=(VERSION, VERSION),
         reaches=reach.node,
         handle=handler.handle,
         is_eager=is_eager,

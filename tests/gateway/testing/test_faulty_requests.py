@@ -250,7 +250,7 @@ def test_every_api_can_be_refused_in_its_newest_and_oldest_version(broker: Broke
     asked = 0
     for api in APIS:
         name = API_NAMES[api.key]
-        for version in {api.min_version, api.max_version}:
+        for version in set(api.versions):
             with Wire(broker.bootstrap) as wire:
                 wire.call(name, version, full_request(name, version))
             asked += 1
