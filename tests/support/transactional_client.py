@@ -17,6 +17,7 @@ from seqgate.gateway.handlers.records.produce_append import ProduceServices, app
 from seqgate.gateway.handlers.transactions.end_txn import EndRequest, end_transaction
 from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
 from seqgate.gateway.handlers.transactions.txn_offset_commit import commit_in_transaction
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.log import PartitionLog
 from seqgate.log.format.records import iterate_records
@@ -121,7 +122,8 @@ class Client:
         """Add an offset of the group to the transaction."""
         transactions = self.node.services.coordinators.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
-            places = frozenset({self.node.services.coordinators.groups.shards.place_of(GROUP)})
+            index = self.node.services.coordinators.groups.shards.index_of(GROUP)
+            places = frozenset({(OFFSETS_TOPIC, index)})
             await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
         value = CommittedOffset(offset, -1, "", self.node.clock.now_ms())
         error = await commit_in_transaction(

@@ -12,8 +12,9 @@ the others are not attempted. `add_partitions` in `coordinator/transaction/rules
 AddOffsetsToTxn (key 25, versions 0–4): announce that the transaction will commit offsets of a group. Rights:
 `WRITE` on the transactional id; `READ` on the group.
 
-The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on.
-`add_partitions` in `coordinator/transaction/rules.py` decides. Source: Kafka's
+The partition of `__consumer_offsets` that holds the group takes part in the transaction from then on
+(`handle_offsets` in `handlers/transactions/add_to_txn.py`). `add_partitions` in
+`coordinator/transaction/rules.py` decides whether the transaction may take it. Source: Kafka's
 KafkaApis.handleAddOffsetsToTxnRequest.
 """
 
@@ -37,7 +38,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import error_code_for, refuse_late
-from seqgate.gateway.metadata.image import INTERNAL_TOPICS
+from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation
@@ -175,7 +176,7 @@ async def handle_offsets(context: RequestContext[CoordinatorServices], request: 
         refuse_late(services.transactions.connections, context.peer, producer)
         try:
             await services.groups.ensure_topic()
-            places = frozenset({services.groups.shards.place_of(request.group_id)})
+            places = frozenset({(OFFSETS_TOPIC, services.groups.shards.index_of(request.group_id))})
             await services.transactions.add_partitions(request.transactional_id, producer, places, 0)
         except (TransactionRefused, Unavailable) as refused:
             error = error_code_for(refused, version, FIRST_WITH_FENCED)

@@ -45,7 +45,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.change import Change, Pending, TransactionEnd, Waiter
-from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.rows import RECORD_OVERHEAD_BYTES, newer_version_in, size_of
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.runtime.loop.clock import Clock
@@ -207,12 +206,12 @@ class CoordinatorShards(Generic[S]):
             raise Unavailable
         return self.at(index)
 
-    def place_of(self, owner: str) -> TopicPartition:
-        """Return the partition with the state of a group or transactional id. Raises Unavailable."""
+    def index_of(self, owner: str) -> int:
+        """Return the index of the partition with the state of `owner`. Raises Unavailable."""
         index = self._internal_topics.index_for(self.topic, owner)
         if index is None:
             raise Unavailable
-        return self.topic, index
+        return index
 
     def again(self, loaded: LoadedShard[S], owner: str) -> LoadedShard[S]:
         """Return the shard as `of` does, which returned `loaded` for the owner before. Raises Unavailable."""

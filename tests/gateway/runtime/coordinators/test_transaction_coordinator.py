@@ -192,7 +192,7 @@ class TestTransactions:
                 lambda place, producer, commit: told.append((place.topic, place.index, producer, commit))
             )
             await services.coordinators.groups.ensure_topic()
-            places = frozenset({services.coordinators.groups.shards.place_of("group")})
+            places = frozenset({(OFFSETS_TOPIC, services.coordinators.groups.shards.index_of("group"))})
             await services.coordinators.transactions.add_partitions(NAME, client.producer, places, 2)
             assert current(node).partitions == {(OFFSETS_TOPIC, 0)}
             await client.end(commit=True)
