@@ -21,7 +21,7 @@ import msgspec
 
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.brokers import CLUSTER_VERSION_FEATURE, StoredBrokers
-from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
+from seqgate.gateway.metadata.java_hash_map import in_java_hash_map_order, string_hash
 from seqgate.gateway.metadata.records import (
     AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
@@ -198,7 +198,7 @@ class MetadataImage:
             return
         values = self.client_quotas.get(record.entity, {})
         # The other keys move to a new table in the order of the old one, as in Kafka's ClientQuotaDelta.
-        kept = [key for key in in_hash_order(values, string_hash, capacity=1) if key != record.key]
+        kept = [key for key in in_java_hash_map_order(values, string_hash, capacity=1) if key != record.key]
         if kept:
             self.client_quotas[record.entity] = {key: values[key] for key in kept}
         else:

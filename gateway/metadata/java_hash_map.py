@@ -34,7 +34,7 @@ def string_hash(text: str) -> int:
     return value
 
 
-def table_length(count: int, capacity: int = DEFAULT_CAPACITY) -> int:
+def java_hash_map_length(count: int, capacity: int = DEFAULT_CAPACITY) -> int:
     """Return the length of the table of a `new HashMap<>(capacity)` into which `count` keys were put."""
     length = 1
     while length < capacity or count > length * 3 // 4:
@@ -42,7 +42,7 @@ def table_length(count: int, capacity: int = DEFAULT_CAPACITY) -> int:
     return length
 
 
-def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], length: int) -> list[K]:
+def by_java_hash_map_bucket(keys: Iterable[K], hash_of: Callable[[K], int], length: int) -> list[K]:
     """Sort keys by their bucket in a table of this length; keys of one bucket keep their order."""
 
     def bucket(key: K) -> int:
@@ -52,8 +52,8 @@ def by_bucket(keys: Iterable[K], hash_of: Callable[[K], int], length: int) -> li
     return sorted(keys, key=bucket)
 
 
-def in_hash_order(
+def in_java_hash_map_order(
     keys: Collection[K], hash_of: Callable[[K], int], capacity: int = DEFAULT_CAPACITY
 ) -> list[K]:
     """Return distinct keys in the order of a `new HashMap<>(capacity)` into which they were put in turn."""
-    return by_bucket(keys, hash_of, table_length(len(keys), capacity))
+    return by_java_hash_map_bucket(keys, hash_of, java_hash_map_length(len(keys), capacity))

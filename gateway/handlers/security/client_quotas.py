@@ -9,8 +9,8 @@ ControllerApis.handleAlterClientQuotas, ClientQuotaControlManager.
 DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses. Rights:
 `DESCRIBE_CONFIGS` on the cluster.
 
-Entities and keys are listed in the order of Kafka's hash tables, which follows from the names and their
-number. Source: Kafka's KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe.
+Entities and keys are listed in the order of Java's HashMap, as in Kafka; the order follows from the names and
+their number. Source: Kafka's KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe.
 
 The image keeps entities in the order in which they got their first quota, which decides among those of one
 bucket (see `java_hash_map`). Kafka puts the new entities of one request into its image in the order of
@@ -33,10 +33,10 @@ from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.java_hash_map import (
     HASH_MASK,
-    by_bucket,
-    in_hash_order,
+    by_java_hash_map_bucket,
+    in_java_hash_map_order,
+    java_hash_map_length,
     string_hash,
-    table_length,
 )
 from seqgate.gateway.metadata.records import (
     CONNECTION_CREATION_RATE,
@@ -165,7 +165,7 @@ def alter_client_quotas(
         else:
             answer[entity] = None
             records += outcome
-    in_order = {entity: answer[entity] for entity in in_hash_order(answer, _entity_hash)}
+    in_order = {entity: answer[entity] for entity in in_java_hash_map_order(answer, _entity_hash)}
     return Decision(() if validate_only else _as_folded_in(records), in_order)
 
 
@@ -188,17 +188,17 @@ def _as_folded_in(records: Sequence[ClientQuotaRecord]) -> list[ClientQuotaRecor
     of_entity: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
     for record in records:
         of_entity.setdefault(record.entity, []).append(record)
-    length = table_length(len({record.entity for record in records[:-1]}))
+    length = java_hash_map_length(len({record.entity for record in records[:-1]}))
     return [
         record
-        for entity in by_bucket(reversed(of_entity), _entity_hash, length)
-        for record in in_hash_order(of_entity[entity], lambda record: _word_hash(record.key))
+        for entity in by_java_hash_map_bucket(reversed(of_entity), _entity_hash, length)
+        for record in in_java_hash_map_order(of_entity[entity], lambda record: _word_hash(record.key))
     ]
 
 
 def parts_as_answered(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     """Return the types and names of an entity in the order of Kafka's answer to a change."""
-    return in_hash_order(entity, lambda part: _word_hash(part[0]), capacity=len(entity))
+    return in_java_hash_map_order(entity, lambda part: _word_hash(part[0]), capacity=len(entity))
 
 
 def _begins(image: MetadataImage, entity: QuotaEntity, records: Iterable[ClientQuotaRecord]) -> bool:
@@ -334,12 +334,14 @@ def describe_client_quotas(
         return []
     stored = image.client_quotas
     found = [entity for entity in stored if _matches(dict(entity), named, strict=strict)]
-    in_order = by_bucket(found, _entity_hash, table_length(len(stored), _SMALLEST_TABLE))
+    in_order = by_java_hash_map_bucket(
+        found, _entity_hash, java_hash_map_length(len(stored), _SMALLEST_TABLE)
+    )
     return [(entity, _in_order(stored[entity])) for entity in in_order]
 
 
 def _in_order(values: Mapping[str, float]) -> dict[str, float]:
-    return {key: values[key] for key in in_hash_order(values, _word_hash, _SMALLEST_TABLE)}
+    return {key: values[key] for key in in_java_hash_map_order(values, _word_hash, _SMALLEST_TABLE)}
 
 
 def _filter_error(wanted: QuotaFilter, named: Mapping[str, QuotaFilter]) -> ApiError | None:

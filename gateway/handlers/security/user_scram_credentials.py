@@ -26,7 +26,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
-from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash
+from seqgate.gateway.metadata.java_hash_map import in_java_hash_map_order, string_hash
 from seqgate.gateway.metadata.records import MetadataRecord, RemoveUserScramCredentialRecord
 from seqgate.gateway.metadata.users import StoredUsers, record_of_credential
 from seqgate.gateway.runtime.services import TopicServices
@@ -204,14 +204,14 @@ def describe_users(
     stored: StoredUsers, names: Sequence[str]
 ) -> Iterator[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]:
     """Yield each named user once, or all users when none is named, with the credentials or the error. The
-    users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
+    users come in the order of Java's HashMap, those of one bucket as they are named or were created.
     """
     if not names:
-        for name in in_hash_order(stored.by_name, string_hash):
+        for name in in_java_hash_map_order(stored.by_name, string_hash):
             yield name, stored.by_name[name]
         return
     counts = Counter(names)
-    for name in in_hash_order(counts, string_hash):
+    for name in in_java_hash_map_order(counts, string_hash):
         if counts[name] > 1:
             text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
             yield name, ApiError(ErrorCode.duplicate_resource, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.metadata.java_hash_map import in_hash_order, string_hash, table_length
+from seqgate.gateway.metadata.java_hash_map import in_java_hash_map_order, java_hash_map_length, string_hash
 
 NAMES = "ann bob cat dan eve fay gus hal ida jon kim leo max"
 
@@ -20,7 +20,7 @@ NAMES = "ann bob cat dan eve fay gus hal ida jon kim leo max"
     ],
 )
 def test_the_number_of_keys_decides_their_order(capacity: int, count: int, expected: str) -> None:
-    assert in_hash_order(NAMES.split()[:count], string_hash, capacity) == expected.split()
+    assert in_java_hash_map_order(NAMES.split()[:count], string_hash, capacity) == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_the_number_of_keys_decides_their_order(capacity: int, count: int, expec
     [("BB Aa x AaAa", "BB Aa x AaAa"), ("x AaAa BBBB Aa BB AaBB", "Aa BB x AaAa BBBB AaBB")],
 )
 def test_keys_of_one_bucket_stay_as_they_were_put(put: str, expected: str) -> None:
-    assert in_hash_order(put.split(), string_hash) == expected.split()
+    assert in_java_hash_map_order(put.split(), string_hash) == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_keys_of_one_bucket_stay_as_they_were_put(put: str, expected: str) -> No
     [(0, 0, 1), (1, 1, 2), (3, 1, 4), (4, 1, 8), (7, 1, 16), (0, 5, 8), (12, 16, 16), (13, 16, 32)],
 )
 def test_a_table_is_never_more_than_three_quarters_full(count: int, capacity: int, expected: int) -> None:
-    assert table_length(count, capacity) == expected
+    assert java_hash_map_length(count, capacity) == expected
