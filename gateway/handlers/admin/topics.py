@@ -30,8 +30,9 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import timedelta
 from types import ModuleType
 from typing import Any, Final, TypeVar
 
@@ -67,6 +68,7 @@ from seqgate.gateway.metadata.topics import (
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
+from seqgate.gateway.runtime.topics.metadata_log import Decide
 from seqgate.gateway.security.acls.access import Operation
 
 FIRST_WITH_CONFIGS: Final = 5
@@ -103,15 +105,27 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
         if not request.validate_only:
             log_change(context, "created topic", names)
 
-    # returns once the topics are durable and have logs
-    results = await change_metadata(context, decide, request.timeout, note=note)
-    if isinstance(results, ApiError):
-        results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]
+    asked = [topic.name for topic, _ in topics]
+    results = await _results_once_durable_with_logs(context, decide, request.timeout, note, asked)
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
     module = context.response_module
     return context.answer(
         topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)])
     )
+
+
+async def _results_once_durable_with_logs(
+    context: RequestContext[TopicServices],
+    decide: Decide[list[TopicResult]],
+    time_limit: timedelta,
+    note: Callable[[list[TopicResult]], None],
+    names: Iterable[str],
+) -> list[TopicResult]:
+    """Carry out the change; return its results, or the error of the whole change for each name."""
+    results = await change_metadata(context, decide, time_limit, note=note)
+    if isinstance(results, ApiError):
+        return [TopicResult(name=name, error=results) for name in names]
+    return results
 
 
 async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
@@ -214,9 +228,8 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
                 context, "added partitions to topic", [f"{name} (now {counts[name]})" for name in grown]
             )
 
-    results = await change_metadata(context, decide, request.timeout, note=note)
-    if isinstance(results, ApiError):
-        results = [TopicResult(name=topic.name, error=results) for topic in topics]
+    names = [topic.name for topic in topics]
+    results = await _results_once_durable_with_logs(context, decide, request.timeout, note, names)
     results = [TopicResult(name=name, error=_CREATE_PARTITIONS_DENIED) for name in sorted(denied)] + results
     return context.answer(results=[{"name": result.name, **told(result.error)} for result in results])
 
