@@ -31,7 +31,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
@@ -93,7 +93,7 @@ async def _carry_out(
                 outcomes.append(decision.answer or _ACCEPTED)
         return Decision(records, None)
 
-    return await change_metadata(context, decide, request.timeout) if request.topics else None
+    return await change_metadata_until_it_counts(context, decide, request.timeout) if request.topics else None
 
 
 def reassign(

@@ -41,7 +41,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
@@ -111,7 +111,7 @@ async def _set_draining(
     brokers = context.services.metadata_log.image.brokers
     if (broker_id in brokers.draining()) == is_draining and not brokers.by_id[broker_id].fenced:
         return ErrorCode.none
-    refused = await change_metadata(context, lambda image: decide(image, broker_id))
+    refused = await change_metadata_until_it_counts(context, lambda image: decide(image, broker_id))
     if refused is not None:
         return refused.error_code
     log_change(context, "drained gateway" if is_draining else "took back the drain of gateway", [broker_id])
@@ -160,7 +160,7 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
         text = f"Broker ID {broker} is this gateway; to remove the gateway, stop the gateway."
         error = ApiError(ErrorCode.invalid_request, text)
     elif error is None:
-        error = await change_metadata(context, lambda image: unregister_broker(image, broker))
+        error = await change_metadata_until_it_counts(context, lambda image: unregister_broker(image, broker))
     error = error or ApiError(ErrorCode.none)
     return context.answer(**told(error))
 

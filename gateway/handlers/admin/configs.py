@@ -66,7 +66,7 @@ from seqgate.gateway.config.setting import Setting, SettingType, render
 from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, listener_of, nearest, without_listener
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.configs import (
@@ -330,7 +330,7 @@ async def _alter(
             texts = [_described(alteration, replaces=replaces) for alteration in altered]
             log_change(context, "altered the configuration of", texts)
 
-    errors = await change_metadata(
+    errors = await change_metadata_until_it_counts(
         context,
         lambda image: alter_configs(
             image,

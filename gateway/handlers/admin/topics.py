@@ -42,7 +42,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.config.config import Config
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, fresh_id, log_change, partitions_text
+from seqgate.gateway.handlers.answering.changes import (
+    change_metadata_until_it_counts,
+    fresh_id,
+    log_change,
+    partitions_text,
+)
 from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
 from seqgate.gateway.metadata.decision import (
     UNKNOWN_TOPIC_ID_MESSAGE,
@@ -122,7 +127,7 @@ async def _results_once_durable_with_logs(
     names: Iterable[str],
 ) -> list[TopicResult]:
     """Carry out the change; return its results, or the error of the whole change for each name."""
-    results = await change_metadata(context, decide, time_limit, note=note)
+    results = await change_metadata_until_it_counts(context, decide, time_limit, note=note)
     if isinstance(results, ApiError):
         return [TopicResult(name=name, error=results) for name in names]
     return results
@@ -364,7 +369,7 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
             partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
             strict_since=DELETE_TOPICS_STRICT_SINCE,
         )
-        results = await change_metadata(
+        results = await change_metadata_until_it_counts(
             context, decide, request.timeout, note=lambda results: _note(context, results)
         )
     else:

@@ -68,17 +68,19 @@ class WithMetadata(Protocol):
 S = TypeVar("S", bound=WithMetadata)
 
 
-async def change_metadata(
+async def change_metadata_until_it_counts(
     context: RequestContext[S],
     decide: Decide[T],
     time_limit: timedelta | None = None,
     *,
     note: Callable[[T], object] | None = None,
 ) -> T | ApiError:
-    """Carry out a decision. Return its answer, or the error because of which the change may not be durable.
-    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer
-    continues. A request without any time left begins no change, as in Kafka. `note` is called with the answer
-    once the change is durable, however late, so that no change stays out of the logs.
+    """Carry out a decision. Return its answer once the change is durable and takes effect here, and once the
+    other gateways have it or are late; or the error because of which the change may not be durable.
+
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues.
+    A request without any time left begins no change, as in Kafka. `note` is called with the answer once the
+    change is durable, however late, so that no change stays out of the logs.
     """
     limit = TimeLimit(context, time_limit)
     if limit.left_s <= 0:

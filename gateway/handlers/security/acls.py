@@ -46,7 +46,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
@@ -90,7 +90,7 @@ async def handle_create_acls(context: RequestContext[TopicServices], request: An
         created = [entry for entry, result in zip(wanted, results, strict=True) if result is None]
         log_change(context, "created access control entry:", created)
 
-    results = await change_metadata(
+    results = await change_metadata_until_it_counts(
         context, lambda image: create_acls(image.acls, wanted, uuid.uuid4, most=most), note=note
     )
     if isinstance(results, ApiError):
@@ -138,7 +138,7 @@ async def handle_delete_acls(context: RequestContext[TopicServices], request: An
         return await _answer_delete(context, [error] * len(request.filters))
     filters = [filter_of_row(row) async for row in in_slices(request.filters)]
     found = await _found(context, filters)
-    results = await change_metadata(
+    results = await change_metadata_until_it_counts(
         context, lambda image: delete_acls(image.acls, found), note=lambda results: _note(context, results)
     )
     if isinstance(results, ApiError):

@@ -28,7 +28,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.java_hash_map import (
@@ -109,7 +109,7 @@ async def _alter(
         if not validate_only:
             log_change(context, "altered the quotas of", list(map(_described, altered)))
 
-    return await change_metadata(
+    return await change_metadata_until_it_counts(
         context,
         lambda image: alter_client_quotas(
             image,

@@ -32,7 +32,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.config.listeners import SecurityProtocol
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired
@@ -64,7 +64,7 @@ async def handle_create_delegation_token(context: RequestContext[SecurityService
         if not isinstance(created, ApiError):
             log_change(context, "created delegation token", [f"{created.token_id} of {owner}"])
 
-    created = await change_metadata(
+    created = await change_metadata_until_it_counts(
         context,
         lambda image: create_token(
             image.tokens,
@@ -247,7 +247,7 @@ async def _change_expiry(
         if token is not None and not isinstance(expires_at_ms, ApiError):
             log_change(context, f"{action} delegation token", [token.token_id])
 
-    expires_at_ms = await change_metadata(
+    expires_at_ms = await change_metadata_until_it_counts(
         context, lambda image: decide(image.tokens.by_id.get(token.token_id) if token else None), note=note
     )
     if isinstance(expires_at_ms, ApiError):

@@ -24,7 +24,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata, log_change
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.java_hash_map import in_java_hash_map_order, string_hash
 from seqgate.gateway.metadata.records import MetadataRecord, RemoveUserScramCredentialRecord
@@ -91,7 +91,7 @@ async def _alter(
         changed = [change.name for change in upsertions if not outcomes[change.name]]
         log_change(context, "set the SCRAM credential of", changed)
 
-    outcomes = await change_metadata(
+    outcomes = await change_metadata_until_it_counts(
         context, lambda image: alter_users(image.users, deletions, upsertions, most=most), note=note
     )
     return dict.fromkeys(names, outcomes) if isinstance(outcomes, ApiError) else outcomes
