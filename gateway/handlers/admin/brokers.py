@@ -49,9 +49,10 @@ from seqgate.gateway.metadata.leadership import led_by
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.runtime.services import TopicServices
-from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
 from seqgate.gateway.security.acls.access import Operation
 
+CATCH_UP_WAIT_S: Final = 0.2
+"""How long the answer waits until this gateway has the metadata up to the offset in the request."""
 _ANY_EPOCH: Final = -1
 """The default of the field, in the requests of commands; gateways send the epoch of their session."""
 _WAITING_EPOCH: Final = -2
@@ -75,7 +76,7 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
 
     if not has_it(metadata_log.image):
         metadata_log.catch_up_soon()
-        await context.services.waiters.until(has_it, WAIT_S)
+        await context.services.waiters.until(has_it, CATCH_UP_WAIT_S)
     error = _error_of(metadata_log.image, request)
     is_order = request.want_shut_down and request.broker_epoch != _WAITING_EPOCH
     if not error and (is_order or request.broker_epoch == _ANY_EPOCH):

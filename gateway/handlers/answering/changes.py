@@ -19,7 +19,7 @@ from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.topics.metadata_log import Decide, MetadataLog
-from seqgate.gateway.runtime.topics.metadata_news import WAIT_S
+from seqgate.gateway.runtime.topics.metadata_news import OTHERS_WAIT_S
 from seqgate.log import LogError
 
 logger = logging.getLogger(__name__)
@@ -78,9 +78,9 @@ async def change_metadata_until_it_counts(
     """Carry out a decision. Return its answer once the change is durable and takes effect here, and once the
     other gateways have it or are late; or the error because of which the change may not be durable.
 
-    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues.
-    A request without any time left begins no change, as in Kafka. `note` is called with the answer once the
-    change is durable, however late, so that no change stays out of the logs.
+    `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer
+    continues. A request without any time left begins no change, as in Kafka. `note` is called with the answer
+    once the change is durable, however late, so that no change stays out of the logs.
     """
     limit = TimeLimit(context, time_limit)
     if limit.left_s <= 0:
@@ -95,7 +95,7 @@ async def change_metadata_until_it_counts(
     if note is not None:
         note(answer)
     # A client expects that any gateway knows what this one has acknowledged.
-    await context.node.news.settled(min(WAIT_S, limit.left_s))
+    await context.node.news.settled(min(OTHERS_WAIT_S, limit.left_s))
     return answer
 
 

@@ -23,10 +23,8 @@ from seqgate.gateway.runtime.topics.brokers import Brokers
 
 logger = logging.getLogger(__name__)
 
-WAIT_S: Final = 0.2
-"""How long an answer to an administrator waits until others have the change, and a gateway told of a change
-until it has the change. After that nobody waits.
-"""
+OTHERS_WAIT_S: Final = 0.2
+"""How long an answer to an administrator waits until the other gateways have the change."""
 
 
 class _Listener(msgspec.Struct):
@@ -64,7 +62,7 @@ class MetadataNews:
             if listener.telling is None:
                 listener.telling = asyncio.get_running_loop().create_task(self._tell(node_id, listener))
 
-    async def settled(self, limit_s: float = WAIT_S) -> None:
+    async def settled(self, limit_s: float = OTHERS_WAIT_S) -> None:
         """Wait until the others have what was changed by now, or are late. A gateway that does not answer
         delays one caller, for `limit_s` at most: later ones do not wait for it.
         """

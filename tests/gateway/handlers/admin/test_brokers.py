@@ -21,7 +21,6 @@ from seqgate.gateway.handlers.admin.brokers import (
 )
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.membership import end_session
-from seqgate.gateway.runtime.topics import metadata_news
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.asking import Asking, HungUp
@@ -126,7 +125,7 @@ async def test_the_answer_says_that_the_gateway_has_caught_up(cluster: Cluster, 
 async def test_an_offset_that_does_not_come_is_not_waited_for(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers, "WAIT_S", metadata_news.WAIT_S / 20)
+    monkeypatch.setattr(brokers, "CATCH_UP_WAIT_S", brokers.CATCH_UP_WAIT_S / 20)
     answer = await cluster.hear(current_metadata_offset=2**40)
     assert (answer["error_code"], answer["is_caught_up"]) == (0, False)
 
