@@ -26,7 +26,7 @@ from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.runtime.partitions.partition import remove
+from seqgate.gateway.runtime.partitions.partition import persist_start_and_remove
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.name_keeping import complete_names, is_behind
 from seqgate.gateway.security.acls.access import Operation
@@ -117,7 +117,7 @@ async def _delete(
         now_ms = context.node.clock.now_ms()
         ticket = retention.prepare_delete_records(log, offset, now_ms)
         if ticket is not None:
-            await remove(partition, ticket, now_ms)  # returns once the new start is durable
+            await persist_start_and_remove(partition, ticket, now_ms)
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
             log.check_online()

@@ -49,7 +49,7 @@ from seqgate.gateway.coordinator.rows import RECORD_OVERHEAD_BYTES, newer_versio
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
-from seqgate.gateway.runtime.partitions.partition import Partition, remove
+from seqgate.gateway.runtime.partitions.partition import Partition, persist_start_and_remove
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
 from seqgate.log import IncompatibleFormat, InvalidProducerEpoch, LogError, RecordTooLarge, retention
@@ -710,7 +710,7 @@ class LoadedShard(Generic[S]):
         partition = self.partition
         ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
         if ticket is not None:
-            await remove(partition, ticket, clock.now_ms())
+            await persist_start_and_remove(partition, ticket, clock.now_ms())
         return not partition.closed and self.is_current
 
 

@@ -329,9 +329,11 @@ async def write_checkpoint(log_directory: LogDirectory) -> None:
 # Removes records of a partition, after everything that must be durable first is durable.
 
 
-async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
-    """Make the ticket durable, then remove and return the first segments. Raises LogError. When the disk
-    fails, the partition goes offline.
+async def persist_start_and_remove(
+    partition: Partition, ticket: RemovalTicket, now_ms: int
+) -> Sequence[DeletedSegment]:
+    """Make the ticket, and so the new start, durable; then remove and return the first segments. Raises
+    LogError. When the disk fails, the partition goes offline.
     """
     log = partition.log
     error = await partition.commit(ticket.flush)

@@ -18,7 +18,7 @@ from typing import Final
 
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
-from seqgate.gateway.runtime.partitions.partition import Partition, remove
+from seqgate.gateway.runtime.partitions.partition import Partition, persist_start_and_remove
 from seqgate.log import DeletedSegment, DeletionReason, LogError, NotCached, retention
 from seqgate.log.sparse import without_fetching
 
@@ -91,7 +91,7 @@ class Retention:
             ticket = retention.prepare_retention(log, now_ms)
             if ticket is None:
                 return
-            self._report(partition, await remove(partition, ticket, now_ms))
+            self._report(partition, await persist_start_and_remove(partition, ticket, now_ms))
             await asyncio.sleep(0)
 
     async def _decided(self, partition: Partition) -> int | None:

@@ -32,7 +32,7 @@ from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
 from seqgate.gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
-from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, remove
+from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition, persist_start_and_remove
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, retention
 from seqgate.log.cleaning import begin_swap, finish_swap, replace_sources
@@ -247,7 +247,7 @@ class Walk:
             return
         ticket = retention.prepare_delete_records(self.plain.log, offset, NOW_MS)
         if ticket is not None:
-            self.tasks.append(self.loop.create_task(remove(self.plain, ticket, NOW_MS)))
+            self.tasks.append(self.loop.create_task(persist_start_and_remove(self.plain, ticket, NOW_MS)))
 
     def compact(self) -> None:
         log = self.compacted.log

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow
-from seqgate.gateway.runtime.partitions.partition import persist_files, remove
+from seqgate.gateway.runtime.partitions.partition import persist_files, persist_start_and_remove
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import KeptWrites, LogConfig, Storage, StorageFailed, retention
 from seqgate.log.format.record_batch import whole_batches
@@ -252,7 +252,7 @@ class TestRemovals:
         assert len(at.log.segments) > 3
         ticket = retention.prepare_delete_records(at.log, 25, NOW_MS)
         assert ticket is not None
-        removal = at.loop.create_task(remove(at.partition, ticket, NOW_MS))
+        removal = at.loop.create_task(persist_start_and_remove(at.partition, ticket, NOW_MS))
         at.run()
         path = Path(at.log.directory) / "log-start-offset-checkpoint"
         assert not removal.done()
@@ -277,7 +277,7 @@ class TestRemovals:
         ticket = retention.prepare_delete_records(at.log, 1, NOW_MS)
         assert ticket is not None
         ticket.flush.end_offset = 2
-        removal = at.loop.create_task(remove(at.partition, ticket, NOW_MS))
+        removal = at.loop.create_task(persist_start_and_remove(at.partition, ticket, NOW_MS))
         at.run()
         assert at.held.in_flight == 1
         at.held.confirm()
@@ -294,7 +294,7 @@ class TestRemovals:
         at.held.confirm()
         ticket = retention.prepare_delete_records(at.log, 1, NOW_MS)
         assert ticket is not None
-        removal = at.loop.create_task(remove(at.partition, ticket, NOW_MS))
+        removal = at.loop.create_task(persist_start_and_remove(at.partition, ticket, NOW_MS))
         at.run()
         at.held.fence()
         at.loop.run_until_complete(removal)

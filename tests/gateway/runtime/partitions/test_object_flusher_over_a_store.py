@@ -18,7 +18,7 @@ from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session
 from seqgate.gateway.cluster.wal.wal_object import WalObject, decode, object_key
 from seqgate.gateway.runtime.partitions.object_flusher import WriteAheadLog
-from seqgate.gateway.runtime.partitions.partition import remove
+from seqgate.gateway.runtime.partitions.partition import persist_start_and_remove
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import KeptWrites, retention
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
@@ -100,7 +100,7 @@ class Life:
             case "remove":
                 ticket = retention.prepare_delete_records(log, log.high_watermark, NOW_MS)
                 if ticket is not None:
-                    removal = self.at.loop.create_task(remove(partition, ticket, NOW_MS))
+                    removal = self.at.loop.create_task(persist_start_and_remove(partition, ticket, NOW_MS))
                     self.removals.append((index, removal))
             case "outage":
                 log.go_offline("a test says so")
