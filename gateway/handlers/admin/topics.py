@@ -166,7 +166,7 @@ def _result(
     result: TopicResult,
     undescribed: AbstractSet[str],
 ) -> Any:
-    shown: dict[str, Any] = {"topic_id": None, "configs": ()}
+    shown: dict[str, Any] = {"topic_id": None, "num_partitions": -1, "replication_factor": -1, "configs": ()}
     if result.error is None:
         shown["topic_id"] = result.topic_id
         if result.name in undescribed:

@@ -20,8 +20,9 @@ Source: Kafka's GroupMetadataManager.classicGroupHeartbeat.
 LeaveGroup (key 13, versions 0–5): remove members; from v3 on several at once, static ones by their instance
 id. Rights: `READ` on the group.
 
-`ClassicRequests.leave` in `coordinator/group/classic_protocol.py` decides, for every kind of group.
-Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
+`handle_leave` in `handlers/groups/classic_group.py` answers for one member or for several, by version.
+`ClassicRequests.leave` in `coordinator/group/classic_protocol.py` decides about each, for every kind of
+group. Source: Kafka's GroupMetadataManager.classicGroupLeave, LeaveGroupResponse, KIP-345.
 
 DescribeGroups (key 15, versions 0–6): describe the state, protocol and members of classic groups. Rights:
 `DESCRIBE` on the group.

@@ -8,9 +8,9 @@ ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consu
 `READ` on the group; `DESCRIBE` on the topic (each topic that is named, or that a regular expression finds).
 
 In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A regular
-expression matches only topics that the client may describe. `consumer_heartbeat` in
-`coordinator/group/consumer_heartbeat.py` decides about the group and the member. Source: Kafka's
-KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
+expression matches only topics that the client may describe (both in `handlers/groups/consumer_group.py`).
+`consumer_heartbeat` in `coordinator/group/consumer_heartbeat.py` decides about the group and the member.
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> dic
     }
 
 
-FIRST_WITH_REGEX: Final = 1
+FIRST_WITH_IDS_OF_CLIENTS: Final = 1
 
 
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
@@ -108,7 +108,7 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
         )
     names = request.subscribed_topic_names
     member_id = request.member_id
-    if not member_id and request.member_epoch == 0 and context.api_version < FIRST_WITH_REGEX:
+    if not member_id and request.member_epoch == 0 and context.api_version < FIRST_WITH_IDS_OF_CLIENTS:
         member_id = str(uuid.uuid4())
     return Heartbeat(
         group_id=request.group_id,

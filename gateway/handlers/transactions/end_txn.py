@@ -2,8 +2,9 @@
 `WRITE` on the transactional id.
 
 From v5 on each end raises the epoch, and the answer has the new one (KIP-890). A partition that is not
-reachable gets its marker later: after END_WAIT_S the answer leaves without it. Source: Kafka's
-KafkaApis.handleEndTxnRequest, TransactionCoordinator.endTransaction.
+reachable gets its marker later: after five seconds the answer leaves without it (`END_WAIT_S` in
+`runtime/coordinators/transaction_coordinator.py`). Source: Kafka's KafkaApis.handleEndTxnRequest,
+TransactionCoordinator.endTransaction.
 """
 
 from __future__ import annotations
