@@ -3,10 +3,9 @@ too. Rights: `DESCRIBE` on the cluster (else the list of authorized operations i
 
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. In v0 `seqgate`
 commands and other gateways may ask what this gateway tells of itself, in a tagged field that Kafka skips
-(`QUESTION_TAG` in `protocol/kafka_4_4.py`).
-That needs DESCRIBE on the cluster, or ALTER for lines of the log and for a backup (`answer_question` in
-`admin/operations.py` decides which); CLUSTER_ACTION does for all. Source: Kafka's
-AuthHelper.computeDescribeClusterResponse.
+(`QUESTION_TAG` in `protocol/kafka_4_4.py`). That needs DESCRIBE on the cluster, or ALTER for lines of the log
+and for a backup (`answer_question` in `admin/operations.py` decides which); CLUSTER_ACTION does for all.
+Source: Kafka's AuthHelper.computeDescribeClusterResponse.
 """
 
 from __future__ import annotations

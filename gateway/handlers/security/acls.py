@@ -5,13 +5,15 @@ Rights: `ALTER` on the cluster.
 
     entry                                           answer
     exists already                                  success
+    beyond `seqgate.acls.max`                       POLICY_VIOLATION
     ANY or MATCH in a field                         UNKNOWN_SERVER_ERROR for all entries, as in Kafka
     CLUSTER with another name than kafka-cluster    INVALID_REQUEST
-    empty name, principal without ':'               INVALID_REQUEST
+    empty name or host, principal without ':'       INVALID_REQUEST
+    host with '/' that is no range of addresses     INVALID_REQUEST
     code beyond an enumeration                      INVALID_REQUEST
     code 0                                          the connection is closed
 
-Without an authorizer the answer is SECURITY_DISABLED. The host is any text. Source: Kafka's
+Without an authorizer the answer is SECURITY_DISABLED. A host without '/' is any text. Source: Kafka's
 AclApis.handleCreateAcls, AclControlManager.createAcls.
 
 DeleteAcls (key 31, versions 1-3): delete the access control entries that filters find; they no longer count
