@@ -116,6 +116,8 @@ if TYPE_CHECKING:
 # --- the request, and the answer
 
 _INVALID: Final = ErrorCode.invalid_request
+FIRST_WITH_DESCRIPTIONS: Final = 1
+"""The first version whose clients know descriptions of topologies and MISSING_CLIENT_TAGS."""
 
 TaskOffsets: TypeAlias = tuple[tuple[TaskId, int], ...]
 """The sum of the offsets of a task's changelogs, for each of a member's tasks."""
@@ -176,8 +178,7 @@ class StreamsHeartbeat(msgspec.Struct, frozen=True):
     task_offsets: TaskOffsets | None = None
     task_end_offsets: TaskOffsets | None = None
     is_shutdown_asked: bool = False
-    is_first_version: bool = True
-    """Whether the client is older than descriptions of topologies and MISSING_CLIENT_TAGS (version 0)."""
+    api_version: int = 0
 
     @property
     def joining_bytes(self) -> int:
@@ -441,7 +442,7 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
             "shutdown for the entire application.",
         )
     missing = [tag for tag in plan.limits.tags if tag not in dict(member.value.client_tags)]
-    if missing and not request.is_first_version:
+    if missing and request.api_version >= FIRST_WITH_DESCRIPTIONS:
         plan.note(
             StreamsGroupStatus.MISSING_CLIENT_TAGS,
             f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
@@ -450,7 +451,11 @@ def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send:
     knows_endpoints = group.endpoint_epoch == request.endpoint_epoch
     is_stale = any(note.status is StreamsGroupStatus.STALE_TOPOLOGY for note in plan.notes)
     topology_epoch = NO_EPOCH if group.topology is None else group.topology.epoch
-    can_ask = not request.is_first_version and plan.limits.description_max_bytes > 0 and not is_stale
+    can_ask = (
+        request.api_version >= FIRST_WITH_DESCRIPTIONS
+        and plan.limits.description_max_bytes > 0
+        and not is_stale
+    )
     return StreamsReply(
         member.member_id,
         member.current.member_epoch,

@@ -93,8 +93,6 @@ from seqgate.log import LogError
 logger = logging.getLogger(__name__)
 
 
-FIRST_WITH_DESCRIPTIONS: Final = 1
-"""The version from which heartbeats ask for descriptions of the topology."""
 NOT_REQUESTED: Final = 0
 NOT_STORED: Final = 1
 AVAILABLE: Final = 3
@@ -305,7 +303,7 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         task_offsets=_offsets(request.task_offsets),
         task_end_offsets=_offsets(request.task_end_offsets),
         is_shutdown_asked=request.shutdown_application,
-        is_first_version=context.api_version < FIRST_WITH_DESCRIPTIONS,
+        api_version=context.api_version,
     )
 
 

@@ -379,12 +379,12 @@ class TestConfigs:
         assert scene.group.group_epoch == group_epoch + 1
         assert scene.group.value.assignment_configs[1] == ("rack.aware.assignment.tags", "zone,rack")
         epoch = scene.epochs["a"]
-        reply = scene.beat(asking("a", epoch, is_first_version=False, client_tags=(("zone", "z"),)))
+        reply = scene.beat(asking("a", epoch, api_version=1, client_tags=(("zone", "z"),)))
         assert statuses(reply) == [StreamsGroupStatus.MISSING_CLIENT_TAGS]
         assert "[rack]" in reply.notes[0].detail
         epoch = scene.epochs["a"]
         tags = (("zone", "z"), ("rack", "r"))
-        assert not scene.beat(asking("a", epoch, is_first_version=False, client_tags=tags)).notes
+        assert not scene.beat(asking("a", epoch, api_version=1, client_tags=tags)).notes
 
 
 class TestShutdown:

@@ -65,7 +65,7 @@ class Shard:
     def asks(self, member_epoch: int = 0, *, is_first: bool = False) -> bool:
         """Send a heartbeat; return whether it is answered with a question for the description."""
         make = joining if member_epoch == 0 else asking
-        request = make("a", *(() if member_epoch == 0 else (member_epoch,)), is_first_version=is_first)
+        request = make("a", *(() if member_epoch == 0 else (member_epoch,)), api_version=0 if is_first else 1)
         effects = Effects(self.now_ms)
         reply = streams_heartbeat(self.shard.stored, request, effects)
         self.records += effects.records
