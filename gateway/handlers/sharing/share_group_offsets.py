@@ -307,7 +307,7 @@ async def _progress(
         if name not in hidden and (topic := by_name.get(name)) is not None
         for index in indexes
     }
-    found = await context.services.coordinators.shares.persister.progress(keys)
+    found = await context.services.coordinators.shares.persister.summaries_here_and_elsewhere(keys)
     begun = {keys[key]: summary for key, summary in found.items() if summary.start_offset >= 0}
     node = context.node
     ends = await LatestOffsets(

@@ -148,7 +148,9 @@ class SharePersister:
             key: Summary() if _is_unknown(outcome) else _checked(outcome) for key, outcome in outcomes.items()
         }
 
-    async def progress(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
+    async def summaries_here_and_elsewhere(
+        self, keys: Iterable[SharePartitionKey]
+    ) -> Mapping[SharePartitionKey, Summary]:
         """Return partitions' start offsets, those of this gateway's states as of now. Raises Unavailable."""
         wanted = list(keys)
         elsewhere = [key for key in wanted if self.is_elsewhere(key)]
