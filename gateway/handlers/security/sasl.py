@@ -1,8 +1,9 @@
 """SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here
-(`gateway/server/sasl.py`). Rights: none.
+(`Login.route` in `gateway/server/sasl.py`). Rights: none.
 
-Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the
-connection stays. Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
+Here it comes from a client that is logged in and need not log in again, because its session has no end or
+has just begun, or on a listener without SASL: ILLEGAL_SASL_STATE, and the connection stays. Source: Kafka's
+KafkaApis.handleSaslHandshakeRequest.
 
 SaslAuthenticate (key 36, versions 0-2): continue a login. Listeners with SASL take it before it comes here
 (`gateway/server/sasl.py`). Rights: none.

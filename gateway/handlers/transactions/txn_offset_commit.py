@@ -4,9 +4,9 @@ Rights: `WRITE` on the transactional id; `READ` on the group; `READ` on the topi
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
 AddOffsetsToTxn does. From v6 on topics are named by id, and a member learns that its group is unknown or its
 epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A share group, which commits nothing, is unknown
-in every version. The request need not name the member for which the producer commits. Members may commit
-what they read before a rebalance. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
-OffsetMetadataManager.commitTransactionalOffset.
+in every version. The request need not name the member for which the producer commits. Members of a classic
+group may commit what they read before a rebalance; those of the others, what `may_commit` allows. Source:
+Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
