@@ -133,7 +133,7 @@ class TestDeleteRecords:
         async def delete_topic(*_: object) -> None:
             await delete(node, "t")
 
-        monkeypatch.setattr(delete_records, "remove", delete_topic)
+        monkeypatch.setattr(delete_records, "persist_start_and_remove", delete_topic)
         assert await self.delete(node, (0, 4)) == [(0, -1, "unknown_topic_or_partition")]
 
     async def test_a_disk_that_fails(self, node: Node, disk: HeldDisk) -> None:
