@@ -105,6 +105,18 @@ class ProducerClients:
             self.has_changed = True
         self._keep_limit()
 
+    def pack(self) -> bytes:
+        """Return all entries as one block of bytes, and forget them until `unpack`. They were made amid other
+        work, so that each keeps a page of what is freed around it.
+        """
+        packed = msgspec.msgpack.encode(list(self._known.items()))
+        self._known = {}
+        return packed
+
+    def unpack(self, packed: bytes) -> None:
+        """Take back what `pack` has returned."""
+        self._known = dict(msgspec.msgpack.decode(packed, type=list[tuple[int, _Known]]))
+
     def copy(self) -> list[tuple[int, _Known]]:
         """Return the table of this moment, for another thread."""
         return list(self._known.items())
@@ -235,7 +247,7 @@ class ClientsFile:
         connected: Callable[[], Iterable[int]],
     ) -> None:
         """`connected` returns the producer ids of the open connections."""
-        self._clients = clients
+        self.clients = clients
         self._verdicts = verdicts
         self._config = config
         self._clock = clock
@@ -258,22 +270,22 @@ class ClientsFile:
             logger.warning("the clients of producers are unknown: %s can't be read: %s", self._path, error)
             return
         now_ms = self._clock.now_ms()
-        self._clients.restore(found.clients, now_ms)
+        self.clients.restore(found.clients, now_ms)
         self._verdicts.restore((row.batch for row in found.verdicts), now_ms)
         self._saved = _numbers([row.batch for row in found.verdicts])
         # the next save removes a file without rows
-        self._clients.has_changed = not any(found)
+        self.clients.has_changed = not any(found)
         self._forget()
 
     async def save(self) -> None:
         """Write the file if the clients or the verdicts have changed. Without both there is no file."""
-        self._clients.see(self._connected(), self._clock.now_ms())
+        self.clients.see(self._connected(), self._clock.now_ms())
         self._forget()
         verdicts = self._kept_verdicts()
-        if self._clients.has_changed or _numbers(verdicts) != self._saved:
-            self._clients.has_changed = False
+        if self.clients.has_changed or _numbers(verdicts) != self._saved:
+            self.clients.has_changed = False
             self._saved = _numbers(verdicts)
-            work = asyncio.to_thread(self._write, self._clients.copy(), verdicts)
+            work = asyncio.to_thread(self._write, self.clients.copy(), verdicts)
             self._writing = asyncio.ensure_future(work)
             await asyncio.shield(self._writing)
 
@@ -294,7 +306,7 @@ class ClientsFile:
             self._config.int("producer.id.expiration.ms"), self._config.int("transactional.id.expiration.ms")
         )
         before_ms = self._clock.now_ms() - kept_ms
-        self._clients.forget(before_ms)
+        self.clients.forget(before_ms)
         self._verdicts.forget(before_ms)
 
     def _write(self, known: Sequence[tuple[int, _Known]], verdicts: Sequence[UnstoredBatch]) -> None:
@@ -306,7 +318,7 @@ class ClientsFile:
             rows.write(self._storage, self._path)
             self._has_failed = False
         except OSError as error:
-            self._clients.has_changed = True
+            self.clients.has_changed = True
             if not self._has_failed:
                 logger.warning("the clients of producers are not kept: %s", error)
             self._has_failed = True

@@ -34,7 +34,7 @@ from seqgate.gateway.runtime.loop.clock import Clock, Interval
 from seqgate.gateway.runtime.loop.slices import each_in_slices, in_slices
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, write_checkpoint
-from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
+from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile, ProducerClients
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
 from seqgate.gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -83,7 +83,7 @@ class BackgroundJobs:
         self._telemetry = telemetry
         self._clients = clients
         self._long_lived = LongLived()
-        self._freed_memory = FreedMemory(partitions.tables)
+        self._freed_memory = FreedMemory(partitions.tables, clients.clients)
         self.retention = Retention(clock, cold_reads)
         self._file_deletion = FileDeletion(config, clock, log_directory)
         self._delayed = DelayedDelivery(
@@ -324,6 +324,8 @@ class FileDeletion:
 
 GIVE_BACK_AFTER: Final = 500
 """The number of closed partitions after which memory is given back, which takes some milliseconds."""
+CLIENTS_AT_ONCE: Final = 20_000
+"""The most clients of producers that are made anew meanwhile, which takes a microsecond for each."""
 SPARSE_TABLE_BYTES: Final = 8 << 10
 """Size up to which a table is not worth rebuilding."""
 SPARSE_ENTRY_BYTES: Final = 400
@@ -331,9 +333,12 @@ SPARSE_ENTRY_BYTES: Final = 400
 
 
 class FreedMemory:
-    def __init__(self, tables: Sequence[dict[Any, Any]] = ()) -> None:
-        """Take the tables that shrink with deletions; the sequence may grow later."""
+    def __init__(self, tables: Sequence[dict[Any, Any]] = (), clients: ProducerClients | None = None) -> None:
+        """Take the tables that shrink with deletions; the sequence may grow later. `clients` are what stays
+        of deleted topics.
+        """
         self._tables = tables
+        self._clients = ProducerClients() if clients is None else clients
         self._given_back_at = 0
         """The number of closed partitions when memory was given back last."""
         self._closed_before = 0
@@ -351,10 +356,13 @@ class FreedMemory:
         self._given_back_at = closed
         for table in self._tables:
             shrink(table)
+        packed = self._clients.pack() if len(self._clients) <= CLIENTS_AT_ONCE else None
         gc.collect()
         # only glibc has `malloc_trim`
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)
+        if packed is not None:
+            self._clients.unpack(packed)
         return True
 
 

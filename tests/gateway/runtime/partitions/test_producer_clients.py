@@ -25,6 +25,7 @@ from seqgate.gateway.runtime.partitions.producer_clients import (
     join_rows,
 )
 from seqgate.gateway.runtime.partitions.verdicts import UnstoredBatch, Verdicts
+from seqgate.gateway.runtime.upkeep.background_jobs import GIVE_BACK_AFTER, FreedMemory
 from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import Storage
@@ -75,6 +76,18 @@ def test_the_epochs_of_one_client_are_its_own_from_the_first_on() -> None:
     for epoch in (4, 5, 6):
         known.note(7, epoch, ANN, NOW_MS)
     assert [known.find(7, epoch) for epoch in (3, 4, 5, 9)] == [None, ANN, ANN, ANN]
+
+
+def test_clients_are_the_same_when_memory_was_given_back() -> None:
+    known = clients()
+    known.note(8, 3, BOB, NOW_MS)
+    known.restore([ClientRow(7, 0, 2, NOW_MS - 5, *msgspec.structs.astuple(ANN))], NOW_MS)
+    before = known.copy()
+    freed = FreedMemory(clients=known)
+    freed.give_back_if_due(GIVE_BACK_AFTER, 0)
+    assert freed.give_back_if_due(GIVE_BACK_AFTER, 0)
+    assert known.copy() == before
+    assert (known.find(7, 2), known.find(7, 3), known.newest(8)) == (ANN, None, BOB)
 
 
 def test_a_batch_without_a_producer_is_nobodys() -> None:
