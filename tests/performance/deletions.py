@@ -114,15 +114,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--topics", type=int, nargs="+", default=[3_000])
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a further setting")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     found = []
-    settings = SETTINGS | dict(setting.split("=", 1) for setting in arguments.set)
     for topics in arguments.topics:
         with (
             TemporaryDirectory(prefix="seqgate-deletions-") as path,
-            SeqgateBroker(Path(path), settings) as broker,
+            SeqgateBroker(Path(path), SETTINGS) as broker,
         ):
             found.append(row(topics, *measure(broker, topics)))
     table = "\n".join(
