@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,11 @@ class Topics:
     def make_anew(self, topic: str) -> None:
         self.delete(topic)
         for created in self._admin.create_topics([NewTopic(topic, 1, 1)]).values():
-            created.result(TIMEOUT_S)
+            try:
+                created.result(TIMEOUT_S)
+            except KafkaException as error:  # a consumer that asks for the deleted topic creates it, too
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
 
     def grow(self, topic: str, partitions: int) -> None:
         for grown in self._admin.create_partitions([NewPartitions(topic, partitions)]).values():
