@@ -75,6 +75,18 @@ class _Refused:
         self.base_sequence = base_sequence
         self.left = LATER_BATCHES
 
+    def is_before(self, batch: ProducerBatch) -> bool:
+        """Return whether a batch of the same producer comes later in the same epoch."""
+        return self.producer_epoch == batch.producer_epoch and _is_after(
+            batch.base_sequence, self.base_sequence
+        )
+
+    def is_behind(self, batch: ProducerBatch) -> bool:
+        """Return whether a batch of the same producer comes earlier in the same epoch."""
+        return self.producer_epoch == batch.producer_epoch and _is_after(
+            self.base_sequence, batch.base_sequence
+        )
+
 
 class RefusedBatches:
     """The refused batches of one connection that their producers send again, by partition and producer. A
@@ -122,20 +134,14 @@ class RefusedBatches:
     def precedes(self, partition: Hashable, batch: ProducerBatch) -> bool:
         """Return whether an earlier batch of the same producer and epoch was refused."""
         known = self._refused.get((partition, batch.producer_id))
-        return (
-            known is not None
-            and known.producer_epoch == batch.producer_epoch
-            and _is_after(batch.base_sequence, known.base_sequence)
-        )
+        return known is not None and known.is_before(batch)
 
     def was_refused(self, partition: Hashable, batch: ProducerBatch) -> bool:
         """Return whether the batch, or an earlier one of the same producer and epoch, was refused."""
         known = self._refused.get((partition, batch.producer_id))
-        return (
-            known is not None
-            and known.producer_epoch == batch.producer_epoch
-            and not _is_after(known.base_sequence, batch.base_sequence)
-        )
+        if known is None or known.producer_epoch != batch.producer_epoch:
+            return False
+        return not known.is_behind(batch)
 
     def pass_over(self, partition: Hashable, batch: ProducerBatch) -> None:
         """Count a later batch refused because of an earlier one, which is forgotten after LATER_BATCHES."""
@@ -160,13 +166,8 @@ class RefusedBatches:
         if self.has_unreadable(partition):
             for found in [found for found in self._refused if found[0] == partition]:
                 self._drop(found)
-        elif key in self._refused and not self._awaits_behind(key, batch):
+        elif key in self._refused and not self._refused[key].is_behind(batch):
             self._drop(key)
-
-    def _awaits_behind(self, key: tuple[Hashable, int], batch: ProducerBatch) -> bool:
-        known = self._refused[key]
-        is_same_epoch = known.producer_epoch == batch.producer_epoch
-        return is_same_epoch and _is_after(known.base_sequence, batch.base_sequence)
 
     def close(self) -> None:
         """Forget everything, for good: the connection is closed."""

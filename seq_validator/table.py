@@ -177,7 +177,9 @@ class ProducerTable:
                 return ACCEPTED
             verdict = judge_known(entry, batch)
             is_gap = isinstance(verdict, Rejected) and verdict.reason is RejectionReason.OUT_OF_ORDER_SEQUENCE
-            return (before and is_gap and before.rejection_behind(batch)) or verdict
+            if before is not None and is_gap:
+                return before.rejection_behind(batch) or verdict
+            return verdict
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,

@@ -583,16 +583,16 @@ def _as_control_error() -> Iterator[None]:
 
 def _row(source: BlockSource, block: ProducerIdBlock, reported: int | None = None) -> BlockRow:
     """Return the row of a block, of which `reported` ids are handed out; None: no gateway has reported it."""
-    left = None if reported is None else block.size - reported
-    used, left, state = _usage_and_state(source, block, reported, left)
+    used, left, state = _usage_and_state(source, block, reported)
     return BlockRow(
         block.first_producer_id, block.last_producer_id, block.owner, block.claimed_at_ms, used, left, state
     )
 
 
 def _usage_and_state(
-    source: BlockSource, block: ProducerIdBlock, used: int | None, left: int | None
+    source: BlockSource, block: ProducerIdBlock, used: int | None
 ) -> tuple[int | None, int | None, str]:
+    left = None if used is None else block.size - used
     if source.allocator is not None:
         state = source.allocator.state()
         if block == state.current:

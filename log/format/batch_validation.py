@@ -614,10 +614,8 @@ def stored_records(header: BatchHeader, plain: bytes) -> Iterator[PlainRecord]:
     while left > 0:
         wanted = min(left, _RECORDS_AT_ONCE)
         found = sound_records(plain, position, wanted, previous, base_offset, last_offset_delta)
-        if len(found) < wanted:
-            if found:
-                previous, position = found[-1].offset - base_offset, found[-1].end
-            found.append(_stored_record(plain, position, previous, base_offset, last_offset_delta))
+        if not found:
+            found = [_stored_record(plain, position, previous, base_offset, last_offset_delta)]
         yield from found
         left -= len(found)
         previous, position = found[-1].offset - base_offset, found[-1].end

@@ -1,4 +1,4 @@
-"""What compaction costs for each record: `python -m tests.performance.compaction_speed`.
+"""Measures what compaction costs for each record: `python -m tests.performance.compaction_speed`.
 
 Prints the CPU time of both passes over records of 100 bytes with keys of 16 bytes, with a compiled core and
 with an interpreted one, in one process and without files: the best of several rounds.

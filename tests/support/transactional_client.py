@@ -16,7 +16,10 @@ from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.records.produce_append import ProduceServices, append_batch
 from seqgate.gateway.handlers.transactions.end_txn import EndRequest, end_transaction
 from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
-from seqgate.gateway.handlers.transactions.txn_offset_commit import commit_in_transaction
+from seqgate.gateway.handlers.transactions.txn_offset_commit import (
+    FIRST_WITH_TOPIC_IDS,
+    commit_in_transaction,
+)
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.log import PartitionLog
@@ -134,6 +137,7 @@ class Client:
             lambda place: transactions.verify_or_add(
                 self.transactional_id, self.producer, place, self.client_version
             ),
+            FIRST_WITH_TOPIC_IDS,
         )
         if error is not ErrorCode.none:
             raise Refused(error)

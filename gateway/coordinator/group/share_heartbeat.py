@@ -127,10 +127,7 @@ class _Change:
 
 
 def share_heartbeat(
-    stored: StoredGroups,
-    request: ShareHeartbeat,
-    effects: Effects,
-    has_room: Callable[[], bool] = lambda: True,
+    stored: StoredGroups, request: ShareHeartbeat, effects: Effects, has_room: Callable[[], bool]
 ) -> HeartbeatReply:
     """Handle a valid heartbeat; a group of another kind refuses it. `has_room` returns whether the gateway
     may hold one more share group. Raises HeartbeatRefused.

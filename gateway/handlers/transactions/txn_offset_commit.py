@@ -173,7 +173,7 @@ async def commit_in_transaction(
     producer: tuple[int, int],
     records: Sequence[OffsetCommitRecord],
     take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
-    api_version: int = FIRST_WITH_TOPIC_IDS,
+    api_version: int,
 ) -> ErrorCode:
     """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and the errors of
     `take_part`. `take_part` adds the partition that holds the group to the transaction, also for offsets that
@@ -212,7 +212,7 @@ def check_in_transaction(
     committer: Committer,
     records: Sequence[OffsetCommitRecord],
     now_ms: int,
-    api_version: int = FIRST_WITH_TOPIC_IDS,
+    api_version: int,
 ) -> ErrorCode:
     """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name the
     member for which the producer commits; otherwise the checks of an OffsetCommit count.

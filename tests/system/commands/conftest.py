@@ -19,7 +19,7 @@ from seqgate.gateway.cli import app
 from tests.support.gateway_process import REPOSITORY
 
 _SLOW = re.compile(r"^seqgate: (\S+) does not answer; still trying\nseqgate: \1 works again\n", re.MULTILINE)
-"""What a command says of a broker that answers late, as all do on a busy machine."""
+"""The two lines of a command about a broker that answers late; on a busy machine all do."""
 
 
 @dataclass(frozen=True)

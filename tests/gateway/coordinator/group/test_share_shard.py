@@ -23,7 +23,7 @@ from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
-from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
+from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS, check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
 
@@ -45,7 +45,7 @@ class Scene(scene.Scene):
 
     def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
         effects = self.effects()
-        reply = share_heartbeat(self.shard.stored, request, effects)
+        reply = share_heartbeat(self.shard.stored, request, effects, lambda: True)
         self.take(effects)
         return reply
 
@@ -86,7 +86,7 @@ class TestKinds:
             assert refused.value.error_code is NOT_FOUND
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
                 assert made.shard.commits.check(committer, [], 0) is NOT_FOUND
-                assert check_in_transaction(made.shard, committer, [], 0) is NOT_FOUND
+                assert check_in_transaction(made.shard, committer, [], 0, FIRST_WITH_TOPIC_IDS) is NOT_FOUND
             assert delete_offsets(made.shard, GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
             assert not made.shard.stored.is_read_alone(GROUP)
             made.restart()

@@ -23,7 +23,7 @@ from seqgate.gateway.coordinator.streams.topology import Topology
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
-from seqgate.gateway.handlers.transactions.txn_offset_commit import check_in_transaction
+from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS, check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
 from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology
@@ -102,7 +102,7 @@ class TestKinds:
                     made.shard.classic.downgrade_and_rebalance,
                 ),
                 lambda: share_heartbeat(
-                    made.shard.stored, replace(sharing("c"), group_id=GROUP), made.effects()
+                    made.shard.stored, replace(sharing("c"), group_id=GROUP), made.effects(), lambda: True
                 ),
             ):
                 with pytest.raises(HeartbeatRefused) as refused:
@@ -216,7 +216,7 @@ class TestOffsets:
 
     def test_a_transaction_needs_no_member_but_a_right_one(self) -> None:
         made = with_a_member()
-        check = partial(check_in_transaction, made.shard)
+        check = partial(check_in_transaction, made.shard, api_version=FIRST_WITH_TOPIC_IDS)
         assert check(Committer(GROUP), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, FIRST_EPOCH, "a"), committing(0), made.now_ms) is ErrorCode.none
         assert check(Committer(GROUP, 9, "a"), committing(0), made.now_ms) is ErrorCode.stale_member_epoch
