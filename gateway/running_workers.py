@@ -11,7 +11,7 @@ from pathlib import Path
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.admin.restart.live import Passed, address_of, listeners_of
 from seqgate.gateway.backends.backend import StartFailed, check_no_cache
-from seqgate.gateway.cluster.cache.worker_caches import CACHES, cache_of
+from seqgate.gateway.cluster.cache.local_caches import CACHES, cache_of
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint

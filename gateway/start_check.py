@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seqgate.gateway.admin.restart.live import Passed, address_of, listeners_of
 from seqgate.gateway.backends.backend import StartFailed, backend_of
-from seqgate.gateway.cluster.cache.worker_caches import cache_of
+from seqgate.gateway.cluster.cache.local_caches import cache_of
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
@@ -111,7 +111,7 @@ def _import_rest(config: Config) -> None:
     if has_otlp or config.optional_str(METRICS_LISTENER) is not None:
         import_module("seqgate.gateway.metrics.listener")
     if has_otlp:
-        import_module("seqgate.gateway.metrics.otlp.exporter")
+        import_module("seqgate.gateway.metrics.otlp")
     if config.str("seqgate.producer.id.store") == "redis":
         import_module("seqgate.pid_allocator.redis_store")
         import_module("seqgate.pid_allocator.seen_file")

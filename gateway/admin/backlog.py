@@ -20,7 +20,7 @@ from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, coun
 
 if TYPE_CHECKING:
     from seqgate.gateway.quota.backlog import GroupReader, ProduceGate
-    from seqgate.gateway.runtime.backlogs.backlog import Backlog
+    from seqgate.gateway.runtime.backlog import Backlog
     from seqgate.gateway.runtime.partitions.partition import Partition
 
 NO_LIMIT: Final = -1

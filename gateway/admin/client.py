@@ -31,7 +31,7 @@ from seqgate.gateway.admin.request import (
     Request,
     short_path,
 )
-from seqgate.gateway.cluster.cache.worker_caches import CACHES, caches_in
+from seqgate.gateway.cluster.cache.local_caches import CACHES, caches_in
 
 if TYPE_CHECKING:
     from seqgate.gateway.config import Config

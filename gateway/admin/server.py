@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.pids import BlockSource
     from seqgate.gateway.admin.restart.live import Restarts
-    from seqgate.gateway.cluster.cache.cache_state import CacheState
+    from seqgate.gateway.cluster.cache.local_caches import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from seqgate.gateway.admin.producers import ProducerCounters, producer_counters
 from seqgate.gateway.admin.repair import CutRow, DamagedRow
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.tables import UNKNOWN, Column, Table, count, counted, duration, moment, shown
-from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.cache.local_caches import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
 from seqgate.gateway.sizes import size_in_words
 

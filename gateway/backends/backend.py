@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from seqgate.gateway.admin.request import in_words
-from seqgate.gateway.cluster.cache.worker_caches import caches_in
+from seqgate.gateway.cluster.cache.local_caches import caches_in
 from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import TopicImage
@@ -45,7 +45,7 @@ from seqgate.log import (
 from seqgate.log.sharing import is_shared
 
 if TYPE_CHECKING:
-    from seqgate.gateway.cluster.cache.cache_state import CacheState
+    from seqgate.gateway.cluster.cache.local_caches import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
     from seqgate.gateway.cluster.uploads.uploads import Uploads
 

@@ -28,19 +28,19 @@ from seqgate.gateway.backends.bucket_start import BucketStart, StartChecks, Star
 from seqgate.gateway.backends.cluster_membership import ClusterMembership, heartbeat_s
 from seqgate.gateway.backends.local_cache import LocalCache
 from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
-from seqgate.gateway.cluster.cache.cache_state import CacheState
-from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.cluster.bucket_reads import BucketReads
+from seqgate.gateway.cluster.cache.local_caches import CacheState
 from seqgate.gateway.cluster.metadata.change import CorruptChange
 from seqgate.gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.objects.probe import probe
 from seqgate.gateway.cluster.parts.manifest import Overtaken, PartitionKey
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
-from seqgate.gateway.cluster.reading.bucket_reads import BucketReads
 from seqgate.gateway.cluster.rebuild.local_session import (
     LocalSession,
     encode_local_session,
     read_local_session,
 )
+from seqgate.gateway.cluster.silence import Lease
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
 from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions, UploadLimits
 from seqgate.gateway.cluster.uploads.uploads import Uploads

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from seqgate import __version__
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.local_cache import LocalCache
-from seqgate.gateway.cluster.membership.silence import end_earlier
 from seqgate.gateway.cluster.metadata.shared_log import (
     SharedLog,
     copy_log,
@@ -43,6 +42,7 @@ from seqgate.gateway.cluster.rebuild.local_session import (
     read_local_session,
 )
 from seqgate.gateway.cluster.rebuild.unfinished_import import read_import
+from seqgate.gateway.cluster.silence import end_earlier
 from seqgate.gateway.cluster.wal.ended import EndedSession, SealedWal, SessionState, seal_all, sealed_at
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from seqgate.gateway.backends.backend import StartFailed
-from seqgate.gateway.cluster.membership.silence import Watched, Watcher
 from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.silence import Watched, Watcher
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
 from seqgate.gateway.config import Config

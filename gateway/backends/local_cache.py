@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from seqgate.gateway.cluster.cache.bucket import BucketSource, WaitingSource
-from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.cache.local_caches import CacheState
 from seqgate.gateway.cluster.objects.objects import Counts, ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.config import Config

@@ -17,7 +17,7 @@ from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT, metrics_listener
-from seqgate.gateway.http import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.http_server import JSON, PLAIN, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.metrics.health import complaints
 from seqgate.gateway.metrics.metric import LoopDelay, Sources, TopicTraffic
 from seqgate.gateway.metrics.table import text_of
@@ -28,7 +28,7 @@ from seqgate.gateway.server.dispatcher import RequestTimes
 from seqgate.gateway.server.server import Server
 
 if TYPE_CHECKING:
-    from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
+    from seqgate.gateway.metrics.otlp import OtlpExporter
 
 
 _VIEW: Final = "/view/"
@@ -182,7 +182,7 @@ def _arm(requests: RequestTimes | None, services: Services) -> None:
 
 
 def _exporter(config: Config, sources: Sources) -> OtlpExporter:
-    from seqgate.gateway.metrics.otlp.exporter import OtlpExporter  # noqa: PLC0415 - an extra
+    from seqgate.gateway.metrics.otlp import OtlpExporter  # noqa: PLC0415 - an extra
 
     return OtlpExporter(config, sources)
 

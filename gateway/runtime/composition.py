@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.load import inter_broker_listener
 from seqgate.gateway.peer.peers import Peers
-from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.backlog import Backlog
+from seqgate.gateway.runtime.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.coordinators.dead_letters import DeadLetters
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -40,7 +41,6 @@ from seqgate.gateway.runtime.partitions.partition import (
     Recoveries,
 )
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.services import (
     AnswersQuestions,
     CoordinatorServices,
@@ -51,7 +51,7 @@ from seqgate.gateway.runtime.services import (
     TopicServices,
     UpkeepServices,
 )
-from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.acl_access import open_access
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -71,7 +71,7 @@ from seqgate.log import LogDirectory, PartitionLog
 from seqgate.seq_validator import RefusalLimit
 
 if TYPE_CHECKING:
-    from seqgate.gateway.cluster.membership.silence import Lease
+    from seqgate.gateway.cluster.silence import Lease
     from seqgate.gateway.cluster.uploads.uploads import Uploads
     from seqgate.gateway.cluster.wal.backups import SessionHolds
 

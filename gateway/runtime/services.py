@@ -15,7 +15,8 @@ import msgspec
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.peer.peers import Peers
-from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.backlog import Backlog
+from seqgate.gateway.runtime.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.coordinators.dead_letters import DeadLetters
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -35,8 +36,7 @@ from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.partitions.verdicts import RetriedRefusals, Verdicts
-from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
-from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.brokers import Brokers, Endpoint
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
 from seqgate.gateway.runtime.topics.metadata_log import ImageWaiters, MetadataLog
@@ -50,7 +50,7 @@ from seqgate.pid_allocator import ProducerIdAllocator
 from seqgate.seq_validator import RefusalLimit
 
 if TYPE_CHECKING:
-    from seqgate.gateway.cluster.reading.bucket_reads import BucketReads
+    from seqgate.gateway.cluster.bucket_reads import BucketReads
     from seqgate.gateway.cluster.uploads.uploads import Uploads
     from seqgate.gateway.cluster.wal.backups import SessionHolds
     from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas

@@ -37,7 +37,7 @@ from seqgate.gateway.protocol.messages import (
     is_flexible,
     request_schema,
 )
-from seqgate.gateway.runtime.quotas.client_quotas import Charge
+from seqgate.gateway.runtime.client_quotas import Charge
 from seqgate.gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)

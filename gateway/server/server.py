@@ -31,11 +31,11 @@ from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.network import parse_overrides
 from seqgate.gateway.config.setting import INT_MAX
-from seqgate.gateway.quota.clients.client_quotas import Rate, Windows
+from seqgate.gateway.quota.client_quotas import Rate, Windows
+from seqgate.gateway.runtime.client_quotas import ClientQuotas
 from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
-from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
 from seqgate.gateway.security.certificates import RenewableListener
 from seqgate.gateway.security.principals import ANONYMOUS
 from seqgate.gateway.server.connection import Connection, ConnectionLimits, Outbox, UnreadAnswers, hung_up

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from seqgate.gateway.allocator import VARIABLE
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
 from seqgate.gateway.testing.control.faults import ControlRefused, ask
@@ -74,7 +73,7 @@ class BrokerProcess(AnyBroker):
         command += ["--exit-with", str(os.getpid())]
         # The gateway would replace its process for the sake of another allocator, which saves memory after
         # days.
-        environment = {VARIABLE: "pymalloc", **os.environ}
+        environment = {"PYTHONMALLOC": "pymalloc", **os.environ}
         log = self.directory.with_name(f"{self.directory.name}.log")
         process = ServeProcess(command, log, environment=environment)
         printed = process.await_ready(START_TIMEOUT_S)

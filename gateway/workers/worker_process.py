@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from seqgate.gateway.cluster.cache.worker_caches import begin_caches
+from seqgate.gateway.cluster.cache.local_caches import begin_caches
 from seqgate.gateway.config import Config
 from seqgate.gateway.workers.link import (
     BadFrame,

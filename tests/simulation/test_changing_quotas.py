@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from seqgate.gateway.metadata.records import MetadataRecord
-from seqgate.gateway.quota.clients.client_quotas import Limits, Quota, RateQuota
-from seqgate.gateway.runtime.quotas.client_quotas import ClientQuotas
+from seqgate.gateway.quota.client_quotas import Limits, Quota, RateQuota
+from seqgate.gateway.runtime.client_quotas import ClientQuotas
 from seqgate.gateway.server.intake import Intake
 from tests.simulation.changing_quotas import Run
 

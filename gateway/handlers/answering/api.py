@@ -12,8 +12,8 @@ import msgspec
 from seqgate.gateway.protocol.kafka_4_4 import api_name
 from seqgate.gateway.protocol.messages import build, response_module, response_type
 from seqgate.gateway.protocol.schema import Read
+from seqgate.gateway.runtime.client_quotas import Charge
 from seqgate.gateway.runtime.loop.audit import DeniedRight, Requester
-from seqgate.gateway.runtime.quotas.client_quotas import Charge
 from seqgate.gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
@@ -22,7 +22,7 @@ from seqgate.gateway.runtime.services import (
     Services,
     TopicServices,
 )
-from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS, LONGEST_TEXT, ClientIdentity
 from seqgate.log import FileRegion

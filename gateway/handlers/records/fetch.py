@@ -69,8 +69,8 @@ from seqgate.gateway.security.acls.access import Operation
 from seqgate.log import FileRegion, LogError, NotCached, OffsetOutOfRange, PageRange, PartitionLog
 
 if TYPE_CHECKING:
+    from seqgate.gateway.cluster.bucket_reads import Waiter
     from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
-    from seqgate.gateway.cluster.reading.bucket_reads import Waiter
     from seqgate.gateway.handlers.records.fetch_replicas import ReplicaReads
 
 logger = logging.getLogger(__name__)

@@ -23,14 +23,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.cluster.bucket_reads import Bounds, BucketReads, FoundRecords, Loading, NotConfirmed
 from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
-from seqgate.gateway.cluster.reading.bucket_reads import (
-    Bounds,
-    BucketReads,
-    FoundRecords,
-    Loading,
-    NotConfirmed,
-)
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.records.fetch import error_row
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow

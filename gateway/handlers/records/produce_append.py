@@ -32,7 +32,7 @@ from seqgate.gateway.handlers.answering.api import CloseConnection, Peer, Reques
 from seqgate.gateway.handlers.records.produce_order import Key, Refusals, note_stored, refused_before
 from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.gateway.quota.backlog import ProduceGate
-from seqgate.gateway.runtime.backlogs.backlog import Backlog
+from seqgate.gateway.runtime.backlog import Backlog
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart, TransactionsElsewhere

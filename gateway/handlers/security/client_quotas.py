@@ -3,7 +3,7 @@
 
 An entry that is refused does not affect the other entries of the request. Of an entity that the request names
 twice, the first entry takes effect and the answer is a refusal, as in Kafka. A change counts at once, on open
-connections, too: `ClientQuotas` in `runtime/quotas/client_quotas.py` follows the metadata. Source: Kafka's
+connections, too: `ClientQuotas` in `runtime/client_quotas.py` follows the metadata. Source: Kafka's
 ControllerApis.handleAlterClientQuotas, ClientQuotaControlManager.
 
 DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses. Rights:

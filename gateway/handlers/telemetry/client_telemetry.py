@@ -6,7 +6,7 @@ the shortest of their intervals; without any it is asked for none, and asks agai
 that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its subscriptions have
 changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. Kafka
 offers the API only where a plugin receives metrics; Seqgate where `seqgate[otlp]` is installed.
-`Telemetry.subscription` in `runtime/telemetry/telemetry.py` decides what the client pushes, and whether it
+`Telemetry.subscription` in `runtime/telemetry.py` decides what the client pushes, and whether it
 asks too early. Source: Kafka's ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
 PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714). Rights: none.
@@ -22,7 +22,7 @@ the metrics endpoint, and adds up the deltas of counters. Errors, in the order o
                                   than four times as much
     INVALID_RECORD                the metrics can't be decoded
 
-`Telemetry.push` in `runtime/telemetry/telemetry.py` decides. Source: Kafka's
+`Telemetry.push` in `runtime/telemetry.py` decides. Source: Kafka's
 ClientMetricsManager.processPushTelemetryRequest.
 """
 
@@ -38,7 +38,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_id
-from seqgate.gateway.runtime.telemetry.telemetry import Push, Telemetry
+from seqgate.gateway.runtime.telemetry import Push, Telemetry
 from seqgate.gateway.telemetry.subscriptions import ClientDescription
 from seqgate.log.format.compression import GZIP, LZ4, SNAPPY, ZSTD
 

@@ -14,7 +14,7 @@ from seqgate.gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from seqgate.log import LogError, PartitionLog
 
 if TYPE_CHECKING:
-    from seqgate.gateway.cluster.membership.silence import Lease
+    from seqgate.gateway.cluster.silence import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from seqgate.gateway.cluster.bucket_reads import NotConfirmed, left_bytes
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
-from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed, left_bytes
 from seqgate.gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable

@@ -36,7 +36,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, write_checkpoint
 from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile, ProducerClients
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
-from seqgate.gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
+from seqgate.gateway.runtime.telemetry import EXPIRE_EVERY_S, Telemetry
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from seqgate.gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S

@@ -20,7 +20,7 @@ from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import Config
 from seqgate.gateway.config.listeners import is_loopback, parse_listener
 from seqgate.gateway.console_process import check_installed
-from seqgate.gateway.http import JSON, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.http_server import JSON, HttpAnswer, HttpRequest, HttpServer
 from seqgate.gateway.running import (
     Announce,
     announcement_of,

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.telemetry.payload import PushedSeries, SeriesKind
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import ToolRun, run_tool

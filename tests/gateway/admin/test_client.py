@@ -34,7 +34,7 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionPage
-from seqgate.gateway.cluster.cache.worker_caches import begin_caches, cache_of
+from seqgate.gateway.cluster.cache.local_caches import begin_caches, cache_of
 from seqgate.gateway.config import BY_NAME, load_config
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from seqgate.log.sharing import WORKERS

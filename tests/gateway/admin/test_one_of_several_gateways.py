@@ -29,7 +29,7 @@ from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.support import open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
-from tests.gateway.runtime.backlogs.test_backlog import TOPIC, commit
+from tests.gateway.runtime.backlog.test_backlog import TOPIC, commit
 from tests.support.named_batches import DEDUPLICATED, named
 
 STATE_ID = uuid.UUID(int=9)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seqgate.gateway.cluster.membership import silence
+from seqgate.gateway.cluster import silence
 from seqgate.gateway.cluster.parts.manifest import SegmentRef, encode_manifest
 from tests.gateway.backends.test_uploads import running, stored
 

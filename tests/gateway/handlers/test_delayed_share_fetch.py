@@ -23,7 +23,7 @@ from seqgate.gateway.runtime.upkeep.background_jobs import DelayedDelivery
 from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.gateway.runtime.backlogs.test_backlog import answer
+from tests.gateway.runtime.backlog.test_backlog import answer
 from tests.gateway.runtime.share_requests import (
     GROUP,
     SETTINGS,

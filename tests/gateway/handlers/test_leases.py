@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.cluster.silence import Lease
 from seqgate.gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node

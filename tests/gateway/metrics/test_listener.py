@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway import http_server as http
 from seqgate.gateway.admin.operations import OPERATIONS
 from seqgate.gateway.admin.pids import IN_USE, USED_UP
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.http import server as http
 from seqgate.gateway.metrics.listener import VIEWS
 from seqgate.gateway.metrics.table import text_of
 from tests.gateway.metrics.scene import Scene, running

@@ -12,8 +12,8 @@ import msgspec
 
 from seqgate.gateway.backends import bucket_backend
 from seqgate.gateway.backends.bucket_backend import uploaded_partitions
-from seqgate.gateway.cluster.membership import silence
-from seqgate.gateway.cluster.membership.silence import Lease
+from seqgate.gateway.cluster import silence
+from seqgate.gateway.cluster.silence import Lease
 from seqgate.gateway.cluster.uploads import uploads
 from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
 from seqgate.gateway.cluster.wal import ended as sealing

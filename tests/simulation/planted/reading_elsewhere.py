@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqgate.gateway.cluster.reading.bucket_reads import Contents
+from seqgate.gateway.cluster.bucket_reads import Contents
 from seqgate.gateway.cluster.uploads import partition_uploads
 from tests.simulation.planted.fault import Change, cluster_fault_in
 

@@ -9,7 +9,7 @@ from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
-from tests.gateway.runtime.backlogs.test_backlog import batch
+from tests.gateway.runtime.backlog.test_backlog import batch
 
 DAY_MS = 86_400_000
 

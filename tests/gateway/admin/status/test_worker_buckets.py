@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from seqgate.gateway.admin.status import BucketState, joined_bucket
-from seqgate.gateway.cluster.cache.cache_state import CacheState
+from seqgate.gateway.cluster.cache.local_caches import CacheState
 from seqgate.gateway.cluster.uploads.progress import UploadProgress
 
 CACHE = CacheState(local_bytes=10, max_bytes=100, blocks_fetched=1, blocks_waited_for=2, bytes_evicted=3)

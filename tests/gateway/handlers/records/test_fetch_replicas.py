@@ -17,7 +17,7 @@ from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, Par
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics import read_replicas
 from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas
-from tests.gateway.cluster.reading.scene import PARTITION, Scene
+from tests.gateway.cluster.bucket_reads.scene import PARTITION, Scene
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, commit, node_of_two

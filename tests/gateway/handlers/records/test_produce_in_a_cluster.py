@@ -21,7 +21,7 @@ from seqgate.gateway.runtime.partitions.partition import STRICT_MS
 from tests.gateway.handlers.records.test_produce import Client
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FixedClock, Node, open_node
-from tests.gateway.runtime.backlogs.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
+from tests.gateway.runtime.backlog.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
 from tests.gateway.runtime.partitions.object_scene import HeldWal
 
 SETTINGS = (

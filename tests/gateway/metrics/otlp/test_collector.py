@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from seqgate.gateway.metrics.otlp import exporter
-from seqgate.gateway.metrics.otlp.exporter import (
+from seqgate.gateway.metrics import otlp
+from seqgate.gateway.metrics.otlp import (
     MAX_ANSWER_BYTES,
     MAX_PAUSE_S,
     Collector,
@@ -184,13 +184,13 @@ async def test_a_server_that_speaks_no_http_is_a_failure() -> None:
 async def test_a_collector_that_does_not_answer_is_given_up(
     receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(otlp, "TIMEOUT_S", 0.2)
     receiver.reply = Reply(held=threading.Event())
     assert str(await failure_of(receiver.url)) == "it does not answer within 0.2 s"
 
 
 async def test_a_collector_that_dribbles_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporter, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr(otlp, "TIMEOUT_S", 0.3)
     stopped = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -214,7 +214,7 @@ async def test_a_collector_that_dribbles_its_answer_is_given_up(monkeypatch: pyt
 async def test_an_export_after_a_failed_one_works(
     receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(otlp, "TIMEOUT_S", 0.2)
     held = threading.Event()
     receiver.reply = Reply(held=held)
     async with opened(receiver.url) as found:
@@ -225,7 +225,7 @@ async def test_an_export_after_a_failed_one_works(
         with pytest.raises(ExportFailed):
             await found.send(BODY)
         receiver.reply = Reply()
-        monkeypatch.setattr(exporter, "TIMEOUT_S", 10.0)
+        monkeypatch.setattr(otlp, "TIMEOUT_S", 10.0)
         before = receiver.exports.qsize()  # on a busy machine the first ones may not have been sent in time
         await found.send(BODY)
     assert receiver.exports.qsize() > before

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from seqgate.gateway.durations import BOUNDS_S, Durations
 from seqgate.gateway.metrics.metric import Metric, MetricKind, counter, gauge, histogram
-from seqgate.gateway.metrics.otlp.exporter import Moment, encoded_families, encoded_request, encoded_samples
+from seqgate.gateway.metrics.otlp import Moment, encoded_families, encoded_request, encoded_samples
 from seqgate.gateway.metrics.table import METRICS, process_families
 from tests.support.otlp_receiver import attributes, decoded
 

@@ -19,8 +19,8 @@ from seqgate.gateway import gateway as composition
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.metrics.otlp import exporter as module
-from seqgate.gateway.metrics.otlp.exporter import OtlpExporter
+from seqgate.gateway.metrics import otlp as module
+from seqgate.gateway.metrics.otlp import OtlpExporter
 from seqgate.gateway.metrics.table import METRICS, SUBJECTS, text_of
 from seqgate.gateway.tasks import end_tasks
 from tests.support.gateway_process import free_port

@@ -9,9 +9,9 @@ import cramjam
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.runtime import telemetry
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.telemetry import telemetry
-from seqgate.gateway.runtime.telemetry.telemetry import MAX_WAITING_BYTES, Payload, PayloadDecoder
+from seqgate.gateway.runtime.telemetry import MAX_WAITING_BYTES, Payload, PayloadDecoder
 from seqgate.gateway.telemetry.payload import Measurements
 from seqgate.log.format.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from tests.gateway.telemetry.support import gauge, payload

@@ -9,7 +9,7 @@ import pytest
 
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
-from seqgate.gateway.runtime.telemetry.telemetry import Telemetry
+from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.runtime.upkeep import background_jobs
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.runtime.telemetry.telemetry import ClientInstance, Instances, Subscriptions
+from seqgate.gateway.runtime.telemetry import ClientInstance, Instances, Subscriptions
 from tests.gateway.telemetry.support import CLIENT, CLIENT_ID, client
 
 INTERVAL_MS = 1000

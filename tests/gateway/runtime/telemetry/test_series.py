@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from seqgate.gateway.runtime.telemetry.telemetry import SeriesLimits, SeriesStore
+from seqgate.gateway.runtime.telemetry import SeriesLimits, SeriesStore
 from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries, SeriesKind, decode
 from tests.gateway.telemetry.support import (
     CLIENT,

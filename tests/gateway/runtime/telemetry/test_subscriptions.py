@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.runtime.telemetry.telemetry import Subscriptions, subscription_of
+from seqgate.gateway.runtime.telemetry import Subscriptions, subscription_of
 from tests.gateway.telemetry.support import CLIENT, client
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from seqgate.gateway.cluster.bucket_reads import NotConfirmed
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
-from seqgate.gateway.cluster.reading.bucket_reads import NotConfirmed
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord
 from seqgate.gateway.peer.peers import PeerUnavailable
 from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts

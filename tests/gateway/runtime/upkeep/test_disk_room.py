@@ -16,7 +16,7 @@ from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
-from tests.gateway.runtime.backlogs.test_backlog import answer, batch, open_topic, produce
+from tests.gateway.runtime.backlog.test_backlog import answer, batch, open_topic, produce
 
 MIN_FREE_BYTES = 1000
 SETTINGS = (

@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
-from seqgate.gateway.runtime.backlogs.backlog import KEPT_MS
+from seqgate.gateway.runtime.backlog import KEPT_MS
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
-from tests.gateway.runtime.backlogs.test_backlog import (
+from tests.gateway.runtime.backlog.test_backlog import (
     BATCH_BYTES,
     EVICT,
     REFUSE,

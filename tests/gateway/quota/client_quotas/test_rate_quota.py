@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seqgate.gateway.quota.clients.client_quotas import DEFAULT, RateQuota, Windows
+from seqgate.gateway.quota.client_quotas import DEFAULT, RateQuota, Windows
 
 NOW_MS = 1_700_000_000_000
 

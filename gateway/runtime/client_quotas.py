@@ -25,14 +25,7 @@ from seqgate.gateway.metadata.records import (
     MetadataRecord,
     QuotaEntity,
 )
-from seqgate.gateway.quota.clients.client_quotas import (
-    DEFAULT,
-    Entity,
-    Limits,
-    MutationQuota,
-    RateQuota,
-    Windows,
-)
+from seqgate.gateway.quota.client_quotas import DEFAULT, Entity, Limits, MutationQuota, RateQuota, Windows
 from seqgate.gateway.runtime.loop.clock import Clock
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.quota.clients.client_quotas import INT_MAX, Rate, Windows
+from seqgate.gateway.quota.client_quotas import INT_MAX, Rate, Windows
 from tests.models.client_quota_rate import RateModel
 
 KAFKAS = Windows(11, 1000)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from seqgate.gateway.cluster.membership.silence import Lease, Watched, Watcher
+from seqgate.gateway.cluster.silence import Lease, Watched, Watcher
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import Session
 from seqgate.gateway.cluster.wal.wal_object import NONCE_BYTES

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from seqgate.gateway.quota.clients.client_quotas import MutationQuota, Windows
+from seqgate.gateway.quota.client_quotas import MutationQuota, Windows
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,9 +1,14 @@
-"""The caches of a bucket's workers: directories in the data directory, and a file with their number."""
+"""The caches of a bucket on the local disk: where those of its workers are, and what a cache counts.
+
+The workers' caches are directories in the data directory, beside a file with their number.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 CACHES: Final = "caches"
 COUNT: Final = "count"
@@ -31,3 +36,17 @@ def caches_in(root: Path) -> list[Path]:
     except (OSError, ValueError):
         return []
     return [cache_of(root, number) for number in range(1, count + 1)]
+
+
+class CacheState(msgspec.Struct, frozen=True):
+    """The blocks and bytes of segments on the local disk, and those that came and went since the start."""
+
+    local_bytes: int
+    """The bytes of segments on the local disk, as of the last check."""
+    max_bytes: int | None
+    """The limit of `local_bytes`; None where only the disk limits them."""
+    blocks_fetched: int
+    """The blocks of 1 MiB that were fetched from the bucket."""
+    blocks_waited_for: int
+    """Those of them that a thread waited for, because nobody had fetched them before."""
+    bytes_evicted: int

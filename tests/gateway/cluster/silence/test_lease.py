@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from seqgate.gateway.cluster.membership.silence import DRIFT, Lease, conviction_s
+from seqgate.gateway.cluster.silence import DRIFT, Lease, conviction_s
 
 
 class Log:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.cluster import bucket_reads
+from seqgate.gateway.cluster.bucket_reads import FoundRecords, Loading, NotConfirmed
 from seqgate.gateway.cluster.objects.objects import Missing
 from seqgate.gateway.cluster.parts.manifest import manifest_key
-from seqgate.gateway.cluster.reading import bucket_reads
-from seqgate.gateway.cluster.reading.bucket_reads import FoundRecords, Loading, NotConfirmed
 from seqgate.log import LogConfig
-from tests.gateway.cluster.reading.scene import PARTITION, WHOLE, Scene, live
+from tests.gateway.cluster.bucket_reads.scene import PARTITION, WHOLE, Scene, live
 from tests.log.support import delete_records, flush
 from tests.support.batches import read_batches
 

@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
-from seqgate.gateway.cluster.membership import silence as watcher_module
-from seqgate.gateway.cluster.membership.silence import (
+from seqgate.gateway.cluster import silence as watcher_module
+from seqgate.gateway.cluster.objects.objects import ObjectStore
+from seqgate.gateway.cluster.silence import (
     CHECKS_PER_LEASE,
     Lease,
     Watch,
@@ -17,12 +18,11 @@ from seqgate.gateway.cluster.membership.silence import (
     WatchResult,
     conviction_s,
 )
-from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.wal.ended import SealedWal, seal
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import WalObject, boundary_key, encode, object_key
-from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scene, watched
+from tests.gateway.cluster.silence.scene import BEAT_S, LEASE_S, Member, Scene, watched
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, SimulatedObjects
 
@@ -261,9 +261,6 @@ def test_a_lease_from_the_time_of_the_confirmation_would_be_found() -> None:
 
 
 def test_a_conviction_without_waiting_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "seqgate.gateway.cluster.membership.silence.conviction_s", lambda lease_s: lease_s / 2
-    )
     monkeypatch.setattr(watcher_module, "conviction_s", lambda lease_s: lease_s / 2)
     assert [breach for seed in SEEDS for breach in late_lives(seed)]
 

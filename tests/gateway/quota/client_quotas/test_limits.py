@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.quota.clients.client_quotas import DEFAULT, Entity, Limits
+from seqgate.gateway.quota.client_quotas import DEFAULT, Entity, Limits
 
 MOST_SPECIFIC_FIRST: tuple[Entity, ...] = (
     ("ann", "app"),

@@ -8,16 +8,10 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from seqgate.gateway.cluster.bucket_reads import NEVER, BucketReads, FoundRecords, Loading, NotConfirmed
 from seqgate.gateway.cluster.objects.directory_objects import DirectoryObjects
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
-from seqgate.gateway.cluster.reading.bucket_reads import (
-    NEVER,
-    BucketReads,
-    FoundRecords,
-    Loading,
-    NotConfirmed,
-)
 from seqgate.gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from seqgate.log import LogConfig, LogDirectory, PartitionLog, Storage
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, flush

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.quota.clients.client_quotas import DEFAULT, IDLE_MS, LONGEST_NAME, Limits, Meters, Quota
+from seqgate.gateway.quota.client_quotas import DEFAULT, IDLE_MS, LONGEST_NAME, Limits, Meters, Quota
 
 NOW_MS = 1_700_000_000_000
 

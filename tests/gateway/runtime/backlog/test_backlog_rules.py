@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.quota.backlog import NO_LIMIT, Policy
-from seqgate.gateway.runtime.backlogs.backlog import NO_RULES, TopicRules
+from seqgate.gateway.runtime.backlog import NO_RULES, TopicRules
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import Node, open_node
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.gateway.cluster.membership.silence import WATCHED, Silence, watched_by
+from seqgate.gateway.cluster.silence import WATCHED, Silence, watched_by
 
 STEP_S = 2.0
 

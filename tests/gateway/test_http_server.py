@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from seqgate.gateway.http import PLAIN, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.http_server import PLAIN, HttpAnswer, HttpRequest, HttpServer
 
 LIMIT = 8
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from seqgate.gateway.cluster.membership.silence import conviction_s, end_earlier
+from seqgate.gateway.cluster.silence import conviction_s, end_earlier
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import SessionFacts, register, sessions
-from tests.gateway.cluster.membership.scene import LEASE_S
+from tests.gateway.cluster.silence.scene import LEASE_S
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects
 

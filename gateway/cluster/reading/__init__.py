@@ -1,1 +1,0 @@
-"""Reads of partitions that another gateway leads: their history, from the bucket."""

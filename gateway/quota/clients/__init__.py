@@ -1,1 +1,0 @@
-"""Client quotas: which quota applies to a request, and how long a client that exceeded it must wait."""

@@ -1,1 +1,0 @@
-"""Backlog quotas and message TTL of this node's topics."""

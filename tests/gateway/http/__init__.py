@@ -1,1 +1,0 @@
-"""The small HTTP server."""
