@@ -81,7 +81,13 @@ def serve(
         min=1,
     ),
 ) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
+    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers.
+
+    Exits with 2 for options that are wrong or do not go together: --test-control with --workers or --cluster,
+    --console with --workers, --exit-with without --test-control. Exits with 1 when the gateway can't start or
+    ends by itself: a wrong setting, a missing package, a port that is taken, a data directory that another
+    gateway uses or that a later release wrote.
+    """
     code = run_with(
         Options(
             listen or (),

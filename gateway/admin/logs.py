@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_gateways
 from seqgate.gateway.admin.printing import print_lines
 from seqgate.gateway.admin.request import PagedRequest, newest_first
 from seqgate.gateway.admin.tables import moment, shown
@@ -64,7 +64,7 @@ SHOWN: Final = 50
 POLL_S: Final = 0.5
 
 
-@asks(gateway_or_cluster)
+@asks(gateway_or_gateways)
 def logs(
     opened: Opened[Asker],
     lines: int = option(

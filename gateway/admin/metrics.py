@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_gateways
 from seqgate.gateway.admin.request import ControlError, Request
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ OnlyMetric = Annotated[
 ]
 
 
-@asks(gateway_or_cluster)
+@asks(gateway_or_gateways)
 def metrics(opened: Opened[Asker], name: OnlyMetric = None) -> Output:
     """Show the metrics of all workers and all gateways of a cluster, in the format of Prometheus.
 

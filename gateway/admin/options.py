@@ -1,8 +1,8 @@
 """The gateway or cluster that a command asks, and the options that name it.
 
 A command is a function over what it asks (`Opened`) and its own options (`asks` in `admin/commands.py`). A
-reach is a context manager whose parameters are options: `gateway`, `gateway_or_cluster` and `cluster` here,
-others beside the commands that need them.
+reach is a context manager whose parameters are options: `gateway`, `gateway_or_cluster`,
+`gateway_or_gateways` and `cluster` here, others beside the commands that need them.
 """
 
 from __future__ import annotations
@@ -68,6 +68,15 @@ OtherCluster = Annotated[
         "HOST:PORT",
         "Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the "
         "control socket. [default: SEQGATE_BOOTSTRAP, or the gateway that runs on --data-dir]",
+    ),
+]
+OtherGateways = Annotated[
+    str | None,
+    option(
+        "--bootstrap",
+        "HOST:PORT",
+        "Ask all gateways of this cluster over the Kafka protocol; Apache Kafka does not know the answer. "
+        "[default: SEQGATE_BOOTSTRAP, or the gateway that runs on --data-dir]",
     ),
 ]
 CommandConfig = Annotated[
@@ -170,6 +179,17 @@ def gateway_or_cluster(
         from seqgate.gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
 
         yield RemoteClient(reached)
+
+
+def gateway_or_gateways(
+    bootstrap: OtherGateways = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    timeout_s: Timeout = None,
+) -> Opened[Asker]:
+    """Return a client as `gateway_or_cluster` does, for what only a gateway knows."""
+    return gateway_or_cluster(bootstrap, command_config, data_dir, config_file, timeout_s)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks
-from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, Opened, gateway_or_gateways
 from seqgate.gateway.admin.request import Request
 from seqgate.gateway.admin.tables import Column, count, counted, duration, known, number, shown, table
 
@@ -69,7 +69,7 @@ class ListTasksRequest(Request[TaskPage], tag="tasks"):
 # The command.
 
 
-@asks(gateway_or_cluster)
+@asks(gateway_or_gateways)
 def tasks(opened: Opened[Asker]) -> Output:
     """Show running and recently finished background tasks of all workers and all gateways of a cluster.
 

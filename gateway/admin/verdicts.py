@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, option, stop
-from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_cluster
+from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_gateways
 from seqgate.gateway.admin.request import PagedRequest, newest_first
 from seqgate.gateway.admin.tables import ClientOrNone, Column, known, moment, number, table
 
@@ -83,7 +83,7 @@ SHOWN: Final = 100
 """Verdicts that the command shows unless --limit says otherwise."""
 
 
-@asks(gateway_or_cluster)
+@asks(gateway_or_gateways)
 def verdicts(
     opened: Opened[Asker],
     topic: OnlyTopic = None,
@@ -98,7 +98,8 @@ def verdicts(
     A duplicate was answered with the offset of its original: its producer had sent it before. Every other
     batch was refused with an error of Kafka. Each gateway keeps the newest 10,000 verdicts in memory, and
     the newest 1,000 over restarts (seqgate.verdicts.kept.max). All workers and all gateways of a cluster are
-    asked; with --bootstrap that needs DESCRIBE on the cluster where there is an authorizer.
+    asked, and one without an answer is named on stderr; with --bootstrap that needs DESCRIBE on the cluster
+    where there is an authorizer.
 
     \b
     Columns:

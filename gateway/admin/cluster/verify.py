@@ -485,7 +485,7 @@ class HeldBytes:
             if not isinstance(row, DataRow) or row.end_offset <= self._ends.get(partition, 0):
                 continue
             self._held.add(partition)
-            place = self._places.place(row)
+            place = self._places.place_unless_records_are_missing(row)
             if place is not None:
                 self.keep(partition, *place, in_one_piece(data))
             else:

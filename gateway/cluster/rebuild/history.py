@@ -263,7 +263,7 @@ class History:
         self, partition: PartitionKey, row: DataRow, data: Buffer
     ) -> list[tuple[PartitionKey, Callable[[], None]]]:
         self.with_rows.add(partition)
-        place = self._ends.place(row)
+        place = self._ends.place_unless_records_are_missing(row)
         if place is None:
             self._lack(partition, row)
             return []
@@ -516,7 +516,7 @@ class SegmentEnds:
             0, self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING).end_offset
         )
 
-    def place(self, row: DataRow) -> SegmentPlace | None:
+    def place_unless_records_are_missing(self, row: DataRow) -> SegmentPlace | None:
         """Return where the bytes of a row belong, and move the end behind them; None if records before the
         row are missing. Give rows in the order of their log, without those whose records the manifest has.
         """

@@ -23,6 +23,7 @@ from seqgate.gateway.coordinator.transaction.records import (
     DECIDED,
     EMPTY,
     IDLE,
+    NO_PRODUCER_ID,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -38,7 +39,6 @@ from seqgate.gateway.coordinator.transaction.rules import (
     Producer,
     TransactionRefused,
     become,
-    complete,
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext, client_of
@@ -114,8 +114,7 @@ async def end_transaction(
         await transactions.shards.persisted(decided.loaded, decided.last_offset)
         if writing_of_markers is not None:
             await wait_for_end(writing_of_markers)
-        completed = complete(value, 0)
-        return Producer(completed.producer_id, completed.producer_epoch)
+        return producer_after(value)
 
     return await transactions.endings.repeat_after_ends(transactional_id, attempt)
 
@@ -171,6 +170,15 @@ def decided_by(
     if current.state is not ONGOING:  # a transaction that wrote nothing has no start time
         changes |= {"start_ms": now_ms, "partitions": frozenset()}
     return become(current, PREPARE_COMMIT if request.commit is COMMIT else PREPARE_ABORT, **changes)
+
+
+def producer_after(decided: Transaction) -> Producer:
+    """Return the id and epoch for the next transaction: epoch 0 of a new id where the present one has no
+    epoch left.
+    """
+    if decided.next_producer_id != NO_PRODUCER_ID:
+        return Producer(decided.next_producer_id, 0)
+    return Producer(decided.producer_id, decided.producer_epoch)
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:

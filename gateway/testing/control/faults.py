@@ -258,7 +258,7 @@ def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) 
 
     Its next batch is judged as the first of a new producer: any sequence is stored, and a retry of a stored
     batch is stored a second time. In a transaction of version 2 a sequence above 0 is refused with
-    OUT_OF_ORDER_SEQUENCE_NUMBER.
+    OUT_OF_ORDER_SEQUENCE_NUMBER. An id that no partition knows is no error: it was known in 0 partitions.
     """
     answer = control.ask("POST", f"/producers/{producer_id}/expire")
     return Output(answer, [f"producer {producer_id} was known in {answer['partitions']} partitions"])

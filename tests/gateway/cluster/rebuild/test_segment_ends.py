@@ -35,20 +35,20 @@ def begun(end_offset: int, *segments: tuple[int, int]) -> SegmentEnds:
 class TestSameSegments:
     def test_rows_continue_each_other(self) -> None:
         ends = SegmentEnds()
-        assert ends.place(row(0, 3, 0, 0)) == SegmentPlace(0, 0)
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
-        assert ends.place(row(5, 6, 5, 0)) == SegmentPlace(5, 0)
-        assert ends.place(row(6, 7, 5, 100)) == SegmentPlace(5, 100)
+        assert ends.place_unless_records_are_missing(row(0, 3, 0, 0)) == SegmentPlace(0, 0)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place_unless_records_are_missing(row(5, 6, 5, 0)) == SegmentPlace(5, 0)
+        assert ends.place_unless_records_are_missing(row(6, 7, 5, 100)) == SegmentPlace(5, 100)
 
     def test_rows_continue_a_manifest(self) -> None:
         ends = begun(5, (0, 300), (3, 200))
-        assert ends.place(row(5, 6, 3, 200)) == SegmentPlace(3, 200)
+        assert ends.place_unless_records_are_missing(row(5, 6, 3, 200)) == SegmentPlace(3, 200)
 
     def test_a_row_again_takes_its_own_place(self) -> None:
         ends = begun(3, (0, 300))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
-        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(0, 500)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(0, 300)
+        assert ends.place_unless_records_are_missing(row(5, 6, 0, 500)) == SegmentPlace(0, 500)
 
 
 class TestMissing:
@@ -67,7 +67,7 @@ class TestMissing:
     def test_other_partitions_do_not_count(self) -> None:
         ends = begun(3, (0, 300))
         other = row(3, 4, 0, 300)._replace(partition=1)
-        assert ends.place(other) is None
+        assert ends.place_unless_records_are_missing(other) is None
 
 
 class TestOtherSegments:
@@ -75,28 +75,28 @@ class TestOtherSegments:
 
     def test_a_segment_that_was_rolled_gets_the_records(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
-        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(3, 200)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place_unless_records_are_missing(row(5, 6, 0, 500)) == SegmentPlace(3, 200)
 
     def test_a_segment_that_was_removed_is_not_made_again(self) -> None:
         ends = begun(3, (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
 
     def test_a_segment_that_was_compacted_gets_the_records_at_its_end(self) -> None:
         ends = begun(3, (0, 100))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(0, 100)
-        assert ends.place(row(5, 6, 0, 500)) == SegmentPlace(0, 300)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(0, 100)
+        assert ends.place_unless_records_are_missing(row(5, 6, 0, 500)) == SegmentPlace(0, 300)
 
     def test_the_segments_of_the_rows_count_from_the_next_one_on(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
-        assert ends.place(row(5, 7, 5, 0)) == SegmentPlace(5, 0)
-        assert ends.place(row(7, 8, 5, 200)) == SegmentPlace(5, 200)
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place_unless_records_are_missing(row(5, 7, 5, 0)) == SegmentPlace(5, 0)
+        assert ends.place_unless_records_are_missing(row(7, 8, 5, 200)) == SegmentPlace(5, 200)
 
     def test_missing_records_are_missed_nevertheless(self) -> None:
         ends = begun(3, (0, 300), (3, 0))
-        assert ends.place(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
-        assert ends.place(row(6, 7, 0, 600)) is None
+        assert ends.place_unless_records_are_missing(row(3, 5, 0, 300)) == SegmentPlace(3, 0)
+        assert ends.place_unless_records_are_missing(row(6, 7, 0, 600)) is None
 
 
 @given(
@@ -128,7 +128,7 @@ def test_whatever_segments_the_manifest_has_each_record_follows_on_the_one_befor
     for number, each in enumerate(rows[known:]):
         if number == lost and number < len(rows) - known - 1:
             continue
-        place = ends.place(each)
+        place = ends.place_unless_records_are_missing(each)
         if each.first_offset > reached:
             # A lost row is noticed, unless the next one begins a segment, which a start notices by its
             # offsets.
