@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
-from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
     RUNNING,
@@ -54,10 +53,6 @@ _shown: set[str] = set()
 
 A = TypeVar("A")
 B = TypeVar("B")
-DATA_DIRECTORY: Final = "./data"
-"""The data directory that no setting names: the default of log.dirs. A test compares the two."""
-BOOTSTRAP_VARIABLE: Final = "SEQGATE_BOOTSTRAP"
-"""The environment variable that takes the place of --bootstrap."""
 WORKERS: Final = "workers"
 """The directory in the data directory that has a directory for each of several workers: the one of
 seqgate.log.sharing, which takes too long to import for a command. A test compares the two."""
@@ -209,42 +204,6 @@ def read_settings(config_file: Path | None, data_dir: Path | None, overrides: Se
         return load_config(config_file, os.environ, (*directory, *overrides))
     except ConfigError as error:
         raise ControlError(str(error)) from None
-
-
-def data_directory(config_file: Path | None, data_dir: Path | None) -> Path:
-    """Return the data directory of the options and environment. Raises ControlError for a wrong setting."""
-    named = DATA_DIRECTORY if data_dir is None else str(data_dir).strip()
-    has_settings = config_file is not None or any(
-        name.startswith("SEQGATE_") and name != BOOTSTRAP_VARIABLE for name in os.environ
-    )
-    if not has_settings and named and "," not in named:
-        return Path(named)
-    return Path(read_settings(config_file, data_dir).str("log.dirs"))
-
-
-def bootstrap_of(bootstrap: str | None, data_dir: Path | None, config_file: Path | None) -> str | None:
-    """Return the address of `--bootstrap`, or of the environment where no option names a gateway."""
-    if bootstrap is not None or data_dir is not None or config_file is not None:
-        return bootstrap
-    return os.environ.get(BOOTSTRAP_VARIABLE) or None
-
-
-def addresses_of_gateway(
-    config_file: Path | None, data_dir: Path | None, timeout_s: float = ANSWER_TIMEOUT_S
-) -> tuple[tuple[str, int], ...]:
-    """Return the addresses of the gateway that runs on the data directory, or the default address where no
-    gateway runs and no option names the directory. Raises ControlError.
-    """
-    from seqgate.gateway.admin.status import StatusRequest  # noqa: PLC0415 - for some commands
-
-    try:
-        status = ask(data_directory(config_file, data_dir), StatusRequest(), timeout_s=timeout_s)
-        bound = next(iter(status.bound.values()))
-    except NotRunning:
-        if data_dir is not None:
-            raise
-        bound = DEFAULT_ADDRESS
-    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
 
 
 class Client(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from seqgate.gateway.admin.client import addresses_of_gateway, bootstrap_of
 from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.which_cluster import addresses_of_gateway, bootstrap_of
 
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""

@@ -15,18 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from seqgate.gateway.admin.client import (
-    ANSWER_TIMEOUT_S,
-    Client,
-    addresses_of_gateway,
-    bootstrap_of,
-    data_directory,
-    read_settings,
-)
+from seqgate.gateway.admin.client import ANSWER_TIMEOUT_S, Client, read_settings
 from seqgate.gateway.admin.commands import MOST_S, AsJson, OptionsOf, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
+from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS
 from seqgate.gateway.admin.request import ControlError, NotRunning
+from seqgate.gateway.admin.which_cluster import addresses_to_ask, bootstrap_of, data_directory
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
@@ -204,7 +198,7 @@ def cluster(
     waits, it says on stderr what is wrong.
     """
     bootstrap = bootstrap_of(bootstrap, data_dir, config_file)
-    addresses = _addresses(bootstrap, config_file, data_dir, timeout_s or ANSWER_TIMEOUT_S)
+    addresses = addresses_to_ask(bootstrap, config_file, data_dir, timeout_s or ANSWER_TIMEOUT_S)
     from seqgate.gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.waiting import Watch  # noqa: PLC0415 - for a cluster only
@@ -227,25 +221,6 @@ def needs_bootstrap(command_config: Path | None) -> None:
             "logins",
             code=2,
         )
-
-
-def _addresses(
-    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, timeout_s: float
-) -> tuple[tuple[str, int], ...]:
-    """Return the addresses of `--bootstrap`, of the gateway on the data directory, or the default."""
-    if bootstrap is not None and data_dir is not None:
-        raise stop("name the cluster either with --bootstrap or with --data-dir", code=2)
-    if bootstrap is not None:
-        try:
-            return parse_addresses(bootstrap)
-        except ValueError as error:
-            raise stop(f"--bootstrap: {error}", code=2) from None
-    try:
-        return addresses_of_gateway(config_file, data_dir, timeout_s)
-    except NotRunning as error:
-        raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
-    except ControlError as error:
-        raise stop(str(error)) from None
 
 
 @typing.overload

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.commands import command, flag, option, stop
 from seqgate.gateway.admin.options import CommandConfig
 from seqgate.gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses, shown_address
 from seqgate.gateway.admin.request import CONSOLE_SOCKET, ControlError
+from seqgate.gateway.admin.which_cluster import bootstrap_of
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.packages import install
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import msgspec
 
 from seqgate import __version__
-from seqgate.gateway.admin.client import Client, ask, bootstrap_of
+from seqgate.gateway.admin.client import Client, ask
 from seqgate.gateway.admin.cluster.bucket import Address, Bucket, BucketTimeout, Settings, bucket_settings
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.options import (
@@ -36,6 +36,7 @@ from seqgate.gateway.admin.options import (
 )
 from seqgate.gateway.admin.request import ControlError, NotRunning, Request, in_words
 from seqgate.gateway.admin.tables import Column, count, counted, moment, shown, table
+from seqgate.gateway.admin.which_cluster import bootstrap_of
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.sizes import size_in_words
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from seqgate.gateway.admin.client import bootstrap_of
 from seqgate.gateway.admin.cluster.bucket import Address, BucketTimeout, Settings, bucket_settings, in_bucket
 from seqgate.gateway.admin.cluster.gateways import (
     Gateways,
@@ -31,6 +30,7 @@ from seqgate.gateway.admin.options import (
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import Block, Column, Table, count, counted, moment, shown
+from seqgate.gateway.admin.which_cluster import bootstrap_of
 
 if TYPE_CHECKING:
     from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore

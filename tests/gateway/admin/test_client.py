@@ -35,7 +35,7 @@ from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.local_caches import begin_caches, cache_of
-from seqgate.gateway.config import BY_NAME, load_config
+from seqgate.gateway.config import load_config
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from seqgate.log.sharing import WORKERS
 from tests.gateway.handlers.requests import create
@@ -129,39 +129,6 @@ async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) 
 
 def test_names_that_are_copied_for_a_quick_start_stay_the_same() -> None:
     assert client.WORKERS == WORKERS
-    assert BY_NAME["log.dirs"].default == client.DATA_DIRECTORY
-
-
-def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("SEQGATE_")]:
-        monkeypatch.delenv(name)
-    file = tmp_path / "seqgate.toml"
-    file.write_text('"log.dirs" = "elsewhere"')
-    assert client.data_directory(None, None) == Path("data")
-    assert (
-        client.data_directory(None, Path("mine")) == client.data_directory(file, Path("mine")) == Path("mine")
-    )
-    assert client.data_directory(file, None) == Path("elsewhere")
-    with pytest.raises(ControlError, match="exactly one data directory"):
-        client.data_directory(None, Path("a,b"))
-    monkeypatch.setenv("SEQGATE_LOG_DIRS", "by the environment")
-    assert client.data_directory(None, None) == Path("by the environment")
-    monkeypatch.setenv("SEQGATE_NODE_ID", "x")
-    with pytest.raises(ControlError, match=r"node\.id can't be 'x'"):
-        client.data_directory(None, None)
-
-
-def test_the_environment_names_the_cluster_where_no_option_names_a_gateway(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv(client.BOOTSTRAP_VARIABLE, raising=False)
-    assert client.bootstrap_of(None, None, None) is None
-    monkeypatch.setenv(client.BOOTSTRAP_VARIABLE, "there:9092")
-    assert client.bootstrap_of(None, None, None) == "there:9092"
-    assert client.bootstrap_of("here:9092", None, None) == "here:9092"
-    assert client.bootstrap_of(None, Path("data"), None) is None
-    assert client.bootstrap_of(None, None, Path("gateway.toml")) is None
-    load_config(environment={client.BOOTSTRAP_VARIABLE: "there:9092"})  # it is no setting
 
 
 @pytest.mark.parametrize("kind", ["one process", "workers", "workers of a bucket"])
