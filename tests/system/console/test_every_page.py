@@ -278,6 +278,22 @@ def test_a_list_is_filtered_while_somebody_types(browser: Browser, base: str, bu
         assert not window.errors
 
 
+def test_a_filter_without_an_answer_says_so_and_asks_again(browser: Browser, base: str, busy: Busy) -> None:
+    """The list stays meanwhile, and so does the focus."""
+    with watched(browser, base) as window:
+        page = window.open("/groups")
+        expect(page.locator("[data-island=live-filter]")).to_have_attribute("data-started", "yes")
+        page.route("**/groups?*", lambda route: route.abort())
+        page.locator("[data-filter]").press_sequentially("no-such-thing")
+        notice = page.get_by_text("This part does not change now: The console does not answer.")
+        expect(notice).to_be_visible()
+        expect(page.locator("tbody tr").first).to_be_visible()
+        page.unroute_all()
+        expect(page.locator("tbody tr")).to_have_count(0)
+        expect(notice).to_have_count(0)
+        expect(page.locator("[data-filter]")).to_be_focused()
+
+
 def test_half_a_regular_expression_is_told_in_place_of_the_list(browser: Browser, base: str) -> None:
     with watched(browser, base) as window:
         page = window.open("/transactions")

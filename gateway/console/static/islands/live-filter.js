@@ -1,18 +1,24 @@
-// A form that filters a list while somebody types: data-shows names the element that the answer replaces.
+// A form that filters a list while somebody types: data-shows names the element that the answer replaces. Without an answer the list
+// stays, a sentence says why, and the question is asked again: a new page would take the focus out of the filter.
 import { startIslands } from "../console.js";
+import { FeedError } from "../feed.js";
+import { showProblem } from "../feed-problem.js";
 import { showTimes } from "../times.js";
+import { page } from "./refresh.js";
 
 const AFTER_MS = 250;
+const AGAIN_MS = 3000;
 
 /** @param {HTMLFormElement} form */
 export function start(form) {
   const id = form.dataset.shows ?? "";
   let timer = 0;
   let asked = new AbortController();
-  form.addEventListener("input", () => {
+  const showAfter = (/** @type {number} */ ms) => {
     window.clearTimeout(timer);
-    timer = window.setTimeout(show, AFTER_MS);
-  });
+    timer = window.setTimeout(show, ms);
+  };
+  form.addEventListener("input", () => showAfter(AFTER_MS));
   const show = async () => {
     asked.abort();
     asked = new AbortController();
@@ -20,17 +26,23 @@ export function start(form) {
     for (const [name, value] of new FormData(form)) if (value) query.set(name, String(value));
     const path = `${new URL(form.action).pathname}?${query}`;
     try {
-      const response = await fetch(path, { signal: asked.signal, cache: "no-store", headers: { Accept: "text/html" } });
-      const answer = new DOMParser().parseFromString(await response.text(), "text/html");
-      const fresh = answer.getElementById(id) ?? answer.getElementById("failed"); // such as half a regular expression
-      const old = document.getElementById(id);
-      if (!fresh || !old) { form.requestSubmit(); return; }
-      old.replaceChildren(...fresh.childNodes);
-      showTimes(old);
-      startIslands(old);
+      replace(id, await page(path, asked.signal));
       history.replaceState(null, "", path);
+      showProblem(form, null);
     } catch (error) {
-      if (!(error instanceof DOMException)) form.requestSubmit();
+      if (error instanceof DOMException && error.name === "AbortError") return;
+      showProblem(form, error);
+      showAfter(AGAIN_MS);
     }
   };
+}
+
+/** Shows the list of an answer, or what the answer says in its place. @param {string} id @param {Document} answer */
+function replace(id, answer) {
+  const fresh = answer.getElementById(id) ?? answer.getElementById("failed"); // such as half a regular expression
+  const old = document.getElementById(id);
+  if (!fresh || !old) throw new FeedError(answer.querySelector("main .notice, main .empty-title")?.textContent ?? "The list is gone.");
+  old.replaceChildren(...fresh.childNodes);
+  showTimes(old);
+  startIslands(old);
 }

@@ -46,15 +46,21 @@ function isSelected(element) {
   return selection !== null && !selection.isCollapsed && selection.containsNode(element, true);
 }
 
-/** Returns the page as the server shows it now. Throws an error whose message is a sentence for the person. */
-export async function page() {
+/**
+ * Returns a page, by default this one, as the server shows it now; one that failed has the element `failed`. Throws an error whose
+ * message is a sentence for the person.
+ * @param {string} path @param {AbortSignal} [signal]
+ */
+export async function page(path = location.href, signal) {
   let response;
   try {
-    response = await fetch(location.href, { cache: "no-store", headers: { Accept: "text/html" } });
-  } catch {
+    response = await fetch(path, { signal, cache: "no-store", headers: { Accept: "text/html" } });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new FeedError("The console does not answer. It may have ended.");
   }
   if (response.redirected) throw new FeedError("Your session has ended. Log in again.");
-  if (!response.ok) throw new FeedError(`The console answers with status ${response.status}.`);
-  return new DOMParser().parseFromString(await response.text(), "text/html");
+  const found = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!response.ok && !found.getElementById("failed")) throw new FeedError(`The console answers with status ${response.status}.`);
+  return found;
 }
