@@ -408,7 +408,8 @@ Written by `make docs` from the commands themselves; a test compares the two.
 | --- | --- |
 | `topics`, `configs`, `acls`, `quotas`, `produce`, `consume` | the cluster at `--bootstrap HOST:PORT` over the Kafka protocol: a gateway on any machine, or Apache Kafka. Without `--bootstrap` the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
 | `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
-| `cluster` | the bucket at `--cluster ADDRESS` itself, whether a gateway runs or not ([cluster.md](cluster.md#look-into-the-bucket)) |
+| `cluster status`, `cluster verify`, `cluster import` | the bucket at `--cluster ADDRESS` itself, whether a gateway runs or not ([cluster.md](cluster.md#look-into-the-bucket)) |
+| `cluster gateways`, `cluster move`, `cluster drain`, `cluster undrain` | as `groups` |
 | `faults` | the test control at `--control HOST:PORT` ([testing.md](testing.md#any-language)) |
 | `certify` | nobody: each of its runs has a broker of its own ([certify.md](certify.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |

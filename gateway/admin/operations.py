@@ -54,14 +54,17 @@ from seqgate.gateway.admin.status import StatusRequest, status_live
 from seqgate.gateway.admin.sweep import SweepRequest, SweepResultRequest, Sweeps
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest, list_tasks
-from seqgate.gateway.admin.transactions import ending
-from seqgate.gateway.admin.transactions import ids as transactions
-from seqgate.gateway.admin.transactions.ending import (
+from seqgate.gateway.admin.transactions import hanging
+from seqgate.gateway.admin.transactions import list_and_describe as transactions
+from seqgate.gateway.admin.transactions.hanging import (
     AbortHangingRequest,
     AbortTransactionRequest,
     FindHangingRequest,
 )
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.list_and_describe import (
+    DescribeTransactionRequest,
+    ListTransactionsRequest,
+)
 from seqgate.gateway.admin.users import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.admin.verdicts import ListVerdictsRequest, list_verdicts
 from seqgate.gateway.config import Config
@@ -108,13 +111,15 @@ OPERATIONS: Final[tuple[ControlOperation[Any], ...]] = (
         from_source(transactions.LiveTransactions, transactions.describe_transaction),
         transactions.describe_transaction_stopped,
     ),
-    ControlOperation(FindHangingRequest, ending.find_hanging_live),
+    ControlOperation(FindHangingRequest, hanging.find_hanging_live),
     ControlOperation(
         AbortTransactionRequest,
-        from_source(ending.LiveEnding, ending.abort_transaction),
+        from_source(hanging.LiveEnding, hanging.abort_transaction),
         changes=lambda request: request.execute,
     ),
-    ControlOperation(AbortHangingRequest, ending.abort_hanging_live, changes=lambda request: request.execute),
+    ControlOperation(
+        AbortHangingRequest, hanging.abort_hanging_live, changes=lambda request: request.execute
+    ),
     ControlOperation(
         SweepRequest, from_source(_sweeps, Sweeps.begin), changes=lambda request: request.remove
     ),

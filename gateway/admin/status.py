@@ -232,7 +232,7 @@ def status(opened: Opened[Asker]) -> Output:
     refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
     records were cut off a log, the store of producer ids does not answer, the certificate of a listener
     expires within 14 days, producers are refused because the bucket lags behind, or the last round of uploads
-    failed.
+    failed or left partitions out.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory
     that is offline, partitions without a leader, and partitions whose replicas are not all in sync. Each

@@ -62,6 +62,17 @@ class Repository:
         """Return the names of backups that were never finished, or are being made."""
         return sorted(name for name in self._directories() if name.endswith(PARTIAL))
 
+    def manifests(self) -> Iterator[tuple[str, BackupManifest | BackupError]]:
+        """Yield the path of each backup, the oldest first, with its manifest, or with what makes it unusable;
+        reads nothing but the manifests. Raises OSError.
+        """
+        for name in sorted([*self.complete_backups(), *self.unfinished_backups()]):
+            path = f"{self.path}/{name}"
+            try:
+                yield path, manifest_of_complete(self.storage, path)
+            except BackupError as error:
+                yield path, error
+
     def newest_of(self, manifest: BackupManifest) -> tuple[str, BackupManifest] | None:
         """Return the newest complete backup of the same data directory, with its path; None without one.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.certify.application import Application
     from seqgate.gateway.certify.scripts import Scene, Script, Struck
     from seqgate.gateway.testing import Broker, StoredRecord
-    from seqgate.gateway.testing.stored import Reordered, Value
+    from seqgate.gateway.testing.exactly_once import Reordered, Value
 
 
 @command
@@ -446,7 +446,7 @@ class Findings(msgspec.Struct, frozen=True):
         return any((self.lost, self.doubled, self.reordered, self.unexpected))
 
     def complaints(self) -> Iterator[str]:
-        from seqgate.gateway.testing.stored import shown  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.testing.exactly_once import shown  # noqa: PLC0415 - slow to import
 
         if self.lost:
             yield f"lost {_some([shown(value) for value in self.lost])}"
@@ -471,7 +471,7 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: ScriptEn
     """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
     is not stored is lost only if the application claimed that it is acknowledged.
     """
-    from seqgate.gateway.testing.stored import differences  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.testing.exactly_once import differences  # noqa: PLC0415 - slow to import
 
     wrong = differences(stored, sent)
     doubled = set(wrong.doubled)

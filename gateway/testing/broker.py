@@ -15,8 +15,9 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.config.setting import LONG_MAX
 from seqgate.gateway.testing.broker_thread import BrokerThread
 from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of
+from seqgate.gateway.testing.exactly_once import explain_differences
 from seqgate.gateway.testing.inside import BrokerClock
-from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, explain_differences
+from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
 
 
 class AnyBroker(ABC):

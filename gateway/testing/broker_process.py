@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
-from seqgate.gateway.testing.control.faults import ControlRefused, ask
+from seqgate.gateway.testing.control.command import ControlRefused, ask
 from seqgate.gateway.testing.control.routes import read_record, shown
 from seqgate.gateway.testing.data_directory import bootstrap_of, empty
 from seqgate.gateway.testing.faults import FaultOrders

@@ -14,7 +14,8 @@ from typing import Final, Self
 
 from seqgate.gateway.testing.broker import Broker
 from seqgate.gateway.testing.data_directory import TemporaryDirectory
-from seqgate.gateway.testing.stored import StoredRecord, explain_differences
+from seqgate.gateway.testing.exactly_once import explain_differences
+from seqgate.gateway.testing.stored import StoredRecord
 
 CLUSTER_SETTINGS: Final[Mapping[str, str]] = {
     "seqgate.cluster.balance.delay.ms": "100",

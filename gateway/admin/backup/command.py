@@ -631,19 +631,17 @@ async def stage_backup(gateway: LiveGateway, _: StageBackupRequest) -> StagedBac
 
 def backups_in(target: Path) -> list[BackupRow]:
     """Return the backups of a directory, the oldest first, unusable ones included. Raises ControlError."""
-    from seqgate.gateway.backup.repository import BackupError, Repository, manifest_of_complete  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.backup.repository import BackupError, Repository  # noqa: PLC0415 - slow to import
     from seqgate.log import Storage  # noqa: PLC0415
 
-    storage = Storage()
-    repository = Repository(storage, str(target))
+    repository = Repository(Storage(), str(target))
     rows = []
     try:
-        for name in sorted([*repository.complete_backups(), *repository.unfinished_backups()]):
-            path = f"{target}/{name}"
-            try:
-                rows.append(backup_row(path, manifest_of_complete(storage, path)))
-            except BackupError as error:
-                rows.append(BackupRow(path, complaint=str(error)))
+        for path, found in repository.manifests():
+            if isinstance(found, BackupError):
+                rows.append(BackupRow(path, complaint=str(found)))
+            else:
+                rows.append(backup_row(path, found))
     except OSError as error:
         raise ControlError(f"{target} can't be listed: {in_words(error)}") from error
     return rows

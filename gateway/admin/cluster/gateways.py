@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 
 class GatewayRow(msgspec.Struct, frozen=True):
-    """A gateway. `state` is live, draining or ended; `session` is None where a cluster does not report it.
-    `leaders` are the partitions that it leads, `preferred` those that prefer it as the leader.
+    """A gateway. `state` is ended for one whose broker is fenced, draining for one in a controlled shutdown,
+    else live; `session` is None where a cluster does not report it. `leaders` are the partitions that it
+    leads, `preferred` those that prefer it as the leader.
     """
 
     node_id: Annotated[int, Column("node", number)]

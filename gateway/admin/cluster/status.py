@@ -6,7 +6,7 @@ The command, its rows and tables, and the answer from the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -222,8 +222,9 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     """
     from seqgate.gateway.cluster.metadata.shared_log import read_metadata  # noqa: PLC0415 - slow to import
     from seqgate.gateway.cluster.parts.manifest import PREFIX, partition_of  # noqa: PLC0415
+    from seqgate.gateway.cluster.wal.ended import SessionState  # noqa: PLC0415
     from seqgate.gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX  # noqa: PLC0415
-    from seqgate.gateway.runtime.topics.stored_image import image_of  # noqa: PLC0415
+    from seqgate.gateway.runtime.topics.stored_image import image_of, session_state  # noqa: PLC0415
 
     content = await read_metadata(objects)
     check_is_cluster(content, address)
@@ -236,6 +237,8 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     manifests = [entry for entry, place in places if place is not None and place[1] is None]
     ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
     last = await _session(objects, known[-1], ended[0])
+    unsealed = {each.session for each, seal in zip(reversed(known), ended, strict=False) if seal is None}
+    unsealed |= {each.session for each in known if session_state(image.brokers, each) is SessionState.RUNNING}
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
@@ -251,7 +254,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
             if entry.key.startswith(SNAPSHOT_PREFIX)
         ],
         changes_behind=content.end_seq - (0 if content.base is None else content.base.seq),
-        oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
+        oldest_wal_ms=_oldest(wal, unsealed),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
         ended=[session for session in ended if session is not None],
@@ -259,9 +262,9 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     )
 
 
-def _oldest(wal: Sequence[Entry], unsealed: int | None) -> int | None:
+def _oldest(wal: Sequence[Entry], unsealed: Collection[int]) -> int | None:
     """Return when the oldest object of the write-ahead logs was written; None without one. The last object of
-    each log is its seal, which stays for ever, but for the log of the session `unsealed`.
+    each log is its seal, which stays for ever, but for the logs of the sessions `unsealed`.
     """
     logs: dict[str, list[Entry]] = {}
     for entry in wal:
@@ -271,7 +274,7 @@ def _oldest(wal: Sequence[Entry], unsealed: int | None) -> int | None:
     objects = [
         entry
         for folder, entries in logs.items()
-        for entry in (entries if folder.rpartition("/")[2] == str(unsealed) else entries[:-1])
+        for entry in (entries if int(folder.rpartition("/")[2]) in unsealed else entries[:-1])
     ]
     return min((entry.modified_ms for entry in objects), default=None)
 

@@ -55,7 +55,7 @@ from seqgate.gateway.admin.tables import (
     shown,
     table,
 )
-from seqgate.gateway.admin.transactions.pending import PendingOffset, known_producers, pending_offset
+from seqgate.gateway.admin.transactions.pending_offsets import PendingOffset, known_producers, pending_offset
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster

@@ -10,8 +10,8 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, Status, StatusRequest
-from seqgate.gateway.admin.transactions.ending import FindHangingRequest
-from seqgate.gateway.admin.transactions.ids import rows_of
+from seqgate.gateway.admin.transactions.hanging import FindHangingRequest
+from seqgate.gateway.admin.transactions.list_and_describe import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.groups import group_figures, group_lines

@@ -22,7 +22,7 @@ from seqgate.gateway.admin.producers import (
 )
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
-from seqgate.gateway.admin.transactions.ids import (
+from seqgate.gateway.admin.transactions.list_and_describe import (
     ListTransactionsRequest,
     TransactionRow,
     list_transactions_remote,

@@ -10,13 +10,13 @@ from kafka.errors import BrokerResponseError
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
-from seqgate.gateway.admin.transactions.ending import (
+from seqgate.gateway.admin.transactions.hanging import (
     AbortHangingRequest,
     AbortTransactionRequest,
     FindHangingRequest,
     TransactionAbort,
 )
-from seqgate.gateway.admin.transactions.ids import (
+from seqgate.gateway.admin.transactions.list_and_describe import (
     DescribeTransactionRequest,
     ListedId,
     ListTransactionsRequest,

@@ -1,12 +1,12 @@
-"""The rules of the transaction coordinator, and the state that they decide on. A rule computes the next state
-of a transactional id, or refuses the request.
+"""The rules that several APIs of the transaction coordinator share, and the state that all decide on. A rule
+computes the next state of a transactional id, or refuses the request.
 
 No rule changes state: the result is the value of a record, and the state changes when `TransactionShard`
 replays that record. A rule that needs a fresh producer id raises `NeedsProducerId`, and is called again with
 one.
 
-Two rules stand beside their APIs: `next_state` in `handlers/transactions/init_producer_id.py`, and
-`decided_by` in `handlers/transactions/end_txn.py`.
+The rules of single APIs stand beside these, such as `next_state` in
+`handlers/transactions/init_producer_id.py`, and `decided_by` in `handlers/transactions/end_txn.py`.
 
 Epochs: a producer that begins raises the epoch, which fences the previous producer. A fence, and each end by
 a client of version 2, also raises the epoch and remembers the previous one, so that a retry is recognized

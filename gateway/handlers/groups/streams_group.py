@@ -20,7 +20,9 @@ KafkaApis.handleStreamsGroupHeartbeat, GroupMetadataManager.streamsGroupHeartbea
 StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description of a group's topology, which
 a heartbeat asked a member for (KIP-1331). Rights: `READ` on the group.
 
-Source: Kafka's GroupCoordinatorService.streamsGroupTopologyDescriptionUpdate.
+`store_description` in `handlers/groups/streams_group.py` decides: only a member of the group describes it,
+only in the group's present topology epoch, and with at most MAX_NODES nodes. Source: Kafka's
+GroupCoordinatorService.streamsGroupTopologyDescriptionUpdate.
 """
 
 from __future__ import annotations

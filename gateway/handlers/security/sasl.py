@@ -24,11 +24,11 @@ from seqgate.gateway.protocol.messages import encode_response
 from seqgate.gateway.runtime.services import NodeServices
 
 
-def begin(
+def refuse(
     context: RequestContext[NodeServices],
     request: Any,  # noqa: ARG001 - always refused
 ) -> ResponseBytes:
-    """Refuse the request."""
+    """Refuse the request with an answer: the connection stays, which only `CloseConnection` would end."""
     response = context.answer(
         error_code=ErrorCode.illegal_sasl_state,
         mechanisms=(),
@@ -38,5 +38,5 @@ def begin(
     return encode_response(context.api_key, context.correlation_id, response)
 
 
-SASL_HANDSHAKE_API = Api(key=17, versions=(0, 1), reaches=api.node, begin=begin)
-SASL_AUTHENTICATE_API = Api(key=36, versions=(0, 2), reaches=api.node, begin=begin)
+SASL_HANDSHAKE_API = Api(key=17, versions=(0, 1), reaches=api.node, begin=refuse)
+SASL_AUTHENTICATE_API = Api(key=36, versions=(0, 2), reaches=api.node, begin=refuse)

@@ -1,13 +1,14 @@
 """GetTelemetrySubscriptions (key 71, version 0): tell a client which metrics to push, how often, and how
 (KIP-714). Rights: none.
 
-A client without an id gets one. The client is asked for the metrics of all subscriptions that match it, at
-the shortest of their intervals; without any it is asked for none, and asks again after five minutes. A client
-that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its subscriptions have
-changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or UNSUPPORTED_COMPRESSION_TYPE. Kafka
-offers the API only where a plugin receives metrics; Seqgate where `seqgate[otlp]` is installed.
-`Telemetry.subscription` in `runtime/telemetry.py` decides what the client pushes, and whether it
-asks too early. Source: Kafka's ClientMetricsManager.processGetTelemetrySubscriptionRequest.
+The handler gives an id to a client without one. The client is asked for the metrics of all subscriptions that
+match it, at the shortest of their intervals; without any it is asked for none, and asks again after five
+minutes. A client that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its
+subscriptions have changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or
+UNSUPPORTED_COMPRESSION_TYPE. Kafka offers the API only where a plugin receives metrics; Seqgate where
+`seqgate[otlp]` is installed. `Telemetry.subscription` in `runtime/telemetry.py` decides what the client
+pushes, and whether it asks too early. Source: Kafka's
+ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
 PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714). Rights: none.
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from seqgate.gateway.testing.broker_thread import BrokerThread
-from seqgate.gateway.testing.control.faults import (
+from seqgate.gateway.testing.control.command import (
     FAULTS,
     Advance,
     Expected,
@@ -123,11 +123,11 @@ def _producers(asked: Asked) -> Any:
     return [row._asdict() for row in asked.run(lambda: asked.inside.producers(asked.name))]
 
 
-def _kill(_: Asked) -> Any:
+def _kill_process(_: Asked) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _power_cut(asked: Asked) -> Any:
+def _power_cut_process(asked: Asked) -> Any:
     asked.broker.power_cut()
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -263,11 +263,11 @@ ROUTES: Final = (
     Route("GET", "/groups", "Return the state of each group.", lambda asked: asked.run(asked.inside.groups)),
     Route("POST", "/producers/{id}/expire", "Expire a producer in all partitions.", expire_everywhere),
     Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", fence_id),
-    Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill),
+    Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill_process),
     Route(
         "POST",
         "/power-cut",
         "Kill the process and lose all records that were not flushed. There is no answer.",
-        _power_cut,
+        _power_cut_process,
     ),
 )

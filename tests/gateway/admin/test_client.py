@@ -33,7 +33,7 @@ from seqgate.gateway.admin.request import (
 )
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
-from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest, TransactionPage
+from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionPage
 from seqgate.gateway.cluster.cache.local_caches import begin_caches, cache_of
 from seqgate.gateway.config import load_config
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore

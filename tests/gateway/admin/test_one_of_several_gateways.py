@@ -21,7 +21,7 @@ from seqgate.gateway.admin.reopen import ReopenRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
-from seqgate.gateway.admin.transactions.ending import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, FindHangingRequest
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, TopicRecord
 from tests.gateway.admin.answers import answer, live

@@ -22,7 +22,10 @@ from seqgate.gateway.admin.pids import (
 )
 from seqgate.gateway.admin.request import ControlError, Request
 from seqgate.gateway.admin.sweep import SweepRequest, sweep_stopped
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.list_and_describe import (
+    DescribeTransactionRequest,
+    ListTransactionsRequest,
+)
 from seqgate.gateway.admin.users import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from seqgate.gateway.config import load_config
 from seqgate.log import Storage

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.transactions.ids import ListTransactionsRequest
+from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest
 from seqgate.gateway.handlers.admin.api_versions import api_versions
 from seqgate.gateway.handlers.groups import find_coordinator
 from seqgate.gateway.handlers.transactions import end_txn, init_producer_id, write_txn_markers

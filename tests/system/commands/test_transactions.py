@@ -13,8 +13,11 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.client import ask
-from seqgate.gateway.admin.transactions.ending import FindHangingRequest
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.hanging import FindHangingRequest
+from seqgate.gateway.admin.transactions.list_and_describe import (
+    DescribeTransactionRequest,
+    ListTransactionsRequest,
+)
 from seqgate.gateway.cli import app
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess

@@ -111,6 +111,18 @@ async def test_the_status_while_a_gateway_runs(tmp_path: Path) -> None:
     assert "runs, or has crashed" in shown.stdout
 
 
+async def test_the_oldest_object_may_be_of_any_gateway_that_runs(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path) as gateway,
+        running(tmp_path, "node.id=2", f"log.dirs={tmp_path / 'other cache'}"),
+    ):
+        await gateway.create()
+        bucket = tmp_path / "bucket"
+        state = await asyncio.to_thread(answer, "status", bucket, ClusterState)
+        (of_first,) = keys(bucket, "wal/1")
+        assert state.oldest_wal_ms == modified_ms(bucket / of_first)
+
+
 def test_the_status_of_a_session_whose_objects_an_upload_has_deleted(bucket: Path) -> None:
     last = answer("status", bucket, ClusterState).last
     for key in keys(bucket, "wal"):

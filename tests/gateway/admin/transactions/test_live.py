@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.admin.request import MAX_PAGE_ROWS, ControlError, Request
-from seqgate.gateway.admin.transactions.ending import (
+from seqgate.gateway.admin.transactions.hanging import (
     AbortHangingRequest,
     AbortTransactionRequest,
     FencedBy,
     FindHangingRequest,
 )
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.list_and_describe import (
+    DescribeTransactionRequest,
+    ListTransactionsRequest,
+)
 from seqgate.gateway.coordinator.transaction.rules import TransactionLimits
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator

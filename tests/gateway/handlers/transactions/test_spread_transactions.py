@@ -12,8 +12,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.transactions.ending import AbortHangingRequest, FindHangingRequest
-from seqgate.gateway.admin.transactions.ids import DescribeTransactionRequest, ListTransactionsRequest
+from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.admin.transactions.list_and_describe import (
+    DescribeTransactionRequest,
+    ListTransactionsRequest,
+)
 from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering.api import Deferred

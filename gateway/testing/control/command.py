@@ -156,7 +156,7 @@ def order(
 @app.command("list")
 @asks(at_control, first=True)
 def list_(control: Control) -> Output:
-    """List the faults, and how often each has struck."""
+    """List the faults, and how often each has struck (`Fault.strike` in `testing/faults.py` counts)."""
     return _faults(control.ask("GET", "/faults"))
 
 
@@ -201,8 +201,11 @@ class BrokerEnd(enum.StrEnum):
     """The ways in which a broker ends before it starts again."""
 
     STOP = "stop"
+    """Cleanly: everything stays."""
     KILL = "kill"
+    """As by kill -9: what was written stays."""
     POWER_CUT = "power-cut"
+    """What was not flushed is lost (`BrokerThread.power_cut`)."""
 
 
 @asks(at_control, first=True)
@@ -219,7 +222,7 @@ def stop_(control: Control) -> Output:
 
 @asks(at_control, first=True)
 def start(control: Control) -> Output:
-    """Start a broker that is stopped, with its data, at the same address."""
+    """Start a broker that is stopped, with its data, at the same address. One that runs is refused."""
     return _broker(control.ask("POST", "/start"))
 
 
@@ -229,7 +232,8 @@ def restart(
     after: BrokerEnd = option(
         "--after",
         "WAY",
-        "The way in which the broker ends: stop, kill or power-cut.",
+        "The way in which the broker ends: stop; kill, which keeps what was written; or power-cut, which "
+        "loses what was not flushed.",
         show_default=True,
         default=BrokerEnd.STOP,
     ),
@@ -488,7 +492,7 @@ def advance_clock(asked: Asked) -> Any:
 
 def compare_with_sent(asked: Asked) -> Any:
     from seqgate.gateway.testing.control.routes import read  # noqa: PLC0415 - it imports this file
-    from seqgate.gateway.testing.stored import explain_differences  # noqa: PLC0415 - no command needs it
+    from seqgate.gateway.testing.exactly_once import explain_differences  # noqa: PLC0415 - no command needs it
 
     expected = [read(value) for value in asked.read(Expected).values]
     complaint = explain_differences(asked.run(lambda: asked.inside.records(asked.name)), expected)
@@ -516,6 +520,7 @@ def stop_broker(asked: Asked) -> Any:
 
 
 def start_broker(asked: Asked) -> Any:
+    """Start the broker; `BrokerThread.start` refuses one that runs. Raises NotNow."""
     asked.broker.start()
     return broker_state(asked)
 

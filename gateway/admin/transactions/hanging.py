@@ -54,7 +54,7 @@ from seqgate.gateway.admin.tables import (
     shown,
     table,
 )
-from seqgate.gateway.admin.transactions.ids import (
+from seqgate.gateway.admin.transactions.list_and_describe import (
     MAX_TOLD,
     ClusterTransactions,
     LiveTransactions,
@@ -65,7 +65,7 @@ from seqgate.gateway.admin.transactions.ids import (
     now_ms,
     offline_text,
 )
-from seqgate.gateway.admin.transactions.pending import (
+from seqgate.gateway.admin.transactions.pending_offsets import (
     KnownTransaction,
     ProducerEpoch,
     ProducerId,

@@ -3,7 +3,7 @@
 The requests and rows, the commands, and the answers: any cluster's over the Kafka protocol, a running
 gateway's on the control socket, and what a data directory holds that no gateway has open. All three yield the
 coordinator's own `Transaction`, from which rows and refusals are made. Functions that answer raise
-ControlError. `ending.py` has the commands that find and abort transactions.
+ControlError. `hanging.py` has the commands that find and abort transactions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from seqgate.gateway.admin.tables import (
     table,
 )
 from seqgate.gateway.admin.times import duration_ms
-from seqgate.gateway.admin.transactions.pending import (
+from seqgate.gateway.admin.transactions.pending_offsets import (
     PendingOffset,
     ProducerEpoch,
     ProducerId,
@@ -125,8 +125,10 @@ class TransactionPartition(msgspec.Struct, frozen=True):
     """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None
     without one.
 
-    Readers of committed records wait at `last_stable_offset`, other readers at `high_watermark`. Both are
-    None when the partition is gone, another gateway leads it, or the gateway is stopped.
+    Readers of committed records wait at `last_stable_offset`, the first offset of the partition's open
+    transactions (`Transactions.last_stable_offset` in `log/state/transactions.py`), other readers at
+    `high_watermark`. Both are None when the partition is gone, another gateway leads it, or the gateway is
+    stopped.
     """
 
     topic: TopicName
@@ -352,6 +354,9 @@ def rows_of_ids(
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> IsWanted:
+    """Return Kafka's filter (`transaction_filter` in `handlers/transactions/transactions.py`): by state,
+    producer, pattern, and whether the transaction began more than `longer_than_ms` ago. Raises ControlError.
+    """
     from seqgate.gateway.handlers.transactions import transactions  # noqa: PLC0415 - slow to import
 
     longer_than_ms = transactions.NO_DURATION if request.longer_than_ms is None else request.longer_than_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 
-from seqgate.gateway.testing.control.faults import DEFAULTS, FAULTS, order
+from seqgate.gateway.testing.control.command import DEFAULTS, FAULTS, order
 from seqgate.gateway.testing.faults import Faults
 
 
