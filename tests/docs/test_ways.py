@@ -84,7 +84,7 @@ class TestCommandLines:
             ("seqgate --verbose status", "seqgate has no option --verbose"),
             ("seqgate topics create orders --shards 4", "--shards"),
             ("true && seqgate status surplus", "seqgate status takes no further argument: surplus"),
-            ("seqgate backlog --json", "seqgate backlog needs TOPIC"),
+            ("seqgate topics create", "seqgate topics create needs TOPIC"),
             ("seqgate serve --set num.partition=4", "--set names no setting: num.partition"),
             ("seqgate topics create a --set log.dirs=x", "--set names no setting: log.dirs"),
             ("make everything", "the Makefile has no target everything"),
