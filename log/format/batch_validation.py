@@ -114,6 +114,8 @@ QUICK_SIZED_RECORDS: Final = 1_000
 """The number of records of a compressed batch where the topic limits their sizes, which are then read one by
 one. A larger batch is checked in a thread, too.
 """
+LAST_OFFSET: Final = 2**63 - 1
+"""The highest offset that 64 bits hold."""
 _RECORDS_AT_ONCE: Final = 256
 """The records of a stored batch that are held decoded."""
 QUICK_DECODED_BYTES: Final = 16 << 10
@@ -610,6 +612,10 @@ def check_record_sizes(plain: Buffer, record_count: int, max_record_bytes: int) 
 def stored_records(header: BatchHeader, plain: bytes) -> Iterator[PlainRecord]:
     """Yield the records in a batch's plain bytes, by ascending offsets. Raises InvalidRecord on damage."""
     base_offset, last_offset_delta = header.base_offset, header.last_offset_delta
+    if base_offset + last_offset_delta > LAST_OFFSET:
+        raise InvalidRecord(
+            f"the batch ends at offset {base_offset + last_offset_delta}, above {LAST_OFFSET}"
+        )
     position, previous, left = 0, -1, header.record_count
     while left > 0:
         wanted = min(left, _RECORDS_AT_ONCE)
