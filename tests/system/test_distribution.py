@@ -103,7 +103,9 @@ def test_the_sdist_has_the_docs_the_examples_and_the_files_for_deployment(built:
         names = {name.partition("/")[2] for name in archive.getnames()}
     pages = {str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").rglob("*.md")}
     deployed = {
-        str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "deploy").rglob("*") if path.is_file()
+        str(path.relative_to(REPOSITORY))
+        for path in (REPOSITORY / "deploy").rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
     }
     examples = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "examples").glob("*/README.md")}
     others = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}

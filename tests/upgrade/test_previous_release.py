@@ -82,7 +82,13 @@ def supported(release: Earlier) -> int:
     """Return the newest version of a data directory that a release reads without workers; this release's own
     must not be lower.
     """
-    code = "from seqgate.log.files.sparse_disk import DIRECTORY_VERSION as version; print(version)"
+    code = """
+try:
+    from seqgate.log.files.sparse_disk import DIRECTORY_VERSION as version
+except ImportError:  # of a release with packages of its own at the top
+    from log.files.versions import DIRECTORY_VERSION as version
+print(version)
+"""
     done = subprocess.run(
         [release.installed.python, "-c", code],
         cwd=release.installed.path,

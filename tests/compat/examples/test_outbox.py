@@ -79,11 +79,21 @@ def test_a_relay_killed_between_sending_and_marking_sends_each_row_once(
     expect_each_row_once(broker, database, ORDERS)
 
 
+def others_connected(database: psycopg.Connection) -> int:
+    """Return how many other connections the database has; a relay opens one once it knows its topic."""
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    (count,) = database.execute(others).fetchone() or (0,)
+    return int(count)
+
+
 def test_a_gateway_that_is_killed_meanwhile_and_two_relays_at_once(
     outbox: Example, broker: BrokerProcess, database: psycopg.Connection
 ) -> None:
     outbox.run(PLACE)
     relays = [outbox.start("python relay.py") for _ in range(2)]
+    await_that(lambda: others_connected(database) == 2, "both relays have found the topic")
     await_that(lambda: unmarked(database) < ORDERS, "a relay sends")
     broker.kill()
     outbox.run(PLACE)

@@ -335,7 +335,7 @@ def test_cards_that_scripts_add_have_labels(browser: Browser, base: str, busy: B
     gateway, producer_id = busy.gateway, busy.producer_id
     with watched(browser, base, size=NARROW) as window:
         page = window.open(f"/records/{DEDUPLICATING}?from=live")
-        with page.expect_response(lambda answer: "/tail" in answer.url):
+        with page.expect_response(lambda answer: "/tail?" in answer.url):  # not the script tail.js
             pass
         assert send(gateway.bootstrap, DEDUPLICATING, -1, -1, batch=named("live", 1))[0] == 0
         expect(page.locator("tbody td.value")).to_have_attribute("data-label", "Value")

@@ -278,4 +278,8 @@ def test_every_file_is_one_of_these() -> None:
 
 
 def folders(root: Path) -> Iterable[str]:
-    return (str(path.parent.relative_to(root)) for path in root.rglob("*") if path.is_file())
+    return (
+        str(path.parent.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    )
