@@ -31,7 +31,7 @@ from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
 from seqgate.gateway.admin.topics import describe_topics, find_topics
-from seqgate.gateway.admin.transactions import ids as transactions
+from seqgate.gateway.admin.transactions import list_and_describe as transactions
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic

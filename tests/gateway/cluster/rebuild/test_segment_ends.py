@@ -53,16 +53,16 @@ class TestSameSegments:
 
 class TestMissing:
     def test_bytes_before_the_first_row(self) -> None:
-        assert SegmentEnds().place(row(7, 8, 0, 500)) is None
+        assert SegmentEnds().place_unless_records_are_missing(row(7, 8, 0, 500)) is None
 
     def test_bytes_behind_a_manifest(self) -> None:
-        assert begun(3, (0, 300)).place(row(4, 5, 0, 400)) is None
+        assert begun(3, (0, 300)).place_unless_records_are_missing(row(4, 5, 0, 400)) is None
 
     def test_a_row_of_an_earlier_segment_that_does_not_continue_the_records(self) -> None:
-        assert begun(3, (0, 300), (3, 0)).place(row(4, 5, 0, 400)) is None
+        assert begun(3, (0, 300), (3, 0)).place_unless_records_are_missing(row(4, 5, 0, 400)) is None
 
     def test_the_beginning_of_a_later_segment(self) -> None:
-        assert begun(3, (0, 300)).place(row(4, 5, 3, 100)) is None
+        assert begun(3, (0, 300)).place_unless_records_are_missing(row(4, 5, 3, 100)) is None
 
     def test_other_partitions_do_not_count(self) -> None:
         ends = begun(3, (0, 300))
