@@ -63,15 +63,14 @@ class Repository:
         return sorted(name for name in self._directories() if name.endswith(PARTIAL))
 
     def manifests(self) -> Iterator[tuple[str, BackupManifest | BackupError]]:
-        """Yield the path of each backup, the oldest first, with its manifest, or with what makes it unusable;
+        """Yield the name of each backup, the oldest first, with its manifest, or with what makes it unusable;
         reads nothing but the manifests. Raises OSError.
         """
         for name in sorted([*self.complete_backups(), *self.unfinished_backups()]):
-            path = f"{self.path}/{name}"
             try:
-                yield path, manifest_of_complete(self.storage, path)
+                yield name, manifest_of_complete(self.storage, f"{self.path}/{name}")
             except BackupError as error:
-                yield path, error
+                yield name, error
 
     def newest_of(self, manifest: BackupManifest) -> tuple[str, BackupManifest] | None:
         """Return the newest complete backup of the same data directory, with its path; None without one.
@@ -118,13 +117,11 @@ class Repository:
         """Delete all backups of the same data directory but the `keep` newest; return their names. Damaged
         ones stay.
         """
-        own = []
-        for name in self.complete_backups():
-            try:
-                if read(self.storage, f"{self.path}/{name}").is_of_same_directory(manifest):
-                    own.append(name)
-            except BackupError:
-                continue
+        own = [
+            name
+            for name, found in self.manifests()
+            if not isinstance(found, BackupError) and found.is_of_same_directory(manifest)
+        ]
         removed = own[:-keep]
         for name in removed:
             # A name that says so keeps a half deleted backup from being taken for a whole one.

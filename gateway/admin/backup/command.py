@@ -637,7 +637,8 @@ def backups_in(target: Path) -> list[BackupRow]:
     repository = Repository(Storage(), str(target))
     rows = []
     try:
-        for path, found in repository.manifests():
+        for name, found in repository.manifests():
+            path = f"{target}/{name}"
             if isinstance(found, BackupError):
                 rows.append(BackupRow(path, complaint=str(found)))
             else:

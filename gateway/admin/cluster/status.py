@@ -235,10 +235,11 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
     places = [(entry, partition_of(entry.key)) for entry in parts]
     manifests = [entry for entry, place in places if place is not None and place[1] is None]
-    ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
-    last = await _session(objects, known[-1], ended[0])
-    unsealed = {each.session for each, seal in zip(reversed(known), ended, strict=False) if seal is None}
-    unsealed |= {each.session for each in known if session_state(image.brokers, each) is SessionState.RUNNING}
+    ended = {each.session: await _ended(objects, each) for each in reversed(known[-ENDED_SHOWN:])}
+    last = await _session(objects, known[-1], ended[known[-1].session])
+    unsealed = {session for session, seal in ended.items() if seal is None}
+    older = known[:-ENDED_SHOWN]  # nobody looks for their seals
+    unsealed |= {each.session for each in older if session_state(image.brokers, each) is SessionState.RUNNING}
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
@@ -257,7 +258,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         oldest_wal_ms=_oldest(wal, unsealed),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
-        ended=[session for session in ended if session is not None],
+        ended=[seal for seal in ended.values() if seal is not None],
         gateways=gateways_of(image, known[0].cluster_id) if image.brokers.by_id else None,
     )
 

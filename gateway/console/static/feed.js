@@ -1,7 +1,22 @@
-// Asks the console for JSON.
+// Asks the console.
 
 /** An error whose message is a sentence for the person. */
 export class FeedError extends Error {}
+
+/**
+ * Returns the response of an address, whatever its status. Throws FeedError, and the error of a signal that aborts.
+ * @param {string} path
+ * @param {string} type the media type
+ * @param {AbortSignal} [signal]
+ */
+export async function answered(path, type, signal) {
+  try {
+    return await fetch(path, { signal, headers: { Accept: type }, cache: "no-store" });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new FeedError("The console does not answer. It may have ended.");
+  }
+}
 
 /**
  * Returns the JSON of an address. Throws FeedError.
@@ -9,13 +24,7 @@ export class FeedError extends Error {}
  * @param {AbortSignal} [signal]
  */
 export async function feed(path, signal) {
-  let response;
-  try {
-    response = await fetch(path, { signal, headers: { Accept: "application/json" }, cache: "no-store" });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new FeedError("The console does not answer. It may have ended.");
-  }
+  const response = await answered(path, "application/json", signal);
   const value = await response.json().catch(() => ({ error: `The console answers with status ${response.status}.` }));
   if (!response.ok) throw new FeedError(value.error ?? "The console refused the question.");
   return value;

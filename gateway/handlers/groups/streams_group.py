@@ -21,7 +21,7 @@ StreamsGroupTopologyDescriptionUpdate (key 93, version 0): store the description
 a heartbeat asked a member for (KIP-1331). Rights: `READ` on the group.
 
 `store_description` in `handlers/groups/streams_group.py` decides: only a member of the group describes it,
-only in the group's present topology epoch, and with at most MAX_NODES nodes. Source: Kafka's
+only in the group's present topology epoch, and with at most 10,000 nodes. Source: Kafka's
 GroupCoordinatorService.streamsGroupTopologyDescriptionUpdate.
 """
 

@@ -23,7 +23,6 @@ from seqgate.gateway.coordinator.transaction.records import (
     DECIDED,
     EMPTY,
     IDLE,
-    NO_PRODUCER_ID,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -39,6 +38,7 @@ from seqgate.gateway.coordinator.transaction.rules import (
     Producer,
     TransactionRefused,
     become,
+    complete,
 )
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, Peer, RequestContext, client_of
@@ -174,11 +174,10 @@ def decided_by(
 
 def producer_after(decided: Transaction) -> Producer:
     """Return the id and epoch for the next transaction: epoch 0 of a new id where the present one has no
-    epoch left.
+    epoch left, as `complete` decides.
     """
-    if decided.next_producer_id != NO_PRODUCER_ID:
-        return Producer(decided.next_producer_id, 0)
-    return Producer(decided.producer_id, decided.producer_epoch)
+    completed = complete(decided, 0)
+    return Producer(completed.producer_id, completed.producer_epoch)
 
 
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:

@@ -156,7 +156,8 @@ def order(
 @app.command("list")
 @asks(at_control, first=True)
 def list_(control: Control) -> Output:
-    """List the faults, and how often each has struck (`Fault.strike` in `testing/faults.py` counts)."""
+    """List the faults, and how often each has struck."""
+    # `Fault.strike` in `testing/faults.py` counts.
     return _faults(control.ask("GET", "/faults"))
 
 
@@ -201,11 +202,11 @@ class BrokerEnd(enum.StrEnum):
     """The ways in which a broker ends before it starts again."""
 
     STOP = "stop"
-    """Cleanly: everything stays."""
+    """Cleanly: all records stay."""
     KILL = "kill"
-    """As by kill -9: what was written stays."""
+    """As by kill -9: all records that were written stay."""
     POWER_CUT = "power-cut"
-    """What was not flushed is lost (`BrokerThread.power_cut`)."""
+    """Only flushed records stay (`BrokerThread.power_cut`)."""
 
 
 @asks(at_control, first=True)
@@ -232,8 +233,8 @@ def restart(
     after: BrokerEnd = option(
         "--after",
         "WAY",
-        "The way in which the broker ends: stop; kill, which keeps what was written; or power-cut, which "
-        "loses what was not flushed.",
+        "The way in which the broker ends: stop; kill, which keeps all written records; or power-cut, "
+        "which keeps the flushed ones only.",
         show_default=True,
         default=BrokerEnd.STOP,
     ),

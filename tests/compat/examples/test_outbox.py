@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -48,7 +49,17 @@ def payloads(database: psycopg.Connection) -> list[bytes]:
 
 
 def unmarked(database: psycopg.Connection) -> int:
-    (count,) = database.execute("SELECT count(*) FROM outbox WHERE sent_at IS NULL").fetchone() or (0,)
+    return counted(database, "outbox WHERE sent_at IS NULL")
+
+
+def others_connected(database: psycopg.Connection) -> int:
+    """Return how many other connections the database has; a relay opens one once it knows its topic."""
+    others = "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    return counted(database, others)
+
+
+def counted(database: psycopg.Connection, rows: LiteralString) -> int:
+    (count,) = database.execute("SELECT count(*) FROM " + rows).fetchone() or (0,)
     return int(count)
 
 
@@ -77,15 +88,6 @@ def test_a_relay_killed_between_sending_and_marking_sends_each_row_once(
 
     assert outbox.run(RELAY_ONCE) == f"sent {ORDERS} rows\n"
     expect_each_row_once(broker, database, ORDERS)
-
-
-def others_connected(database: psycopg.Connection) -> int:
-    """Return how many other connections the database has; a relay opens one once it knows its topic."""
-    others = (
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    (count,) = database.execute(others).fetchone() or (0,)
-    return int(count)
 
 
 def test_a_gateway_that_is_killed_meanwhile_and_two_relays_at_once(

@@ -12,9 +12,13 @@ from seqgate.gateway.admin.request import ControlError, NotRunning
 from seqgate.gateway.config import BY_NAME, load_config
 
 
-def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def no_settings_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("SEQGATE_")]:
         monkeypatch.delenv(name)
+
+
+def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "seqgate.toml"
     file.write_text('"log.dirs" = "elsewhere"')
     assert BY_NAME["log.dirs"].default == which_cluster.DATA_DIRECTORY
@@ -37,7 +41,6 @@ def test_the_data_directory_is_that_of_the_gateway(tmp_path: Path, monkeypatch: 
 def test_the_environment_names_the_cluster_where_no_option_names_a_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delenv(which_cluster.BOOTSTRAP_VARIABLE, raising=False)
     assert which_cluster.bootstrap_of(None, None, None) is None
     monkeypatch.setenv(which_cluster.BOOTSTRAP_VARIABLE, "there:9092")
     assert which_cluster.bootstrap_of(None, None, None) == "there:9092"

@@ -1,10 +1,8 @@
 // A form that filters a list while somebody types: data-shows names the element that the answer replaces. Without an answer the list
 // stays, a sentence says why, and the question is asked again: a new page would take the focus out of the filter.
-import { startIslands } from "../console.js";
 import { FeedError } from "../feed.js";
 import { showProblem } from "../feed-problem.js";
-import { showTimes } from "../times.js";
-import { page } from "./refresh.js";
+import { fill, page } from "./refresh.js";
 
 const AFTER_MS = 250;
 const AGAIN_MS = 3000;
@@ -42,7 +40,5 @@ function replace(id, answer) {
   const fresh = answer.getElementById(id) ?? answer.getElementById("failed"); // such as half a regular expression
   const old = document.getElementById(id);
   if (!fresh || !old) throw new FeedError(answer.querySelector("main .notice, main .empty-title")?.textContent ?? "The list is gone.");
-  old.replaceChildren(...fresh.childNodes);
-  showTimes(old);
-  startIslands(old);
+  fill(old, fresh);
 }

@@ -2,7 +2,7 @@
 // data-also names further elements beside the island's own, data-every the seconds between two readings. People who listen hear what
 // has changed when an element has aria-live.
 import { startIslands } from "../console.js";
-import { FeedError, repeat } from "../feed.js";
+import { FeedError, answered, repeat } from "../feed.js";
 import { showProblem } from "../feed-problem.js";
 import { showTimes } from "../times.js";
 
@@ -35,6 +35,11 @@ function replace(old, fresh, shown) {
   const text = fresh.textContent ?? "";
   if (shown.get(old.id) === text) return;
   shown.set(old.id, text);
+  fill(old, fresh);
+}
+
+/** Shows in an element what another has, and starts it. @param {HTMLElement} old @param {HTMLElement} fresh */
+export function fill(old, fresh) {
   old.replaceChildren(...fresh.childNodes);
   showTimes(old);
   startIslands(old);
@@ -52,13 +57,7 @@ function isSelected(element) {
  * @param {string} path @param {AbortSignal} [signal]
  */
 export async function page(path = location.href, signal) {
-  let response;
-  try {
-    response = await fetch(path, { signal, cache: "no-store", headers: { Accept: "text/html" } });
-  } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new FeedError("The console does not answer. It may have ended.");
-  }
+  const response = await answered(path, "text/html", signal);
   if (response.redirected) throw new FeedError("Your session has ended. Log in again.");
   const found = new DOMParser().parseFromString(await response.text(), "text/html");
   if (!response.ok && !found.getElementById("failed")) throw new FeedError(`The console answers with status ${response.status}.`);
