@@ -55,20 +55,30 @@ def reopen(
 
 
 async def reopen_partition(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
-    """Reopen an offline partition's log, once the operator has removed the cause. Raises ControlError."""
+    """Reopen an offline partition's log, once the operator has removed the cause. A partition whose files
+    could not be opened is recovered first. Raises ControlError.
+    """
     from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415 - slow to import
 
-    services = gateway.services
-    name = f"{request.topic}-{request.partition}"
-    partition = services.partitions.registry.get(request.topic, request.partition)
-    if partition is None:
-        check_led_here(services, request.topic, request.partition)
+    services, topic, index = gateway.services, request.topic, request.partition
+    registry, recoveries = services.partitions.registry, services.partitions.recoveries
+    name = f"{topic}-{index}"
+    if not registry.has(topic, index):
         raise ControlError(f"there is no partition {name}")
+    check_led_here(services, topic, index)
+    was_offline = registry.by_name[topic].is_unusable(index)
+    partition = registry.get(topic, index)
+    if partition is None:
+        await recoveries.open(services.partitions.log_directory, (topic, index))
+        partition = registry.get(topic, index)
+    if partition is None:
+        raise ControlError(f"{name} stays offline: it can't be opened, and the gateway's log says why")
     log = partition.log
-    if not log.offline:
+    if not was_offline:
         raise ControlError(f"{name} is not offline")
     try:
-        await services.partitions.recoveries.reopen(log, partition)
+        if log.offline:
+            await recoveries.reopen(log, partition)
     except (IncompatibleFormat, LogError, OSError) as error:
         raise ControlError(f"{name} stays offline: {in_words(error)}") from error
-    return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)
+    return Reopened(topic, index, log.log_start_offset, log.log_end_offset)

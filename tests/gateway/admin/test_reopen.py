@@ -46,6 +46,22 @@ async def test_what_is_still_broken_stays_offline() -> None:
         disk.plan.heal()
 
 
+async def test_a_partition_whose_files_could_not_be_opened_comes_back() -> None:
+    disk = new_disk()
+    async with open_node(ROOT, storage=Storage(disk=disk.process())) as node:
+        partition = await partition_of(node)
+        assert await partition.persisted(partition.append(batch(3), NOW_MS).last_offset)
+    async with open_node(ROOT, storage=Storage(disk=disk.process())) as node:
+        disk.plan.fail_read_at, disk.plan.fail_for_ever = disk.plan.reads + 1, True
+        assert node.services.partitions.registry.get("a", 0) is None
+        with pytest.raises(ControlError, match="a-0 stays offline: it can't be opened"):
+            await answer(node, ReopenRequest("a", 0))
+        disk.plan.heal()
+        assert await answer(node, ReopenRequest("a", 0)) == Reopened("a", 0, 0, 3)
+        with pytest.raises(ControlError, match="a-0 is not offline"):
+            await answer(node, ReopenRequest("a", 0))
+
+
 @pytest.mark.parametrize(("topic", "index"), [("b", 0), ("a", 5), ("a", -1)])
 async def test_unknown_partitions_are_refused(tmp_path: Path, topic: str, index: int) -> None:
     async with open_node(tmp_path) as node:
