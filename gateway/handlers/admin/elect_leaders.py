@@ -71,7 +71,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if refusal is None and kind == _PREFERRED and not context.node.brokers.is_alone:
         held = await elect_preferred(context, request)
     if request.topic_partitions is None:
-        results = () if refusal else await _failed_elections(context, module, kind, held)
+        results = () if refusal else await _needed_elections(context, module, kind, held)
     else:
         results = await _each(context, module, request.topic_partitions, kind, refusal, held)
     return context.answer(
@@ -89,7 +89,7 @@ def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiE
     return None
 
 
-async def _failed_elections(
+async def _needed_elections(
     context: RequestContext[Services], module: ModuleType, kind: int, held: Mapping[tuple[str, int], ApiError]
 ) -> tuple[Any, ...]:
     """Return all topics, each with the partitions that were elected, or have no leader."""
@@ -176,13 +176,18 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
                 targets[name, index] = preferred
         return Decision(records, None)
 
+    def refused(error: ApiError) -> dict[TopicPartition, ApiError]:
+        if not targets and not outcomes:
+            decide(context.services.topics.metadata_log.image)  # it ended before anything was decided
+        return dict.fromkeys(targets, error) | outcomes
+
     try:
         await limit.run(context.services.topics.metadata_log.commit(decide))
     except TimeoutError:
-        return dict.fromkeys(targets, _LATE) | outcomes
+        return refused(_LATE)
     except LogError as error:
         logger.error("elections of preferred leaders failed: %s", error)  # noqa: TRY400 - an expected error
-        return dict.fromkeys(targets, ApiError(ErrorCode(error.kafka_error_code), str(error))) | outcomes
+        return refused(ApiError(ErrorCode(error.kafka_error_code), str(error)))
     await context.services.topics.waiters.until(
         lambda image: all(_leads(image, place, to) for place, to in targets.items()), max(0.0, limit.left_s)
     )

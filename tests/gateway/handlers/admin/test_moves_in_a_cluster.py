@@ -113,6 +113,14 @@ async def test_an_election_that_takes_too_long_goes_on(node: Node) -> None:
     assert image.partitions[0].next_leader == OTHER
 
 
+async def test_an_election_that_was_not_decided_in_time_is_late_all_the_same(node: Node) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    async with node.services.topics.metadata_log._lock:  # the change before it takes its time
+        late = int(ErrorCode.request_timed_out)
+        assert await elect(node, 0, timeout_ms=50) == {0: late}
+        assert await elect(node, timeout_ms=50, every=True) == {0: late}
+
+
 async def test_an_election_of_all_topics_names_only_what_was_elected(node: Node) -> None:
     assert await elect(node, every=True) == {}
 
