@@ -71,6 +71,8 @@ class ProducerIdAllocator:
         self._last_error: Exception | None = None
         self._failed_at_ms = 0
         self._closed = False
+        self.first_of_this_run: int | None = None
+        """The first claimed id that was not given up; None before the first block."""
         self.claimed_blocks = 0
         self.failed_claims = 0
 
@@ -110,6 +112,8 @@ class ProducerIdAllocator:
     def give_up_below(self, producer_id: int) -> None:
         """Stop handing out ids below `producer_id`; such ids of the claimed blocks are lost."""
         self._lowest_producer_id = max(self._lowest_producer_id, producer_id)
+        if self.first_of_this_run is not None:
+            self.first_of_this_run = max(self.first_of_this_run, producer_id)
         if self._current is not None:
             self._next_producer_id = max(self._next_producer_id, producer_id)
             if self._current.last_producer_id < producer_id:
@@ -167,6 +171,8 @@ class ProducerIdAllocator:
     async def _claim_block(self) -> None:
         try:
             self._prefetched = await self._store.claim(self.block_size, self._owner, self._clock())
+            if self.first_of_this_run is None:
+                self.first_of_this_run = self._prefetched.first_producer_id
             self._last_error = None
             self.claimed_blocks += 1
         except Exception as error:  # noqa: BLE001 - after any error, the claim is retried, and ids go out

@@ -565,8 +565,6 @@ async def move_next_id(source: BlockSource, request: MoveNextRequest, _: int) ->
         previous = await source.store.move_next(producer_id)
     if source.allocator is not None:
         source.allocator.give_up_below(producer_id)
-        if source.first_of_this_run is not None:
-            source.first_of_this_run = max(source.first_of_this_run, producer_id)
     return MovedNextId(previous, producer_id)
 
 
@@ -612,11 +610,9 @@ def _usage_and_state(
 
 
 def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
-    return (
-        source.first_of_this_run is not None
-        and block.owner == source.owner
-        and block.first_producer_id >= source.first_of_this_run
-    )
+    """Return whether the running gateway has claimed a block; in a shared store nobody knows."""
+    first = None if source.allocator is None or source.shared else source.allocator.first_of_this_run
+    return first is not None and block.owner == source.owner and block.first_producer_id >= first
 
 
 # The stores of blocks.
@@ -647,8 +643,6 @@ class BlockSource(msgspec.Struct):
     """Close the connections of `store`."""
     allocator: ProducerIdAllocator | None = None
     owner: str | None = None
-    first_of_this_run: int | None = None
-    """The first id that this run of the gateway has claimed; its later blocks are used up, in use or next."""
 
     async def used(self) -> Mapping[int, int]:
         """Return how many ids are handed out of each block, by its first id, where gateways report it."""
@@ -763,7 +757,6 @@ def gateway_source(services: Services) -> BlockSource:
     config = services.node.config
     owner = f"node-{services.node.node_id}"
     allocator = services.coordinators.producer_ids
-    current = allocator.state().current
     if config.str("seqgate.producer.id.store") == EMBEDDED:
         image = services.topics.metadata_log.image
 
@@ -778,7 +771,6 @@ def gateway_source(services: Services) -> BlockSource:
             others_run=lambda: len(services.node.brokers.live_ids) > 1,
             allocator=allocator,
             owner=owner,
-            first_of_this_run=None if current is None else current.first_producer_id,
         )
     source = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
     source.allocator = allocator

@@ -134,7 +134,7 @@ class ControlServer:
             await self._gateway.blocks.close()
 
     def live_gateway(self) -> LiveGateway:
-        """Return the gateway as operations see it. Call it after the start: it notes the first ids."""
+        """Return the gateway as operations see it."""
         # Imported with the first command: a start is mostly imports.
         from seqgate.gateway.admin.operation import LiveGateway  # noqa: PLC0415
         from seqgate.gateway.admin.pids import gateway_source  # noqa: PLC0415
