@@ -86,7 +86,7 @@ async def handle_alter_client_quotas(context: RequestContext[TopicServices], req
             for entry in request.entries
         ]
     else:
-        rows = [_row(parts_as_answered(entity), error) for entity, error in outcomes.items()]
+        rows = [_row(parts_as_answered(entity), error) for entity, error in outcomes.errors.items()]
     return context.answer(entries=rows)
 
 
@@ -100,14 +100,13 @@ def _entity(parts: Iterable[tuple[str, str | None]]) -> list[dict[str, str | Non
 
 async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
-) -> Mapping[QuotaEntity, ApiError | None] | ApiError:
+) -> AlteredQuotas | ApiError:
     if not context.may_cluster(Operation.ALTER_CONFIGS):
         return ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
-    def note(outcomes: Mapping[QuotaEntity, ApiError | None]) -> None:
-        altered = [alteration for alteration in alterations if not outcomes[alteration.entity]]
+    def note(outcomes: AlteredQuotas) -> None:
         if not validate_only:
-            log_change(context, "altered the quotas of", list(map(_described, altered)))
+            log_change(context, "altered the quotas of", list(map(_described, outcomes.made)))
 
     return await change_metadata_until_it_counts(
         context,
@@ -140,6 +139,15 @@ class QuotaAlteration(NamedTuple):
     changes: Sequence[QuotaChange]
 
 
+class AlteredQuotas(NamedTuple):
+    """The error of each entity, or None, and the alterations that take effect. An entity that is named twice
+    may have both.
+    """
+
+    errors: dict[QuotaEntity, ApiError | None]
+    made: list[QuotaAlteration]
+
+
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
     """Return the entity of these types and names; of a repeated type the last name counts, as in Kafka."""
     return tuple(sorted(dict(parts).items()))
@@ -147,12 +155,14 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 
 def alter_client_quotas(
     image: MetadataImage, alterations: Sequence[QuotaAlteration], *, max_entities: int, validate_only: bool
-) -> Decision[dict[QuotaEntity, ApiError | None]]:
-    """Alter quotas of up to `max_entities`; the answer has an error, or None, for each entity."""
+) -> Decision[AlteredQuotas]:
+    """Alter quotas of up to `max_entities`."""
     records: list[ClientQuotaRecord] = []
     answer: dict[QuotaEntity, ApiError | None] = {}
+    made: list[QuotaAlteration] = []
     new_entities = 0
-    for entity, changes in alterations:
+    for alteration in alterations:
+        entity, changes = alteration
         outcome = _records_of(image, entity, changes, is_repeated=entity in answer)
         if not isinstance(outcome, ApiError) and _begins(image, entity, outcome):
             new_entities += 1
@@ -164,9 +174,10 @@ def alter_client_quotas(
             answer[entity] = outcome
         else:
             answer[entity] = None
+            made.append(alteration)
             records += outcome
     in_order = {entity: answer[entity] for entity in in_java_hash_map_order(answer, _entity_hash)}
-    return Decision(() if validate_only else _as_folded_in(records), in_order)
+    return Decision(() if validate_only else _as_folded_in(records), AlteredQuotas(in_order, made))
 
 
 def _word_hash(word: str) -> int:

@@ -19,7 +19,7 @@ from seqgate.gateway.handlers.security.client_quotas import (
 )
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.records import KEYS_OF_CLIENTS, QuotaEntity
+from seqgate.gateway.metadata.records import KEYS_OF_CLIENTS, ClientQuotaRecord, QuotaEntity
 
 ANN = entity_of([("user", "ann")])
 ANN_ON_APP = entity_of([("user", "ann"), ("client-id", "app")])
@@ -42,7 +42,7 @@ def alter(
     decision = alter_client_quotas(image, asked, max_entities=max_entities, validate_only=validate_only)
     for record in decision.records:
         image.replay(record)
-    return decision.answer
+    return decision.answer.errors
 
 
 def described(image: MetadataImage) -> dict[QuotaEntity, Mapping[str, float]]:
@@ -74,7 +74,7 @@ def test_a_value_that_is_set_already_and_a_removal_of_nothing_write_no_record() 
     alter(image, (ANN, {"producer_byte_rate": 10.0}))
     same = [QuotaChange("producer_byte_rate", 10.0), QuotaChange("no.such.key", None)]
     decision = alter_client_quotas(image, [QuotaAlteration(ANN, same)], max_entities=1, validate_only=False)
-    assert (list(decision.records), decision.answer) == ([], {ANN: None})
+    assert (list(decision.records), decision.answer.errors) == ([], {ANN: None})
 
 
 def test_validate_only_changes_nothing() -> None:
@@ -131,10 +131,11 @@ def test_a_quota_must_be_a_finite_number(key: str, value: float) -> None:
 
 
 def test_of_an_entity_named_twice_the_first_counts_and_the_answer_is_a_refusal() -> None:
-    image = MetadataImage()
-    answer = alter(image, (ANN, {"producer_byte_rate": 1.0}), (ANN, {"producer_byte_rate": 2.0}))
-    assert code(answer[ANN]) is ErrorCode.invalid_request
-    assert image.client_quotas == {ANN: {"producer_byte_rate": 1.0}}
+    first, second = (QuotaAlteration(ANN, [QuotaChange("producer_byte_rate", value)]) for value in (1.0, 2.0))
+    decision = alter_client_quotas(MetadataImage(), [first, second], max_entities=9, validate_only=False)
+    assert code(decision.answer.errors[ANN]) is ErrorCode.invalid_request
+    assert list(decision.records) == [ClientQuotaRecord(ANN, "producer_byte_rate", 1.0)]
+    assert decision.answer.made == [first]
 
 
 def test_a_key_named_twice_refuses_the_entry() -> None:
@@ -144,7 +145,8 @@ def test_a_key_named_twice_refuses_the_entry() -> None:
         image, [QuotaAlteration(ANN, changes)], max_entities=9, validate_only=False
     )
     assert not decision.records
-    assert code(decision.answer[ANN]) is ErrorCode.invalid_request
+    assert code(decision.answer.errors[ANN]) is ErrorCode.invalid_request
+    assert decision.answer.made == []
 
 
 def test_the_number_of_entities_is_limited() -> None:
