@@ -46,7 +46,9 @@ def _nodes(node_ids: list[int]) -> str:
 
 
 class PartitionRow(msgspec.Struct, frozen=True):
-    """A partition of a topic. `leader` is None where no broker leads it; then its offsets are None."""
+    """A partition of a topic. `leader` is None where no broker leads it. Its offsets are None then, and where
+    the leader of any partition does not answer.
+    """
 
     partition: Annotated[int, Column("partition", number)]
     leader: Annotated[int | None, Column("leader", number)]
@@ -73,9 +75,14 @@ class TopicDescription(msgspec.Struct, frozen=True):
         return len(self.partitions)
 
     @property
-    def offsets(self) -> Annotated[int, Column("offsets", count)]:
-        """The number of offsets between the starts and the ends of the logs."""
-        return sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in self.partitions)
+    def offsets(self) -> Annotated[int | None, Column("offsets", count)]:
+        """The number of offsets between the starts and the ends of the logs; None where one is not known."""
+        total = 0
+        for row in self.partitions:
+            if row.log_start_offset is None or row.log_end_offset is None:
+                return None
+            total += row.log_end_offset - row.log_start_offset
+        return total
 
 
 class TopicOutcome(msgspec.Struct, frozen=True):
@@ -281,7 +288,7 @@ def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
             yield ""
         yield (
             f"Topic {shown(topic.topic)} ({topic.topic_id}): {counted(len(topic.partitions), 'partition')}, "
-            f"{counted(topic.offsets, 'offset')}."
+            f"{'offsets not known' if topic.offsets is None else counted(topic.offsets, 'offset')}."
         )
         if topic.configs is None:
             yield "Set on the topic: not known, because DescribeConfigs on it may be missing."
@@ -323,7 +330,9 @@ def _topic_id(topic: Mapping[str, Any]) -> str:
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
-    """Return the topics with their partitions and the configurations that are set on them."""
+    """Return the topics with their partitions and the configurations that are set on them. Raises NoTopic,
+    which names the most similar topic. Where a leader does not answer, no partition has offsets.
+    """
     from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - a list does not need it
 
     found = cluster.existing_topics(names)

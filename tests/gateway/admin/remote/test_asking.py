@@ -14,6 +14,7 @@ import kafka
 import msgspec
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
@@ -116,6 +117,18 @@ def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPa
         small = asked(cluster)
         monkeypatch.setattr(broker_module, "_LARGE_ANSWER_BYTES", 0)
         assert asked(cluster)[:-3] == small[:-3]
+
+
+def test_offsets_are_not_known_where_a_leader_does_not_answer(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unanswered(*_: Any) -> None:
+        raise KafkaTimeoutError
+
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        assert describe_topics(cluster, ["orders"])[0].offsets == 4
+        monkeypatch.setattr(cluster, "offsets", unanswered)
+        assert describe_topics(cluster, ["orders"])[0].offsets is None
 
 
 def test_kafka_python_asks_where_there_is_no_leader_or_an_older_version(broker: Broker) -> None:
