@@ -12,7 +12,7 @@ import msgspec
 from seqgate.gateway.admin.commands import AsJson, Output, asks, flag, option, stop
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_gateways
 from seqgate.gateway.admin.printing import print_lines
-from seqgate.gateway.admin.request import PagedRequest, newest_first
+from seqgate.gateway.admin.request import MAX_PAGE_ROWS, PagedRequest, newest_first
 from seqgate.gateway.admin.tables import moment, shown
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def logs(
     if follow and as_json:
         raise stop("--json prints one document; use it without --follow", code=2)
     with opened as client:
-        found, nodes = _lines(client, LogLinesRequest(limit=lines))
+        found, nodes = _lines(client, LogLinesRequest(limit=min(lines, MAX_PAGE_ROWS)))
         newest = found[-lines:]
         if not follow:
             return Output({"lines": newest}, _text(newest, nodes))

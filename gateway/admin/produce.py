@@ -78,7 +78,8 @@ def produce(
       seqgate produce orders --key-separator : --header source=import --file orders.txt
       seqgate consume orders --json | seqgate produce copy --from-json
     """  # noqa: D301 - \b keeps the lines of the list apart
-    _check(from_json=from_json, key=key, key_separator=key_separator, keep_partitions=keep_partitions)
+    _check(key=key, key_separator=key_separator)
+    _check_json(from_json=from_json, key_separator=key_separator, null=null, keep_partitions=keep_partitions)
     defaults = LineFormat(
         key_separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
         key=None if key is None else key.encode(),
@@ -111,18 +112,25 @@ def produce(
     return Output(report, [_stored(report)])
 
 
-def _check(*, from_json: bool, key: str | None, key_separator: str | None, keep_partitions: bool) -> None:
-    """End the command with a usage error when options exclude each other."""
+def _check(*, key: str | None, key_separator: str | None) -> None:
+    """End the command with a usage error when the options of keys exclude each other."""
     if key is not None and key_separator is not None:
         raise stop("--key and --key-separator exclude each other", code=2)
-    if from_json and key_separator is not None:
-        raise stop(
-            "--key-separator is for lines of text, --from-json for lines of JSON; give one of them", code=2
-        )
-    if keep_partitions and not from_json:
-        raise stop("--keep-partitions needs --from-json", code=2)
     if key_separator == "":
         raise stop("--key-separator is empty", code=2)
+
+
+def _check_json(
+    *, from_json: bool, key_separator: str | None, null: str | None, keep_partitions: bool
+) -> None:
+    """End the command with a usage error when an option is for another kind of lines."""
+    for name, value in (("--key-separator", key_separator), ("--null", null)):
+        if from_json and value is not None:
+            raise stop(
+                f"{name} is for lines of text, --from-json for lines of JSON; give one of them", code=2
+            )
+    if keep_partitions and not from_json:
+        raise stop("--keep-partitions needs --from-json", code=2)
 
 
 def _opened(file: Path | None) -> BinaryIO:

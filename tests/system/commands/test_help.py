@@ -96,6 +96,7 @@ def test_completion_of_subcommands() -> None:
             "--key and --key-separator exclude each other",
         ),
         (("produce", "t", "--keep-partitions"), "--keep-partitions needs --from-json"),
+        (("produce", "t", "--from-json", "--null", "x"), "--null is for lines of text"),
         (("consume", "t", "--from", "1", "--since", "1h"), "--from and --since exclude each other"),
         (("consume", "t", "--from", "start"), "--from: 'start' is not a place to read from"),
         (("consume", "t", "--since", "yesterday"), "--since: 'yesterday' is not a valid time"),
