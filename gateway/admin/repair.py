@@ -169,7 +169,9 @@ def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int
     try:
         if not apply:
             return _described(scan_directory(storage, str(data_dir)), given_up=False)
-        check_is_no_cache(storage, data_dir)
+        check_is_no_cache(
+            storage, data_dir, "which has the records; remove it, and a start with --cluster builds it again"
+        )
         _recover(storage, data_dir, config, lambda: now_ms)
         with locked(storage, data_dir):
             damaged = list(scan_directory(storage, str(data_dir)))

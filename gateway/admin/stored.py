@@ -63,13 +63,17 @@ def existing_metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     return directory
 
 
-def check_is_no_cache(storage: Storage, data_dir: Path) -> None:
-    """Check that a change of the data directory lasts. Raises ControlError for the cache of a bucket."""
+def check_is_no_cache(
+    storage: Storage,
+    data_dir: Path,
+    instead: str = "which would never get the change; start the gateway with --cluster, and run the command "
+    "while it runs",
+) -> None:
+    """Check that the data directory itself has its records. Raises ControlError for the cache of a bucket;
+    `instead` ends the sentence.
+    """
     if storage.exists(str(data_dir / BUCKET_SESSION)):
-        raise ControlError(
-            f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with "
-            "--cluster, and run the command while it runs"
-        )
+        raise ControlError(f"{data_dir} is a cache of a bucket, {instead}")
 
 
 @contextlib.contextmanager

@@ -131,8 +131,8 @@ async def begin_or_resume_import(
         found = await begin_import(reads, ours)
     if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
         raise ControlError(
-            f"an import of {found.path} on {found.host} into {address} is not finished; finish it, or name "
-            "another address"
+            f"an import or a restore of {found.path} on {found.host} into {address} is not finished; finish "
+            "it, or name another address"
         )
 
 

@@ -285,7 +285,7 @@ def _opened(data_dir: Path, config: Config, now_ms: int) -> Iterator[LogDirector
     """Open a data directory whose logs are whole and durable. Raises ControlError."""
     existing_metadata_directory(data_dir)
     storage = Storage()
-    check_is_no_cache(storage, data_dir)
+    check_is_no_cache(storage, data_dir, "which has its records already; there is nothing to import")
 
     def opened() -> LogDirectory:
         return LogDirectory.open(

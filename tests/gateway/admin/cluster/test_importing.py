@@ -175,7 +175,9 @@ async def test_the_directory_of_a_running_gateway_is_refused(data: Path) -> None
 async def test_a_cache_is_refused(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
-    assert "is a cache of a bucket" in await asyncio.to_thread(refusal, tmp_path / "cache")
+    assert "is a cache of a bucket, which has its records already" in await asyncio.to_thread(
+        refusal, tmp_path / "cache"
+    )
 
 
 def test_damaged_batches_are_not_imported(data: Path) -> None:
