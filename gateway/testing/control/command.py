@@ -42,7 +42,10 @@ def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = N
     """Return the answer of HOST:PORT to a request; None if the gateway ends instead. Raises ControlError."""
     import http.client  # noqa: PLC0415 - slow to import
 
-    connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    try:
+        connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+    except http.client.InvalidURL as error:
+        raise ControlError(f"{address} is no HOST:PORT: {error}") from None
     try:
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
@@ -53,6 +56,8 @@ def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = N
         return None
     except OSError as error:
         raise ControlError(f"no test control answers on {address}: {error.strerror or error}") from error
+    except http.client.HTTPException as error:
+        raise ControlError(f"{address} is no test control, it does not speak HTTP: {error}") from error
     finally:
         connection.close()
     try:
@@ -74,7 +79,10 @@ class Control(msgspec.Struct, frozen=True):
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Return the answer. Ends the command with a sentence when the test control refuses."""
         with reporting_errors():
-            return ask(self.address, method, path, body)
+            answer = ask(self.address, method, path, body)
+            if answer is None:
+                raise ControlError(f"{self.address} ended the connection without an answer")
+            return answer
 
 
 def at_control(
@@ -211,7 +219,9 @@ class BrokerEnd(enum.StrEnum):
 
 @asks(at_control, first=True)
 def reset(control: Control) -> Output:
-    """Begin anew: no topics, groups, producers, transactions or faults. The broker keeps its address."""
+    """Begin anew: no topics, groups, producers, transactions or faults. The broker runs afterwards, at the
+    same address and with the time of day.
+    """
     return _broker(control.ask("POST", "/reset"))
 
 
@@ -521,7 +531,11 @@ def stop_broker(asked: Asked) -> Any:
 
 
 def start_broker(asked: Asked) -> Any:
-    """Start the broker; `BrokerThread.start` refuses one that runs. Raises NotNow."""
+    """Start the broker. Raises NotNow if it runs."""
+    from seqgate.gateway.testing.broker_thread import NotNow  # noqa: PLC0415 - slow, and only a gateway needs it
+
+    if asked.broker.is_running:
+        raise NotNow("the broker runs already; `seqgate faults stop` stops it")
     asked.broker.start()
     return broker_state(asked)
 

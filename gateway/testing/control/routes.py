@@ -1,5 +1,5 @@
 """The requests of the test control: a method, a path with names in braces, and the function that answers.
-`faults.py` has the answers to the requests that `seqgate faults` sends.
+`command.py` has the answers to the requests that `seqgate faults` sends.
 """
 
 from __future__ import annotations

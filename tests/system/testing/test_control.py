@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -203,6 +204,32 @@ def test_the_command_orders_lists_and_ends(broker: BrokerProcess) -> None:
         1,
         "seqgate: no test control answers on 127.0.0.1:1: Connection refused\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (b"", "ended the connection without an answer"),
+        (b"what?\r\n", "is no test control, it does not speak HTTP"),
+    ],
+)
+def test_another_server_is_no_test_control(answer: bytes, complaint: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def answer_once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(answer)
+
+        answered = pool.submit(answer_once)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = seqgate("faults", "list", "--control", address)
+        answered.result(60)
+    assert (done.returncode, done.stderr.startswith(f"seqgate: {address} {complaint}")) == (1, True), (
+        done.stderr
+    )
+    assert "is no HOST:PORT" in seqgate("faults", "list", "--control", "127.0.0.1:http").stderr
 
 
 def test_the_commands_do_to_the_broker_what_requests_do(broker: BrokerProcess) -> None:
