@@ -210,12 +210,14 @@ class Resource(NamedTuple):
 
 
 def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
-    """Return the resource that a command names, after checking that the cluster has it."""
+    """Return the resource that a command names. Raises ControlError if there is no such topic or broker;
+    groups and subscriptions begin with their configurations.
+    """
     if kind == "topic" and name is not None:
         cluster.existing_topics([name])
     if kind != "broker":
         if not name:
-            raise ControlError(f"name the {kind}: configs get {kind} NAME")
+            raise ControlError(f"name the {kind}")
         return Resource(kind, name)
     brokers = cluster.broker_ids()
     if name is None:

@@ -83,14 +83,16 @@ class ChangedUser(msgspec.Struct, frozen=True):
 
 
 class AddUserRequest(Request[ChangedUser], tag="users.add"):
-    """Set credentials of a user, all or none; credentials of other mechanisms stay."""
+    """Set credentials of a user, in a gateway all or none; credentials of other mechanisms stay."""
 
     user: str
     credentials: list[NewCredential]
 
 
 class RemoveUserRequest(Request[ChangedUser], tag="users.remove"):
-    """Remove the credentials of a user for these mechanisms, all or none; without mechanisms all of them."""
+    """Remove the credentials of a user for these mechanisms, in a gateway all or none; without mechanisms all
+    of them.
+    """
 
     user: str
     mechanisms: list[str] = msgspec.field(default_factory=list)

@@ -1,6 +1,6 @@
-"""The rules of client telemetry (KIP-714): who is asked for which metrics and how often, and what clients
-pushed.
+"""The data of client telemetry (KIP-714): the configurations of subscriptions, which clients they match, and
+the decoding of what clients push.
 
-Pure: times come in as arguments, results go out as values. `seqgate.gateway.runtime.telemetry` runs these
-rules.
+Pure. `seqgate.gateway.runtime.telemetry` decides what a client pushes and when, and keeps the newest value of
+each series.
 """

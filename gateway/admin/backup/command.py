@@ -1,7 +1,11 @@
 """`seqgate backup`: makes, lists, verifies and restores backups.
 
 The commands with their rows, and all that they do for a data directory; `bucket.py` makes and restores
-backups of a bucket.
+backups of a bucket. There one gateway is asked `backup.cut`, which holds all of them at one moment.
+
+A restore refuses a backup that is unfinished, damaged or of a newer release (`manifest_of_complete` in
+`backup/repository.py`), a directory that is not empty (`restore_files`), and an address that holds an object
+(`BucketRestore` in `bucket.py`) or another's unfinished import (`begin_or_resume_import`).
 """
 
 from __future__ import annotations
@@ -765,7 +769,7 @@ def restore_files(
     """Copy all files of a backup into an empty data directory, and compare their checksums. `meta.properties`
     comes last, after all else is durable, and after `prepare`: without it no gateway starts on the directory.
 
-    Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
+    Removes what it copied when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
     """
     from seqgate.gateway.backup.repository import DATA, RESERVE_BYTES, BackupError  # noqa: PLC0415 - slow
 
@@ -837,9 +841,9 @@ def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, 
     try:
         found = copy_file(storage, origin, target, file.size_bytes, pace.spend)
     except FileNotFoundError:
-        raise BackupError(f"{origin} is missing: the backup is damaged, so nothing is restored") from None
+        raise BackupError(f"{origin} is missing: the backup is damaged") from None
     if found.sha256 != file.sha256:
         raise BackupError(
-            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use "
+            f"{origin} has other bytes than were copied: the backup is damaged. Use "
             "another backup; `seqgate backup verify` lists all that is damaged"
         )

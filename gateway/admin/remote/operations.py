@@ -19,12 +19,8 @@ A = TypeVar("A")
 
 
 def operation_of(request: type[Request[Any]]) -> Callable[[Cluster, Any], Any]:
-    """Return what answers a request: an entry of `OPERATIONS` in its module, or in the module `remote` beside
-    the request's.
-    """
-    subject, _, name = request.__module__.rpartition(".")
-    place = f"{subject}.remote" if name in {"command", "messages"} else request.__module__
-    found: Callable[[Cluster, Any], Any] = import_module(place).OPERATIONS[request]
+    """Return what answers a request: an entry of `OPERATIONS` in its module."""
+    found: Callable[[Cluster, Any], Any] = import_module(request.__module__).OPERATIONS[request]
     return found
 
 

@@ -449,7 +449,10 @@ async def abort_hanging(source: Ending, request: AbortHangingRequest) -> Transac
 
 
 class ClusterEnding(ClusterTransactions):
-    """Finds and ends transactions of a cluster. The coroutines wait for nothing but the network."""
+    """Finds and ends transactions of a cluster. It asks the leaders DescribeProducers, every broker
+    ListTransactions for these producer ids, and the coordinators DescribeTransactions. The coroutines wait
+    for nothing but the network.
+    """
 
     @property
     def offline_partitions(self) -> list[int]:

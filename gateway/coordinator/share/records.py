@@ -360,9 +360,9 @@ class ShareStates:
         return Change(None, [ShareSnapshot(key, None)] if key in self.partitions else ())
 
     def summarize(self, key: SharePartitionKey) -> Change[Summary]:
-        """Return the start offset of a partition."""
+        """Return the start offset of a partition; NOT_BEGUN (-1) for a state that has not begun."""
         found = self.partitions.get(key)
-        return Change(Summary() if found is None else summary_of(found))
+        return Change(Summary(start_offset=NOT_BEGUN) if found is None else summary_of(found))
 
     def forget(self, keys: Sequence[SharePartitionKey]) -> Change[None]:
         """Delete the delivery states of these partitions, if they have any."""

@@ -156,7 +156,7 @@ def _outcome(
     if not is_here:
         return ErrorCode.log_dir_not_found
     topic = context.services.registry.by_name.get(name)
-    if topic is None:
+    if topic is None or not topic.has(index):
         return ErrorCode.unknown_topic_or_partition
     return topic.unknown_or_led_elsewhere(index) or ErrorCode.none
 

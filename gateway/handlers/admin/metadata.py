@@ -8,8 +8,8 @@ topic (or this, to create it); `DESCRIBE` on the cluster (else the list of autho
     topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
     unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background if allowed
     unknown id                   UNKNOWN_TOPIC_ID
-    without DESCRIBE             TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not, with a null
-                                 name for an id; all topics leave it out
+    without DESCRIBE             TOPIC_AUTHORIZATION_FAILED: by name whether the topic exists or not, by id
+                                 only if it exists, with a null name; all topics leave it out
     unknown, without CREATE on   TOPIC_AUTHORIZATION_FAILED, if a name with this right would create the topic
     the topic or the cluster
 

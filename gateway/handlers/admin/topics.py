@@ -9,8 +9,9 @@ From v5 on it has the effective configuration, from v7 on the topic id.
 
 The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists;
 refused topics are listed last. From v5 on a topic is created for a client without DESCRIBE_CONFIGS on it,
-too, but its configuration and numbers stay out of the answer. `create_topics` in `metadata/topics.py`
-decides. Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.createTopic.
+too, but its configuration and numbers stay out of the answer. What else a topic needs, `create_topics` in
+`metadata/topics.py` decides. Source: Kafka's ControllerApis.createTopics,
+ReplicationControlManager.createTopic.
 
 CreatePartitions (key 37, versions 0-3): add partitions to existing topics. Rights: `ALTER` on the topic.
 
@@ -21,9 +22,9 @@ DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by i
 cluster; `DELETE` on the topic (or this, and DESCRIBE where the topic is named); `DESCRIBE` on the topic (to
 learn whether the name exists, or the name of an id).
 
-TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only if the client may describe the topic,
-and does not tell whether a topic exists that the client may not describe. The results come in the order of
-the request; Kafka shuffles them. Source: Kafka's ControllerApis.deleteTopics.
+TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only if the client may describe the topic. By
+name it does not tell whether a topic exists that the client may not describe; ids are not secret. The results
+come in the order of the request; Kafka shuffles them. Source: Kafka's ControllerApis.deleteTopics.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ Readers of committed records (isolation_level 1) get the records below the last 
 aborted transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12)
 and topic ids (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
 
-A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the
-other partitions are still waited for. The answer names the partitions that were read first, then those of
-unknown topic ids, then all others that are unknown or denied.
+A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, by name whether the topic exists or not
+(topic ids are not secret); the other partitions are still waited for. The answer names the partitions that
+were read first, then those of unknown topic ids, then all others that are unknown or denied.
 
 From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392,
 `replica.selector.class`); `fetch_replicas.py` decides which. An isolation level that the protocol does not

@@ -11,14 +11,15 @@ Both rights are checked before anything else, also before a request is held. Kaf
 looks for the partition, so the answer for a topic without WRITE is the same whether or not the topic exists.
 A topic id that nobody has is not secret: it gets UNKNOWN_TOPIC_ID.
 
-Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a
-frame that can't be read, or a transactional batch without a transactional id that the client may write with,
-refuses the request for all its partitions.
+Kafka reads the first batch of one partition after the other, up to the first transactional one, to find out
+whether the request writes in a transaction. So a frame before it that can't be read, or a transactional batch
+without a transactional id that the client may write with, refuses the request for all its partitions.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
 
-The fast path takes requests that equal an earlier one except for correlation id and records.
+The fast path takes requests that equal an earlier one except for correlation id and records, from v5 on and
+without a transactional id.
 Nearly all requests of a producer are such repeats. The prefix of a request for one partition is the part
 before its records: client id, acks, topic, partition. A producer sends the same prefix each time, so the
 gateway decodes it once, and caches for it the partition and the constant parts of the answer. The batch

@@ -16,11 +16,12 @@ The metrics are an OTLP MetricsData message. The gateway keeps the newest value 
 the metrics endpoint, and adds up the deltas of counters. Errors, in the order of the checks:
 
     INVALID_REQUEST               the id of the client is 0 or 1, or its last push was its terminating one
-    THROTTLING_QUOTA_EXCEEDED     the push comes too early, or too many pushes wait for their decoding
+    THROTTLING_QUOTA_EXCEEDED     the push comes too early
     UNKNOWN_SUBSCRIPTION_ID       the subscriptions of the client have changed; the client asks for them again
     UNSUPPORTED_COMPRESSION_TYPE  the codec is none of Kafka's
     TELEMETRY_TOO_LARGE           the metrics are larger than `telemetry.max.bytes`, or decompress to more
                                   than four times as much
+    THROTTLING_QUOTA_EXCEEDED     too many pushes wait for their decoding
     INVALID_RECORD                the metrics can't be decoded
 
 `Telemetry.push` in `runtime/telemetry.py` decides. Source: Kafka's

@@ -272,7 +272,7 @@ class CoordinatorShards(Generic[S]):
                 self.at(index)
 
     def load_at_start(self) -> None:
-        """Load a shard from its log. Raises LogError, IncompatibleFormat."""
+        """Load every partition that holds records; log which can't be loaded. Raises IncompatibleFormat."""
         for partition in self._stored():
             try:
                 self._load(partition)

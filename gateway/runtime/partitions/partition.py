@@ -45,7 +45,9 @@ STRICT_MS: Final = 30_000
 begun to lead it. Clients send a refused batch again within seconds.
 """
 FLUSH_NEVER = 2**63 - 1
-"""`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
+"""`flush.messages` and `flush.ms` of Kafka's defaults. With any `flush.messages` but 1 an append counts as
+persisted once it is written.
+"""
 
 
 class HandedOver(LogError, code=int(ErrorCode.not_leader_or_follower)):
