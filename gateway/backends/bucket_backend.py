@@ -477,7 +477,12 @@ class ReplicaReading:
 def uploaded_partitions(services: Services) -> UploadedPartitions:
     found = _Uploaded(services)
     return UploadedPartitions(
-        found.led, found.open_log, found.flushed, found.exists, services.topics.metadata_log.catch_up
+        found.led,
+        found.open_log,
+        found.flushed,
+        found.exists,
+        services.topics.metadata_log.catch_up,
+        found.is_withheld,
     )
 
 
@@ -487,6 +492,11 @@ class _Uploaded:
         self._directory = services.partitions.log_directory
         self._lifecycle = services.topics.lifecycle
         self._image = services.topics.metadata_log.image
+        self._withheld = services.node.brokers.withheld
+
+    def is_withheld(self, partition: PartitionKey) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        return topic is not None and (topic.name, partition.partition) in self._withheld
 
     def led(self) -> Iterable[PartitionKey]:
         for topic in self._image.topics_by_id.values():

@@ -245,11 +245,15 @@ class Manifests:
         objects: ObjectStore,
         *,
         restored: Mapping[PartitionKey, Manifest] | None = None,
+        session: int | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        """Take the store, and the manifests from which the local files were made."""
+        """Take the store, and the manifests from which the local files were made: a mapping that may change.
+        `session` is the number of the own session.
+        """
         self._objects = objects
-        self._restored = restored or {}
+        self._restored = {} if restored is None else restored
+        self._session = session
         self._reads = PersistentReads(objects, "the gateway waits to read and replace manifests", chance)
         self._known: dict[PartitionKey, KnownManifest] = {}
 
@@ -329,8 +333,10 @@ class Manifests:
 
     def _as_restored(self, known: KnownManifest) -> KnownManifest:
         present = known.manifest
-        restored = None if present is None else self._restored.get(present.key)
-        if present is None or restored is None or present.generation <= restored.generation:
+        if present is None or present.session == self._session:
+            return known  # the own uploads went on from what was restored
+        restored = self._restored.get(present.key)
+        if restored is None or present.generation <= restored.generation:
             return known
         return known._replace(manifest=msgspec.structs.replace(restored, generation=present.generation))
 

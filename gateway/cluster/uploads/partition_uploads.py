@@ -349,6 +349,8 @@ class UploadedPartitions:
     """Returns whether the metadata that is known here has a partition; another gateway may lead it."""
     catch_up: Callable[[], Awaitable[None]]
     """Reads what the metadata log has and the metadata lacks. Raises StorageFailed."""
+    is_withheld: Callable[[PartitionKey], bool]
+    """Returns whether a partition is being handed over; if that fails, this gateway goes on to lead it."""
 
 
 @dataclass(frozen=True, slots=True)

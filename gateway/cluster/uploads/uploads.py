@@ -91,7 +91,7 @@ class Uploads:
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next."""
         self._searched_s = seconds()
         self._restored = {} if restored is None else restored
-        self._manifests = Manifests(objects, restored=restored)
+        self._manifests = Manifests(objects, restored=restored, session=wal.session.session)
         self._deletions = Deletions(objects)
         self._reads = PersistentReads(objects, "the gateway waits to learn whether a backup is under way")
         self.ended = EndedLogs(
@@ -272,7 +272,7 @@ class Uploads:
 
     async def _leave(self, partition: PartitionKey) -> None:
         """Forget a partition that others lead: its manifest may cover what our log has. Raises Refused."""
-        if self._is_busy(partition):
+        if self._is_busy(partition) or self._partitions.is_withheld(partition):
             return
         self.released(partition)
         if not self._coverage.has_rows(partition):

@@ -174,6 +174,7 @@ class Members:
                     ports.flushed,
                     lambda key: key.topic_id != METADATA_TOPIC_ID and ports.exists(key),
                     ports.catch_up,
+                    ports.is_withheld,
                 ),
                 UploadLimits(600.0, 1 << 28, 1e9),
                 asyncio.get_running_loop().time,

@@ -12,6 +12,7 @@ from seqgate.gateway.cluster.parts.manifest import (
     Manifests,
     NoLongerLed,
     Overtaken,
+    PartitionKey,
     decode_manifest,
     manifest_key,
 )
@@ -127,6 +128,24 @@ def test_the_restored_manifest_counts_until_ours_is_stored() -> None:
 
     in_virtual_time(work())
     assert stored(bucket) == msgspec.structs.replace(of_session(4, 10), generation=2)
+
+
+def test_the_own_uploads_go_on_from_the_restored_manifest() -> None:
+    """They may have deleted what the restored one names. It may come later than `Manifests` begins."""
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        restored = await manifests(bucket).replace(of_session(2, 9))
+        taken_in: dict[PartitionKey, Manifest] = {}
+        ours = Manifests(SimulatedObjects(bucket), restored=taken_in, session=4, chance=Random(1))
+        taken_in[restored.key] = restored
+        await manifests(bucket).replace(of_session(3, 11))
+        assert await ours.load(restored.key) == msgspec.structs.replace(restored, generation=1)
+        stored = await ours.replace(of_session(4, 20))
+        ours.forget(restored.key)
+        assert await ours.load(restored.key) == stored
+
+    in_virtual_time(work())
 
 
 def test_the_restored_manifest_does_not_hide_a_later_session() -> None:

@@ -27,6 +27,21 @@ def _append(walk: Walk) -> None:
     walk.run(walk.flusher.idle())
 
 
+def test_a_hand_over_that_fails_beside_a_round_goes_on_from_the_own_manifest(walk: Walk) -> None:
+    """The round passes the partition by. The manifest of the start names parts that were merged since."""
+    walk.restored[KEY] = manifests_in(walk.bucket)[KEY]
+    segments = len(walk.plain.log.segments)
+    while len(walk.plain.log.segments) < segments + 2:
+        _append(walk)
+        walk.run(walk.uploads.round())
+    walk.withheld.add(KEY)
+    walk.run(walk.uploads.round())
+    walk.withheld.clear()
+    _append(walk)
+    walk.run(walk.uploads.round())
+    assert not missing_of(manifests_in(walk.bucket), walk.bucket)
+
+
 def test_a_round_that_ends_amid_another_upload_makes_no_orphans_of_its_parts(walk: Walk) -> None:
     """The manifest of the round would count, and the parts of the other upload are in no manifest yet."""
     uploads, log = walk.uploads, walk.plain.log

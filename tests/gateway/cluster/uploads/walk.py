@@ -160,6 +160,8 @@ class Walk:
             durability=durability,
         )
         self.served: dict[PartitionKey, Partition] = {}
+        self.withheld: set[PartitionKey] = set()
+        self.restored: dict[PartitionKey, Manifest] = {}
         self.create(METADATA.topic_id, METADATA.topic)
         for topic_id, topic in TOPICS.items():
             self.create(topic_id, topic)
@@ -170,10 +172,18 @@ class Walk:
             self.wal,
             self.coverage,
             self.sessions,
-            UploadedPartitions(self._all, self._open_log, self._flushed, self._exists, self._catch_up),
+            UploadedPartitions(
+                lambda: (key for key in self._all() if key not in self.withheld),
+                self._open_log,
+                self._flushed,
+                self._exists,
+                self._catch_up,
+                self.withheld.__contains__,
+            ),
             UploadLimits(600.0, 1 << 28, 1e4),
             self.loop.time,
             lambda: NOW_MS + LATER_MS,
+            self.restored,
         )
 
     def create(self, topic_id: uuid.UUID, topic: str) -> Partition:
