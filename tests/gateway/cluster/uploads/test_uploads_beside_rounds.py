@@ -9,6 +9,8 @@ import pytest
 
 from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.log import LogConfig
+from tests.gateway.cluster.uploads import walk as walks
 from tests.gateway.cluster.uploads.walk import PLAIN, Walk, manifests_in, missing_of
 
 KEY = PartitionKey(PLAIN, 0)
@@ -27,18 +29,28 @@ def _append(walk: Walk) -> None:
     walk.run(walk.flusher.idle())
 
 
-def test_a_hand_over_that_fails_beside_a_round_goes_on_from_the_own_manifest(walk: Walk) -> None:
+def test_a_hand_over_that_fails_beside_a_round_goes_on_from_the_own_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The round passes the partition by. The manifest of the start names parts that were merged since."""
-    walk.restored[KEY] = manifests_in(walk.bucket)[KEY]
-    segments = len(walk.plain.log.segments)
-    while len(walk.plain.log.segments) < segments + 2:
+    config = LogConfig(segment_bytes=4000, index_interval_bytes=100, file_delete_delay_ms=0)
+    monkeypatch.setattr(walks, "CONFIG", config)
+    walk = Walk(tmp_path)
+
+    def upload() -> None:
         _append(walk)
         walk.run(walk.uploads.round())
+
+    upload()
+    walk.restored[KEY] = start = manifests_in(walk.bucket)[KEY]
+    while len(walk.plain.log.segments) < 2:
+        upload()
+    upload()
+    assert not start.objects <= manifests_in(walk.bucket)[KEY].objects
     walk.withheld.add(KEY)
     walk.run(walk.uploads.round())
     walk.withheld.clear()
-    _append(walk)
-    walk.run(walk.uploads.round())
+    upload()
     assert not missing_of(manifests_in(walk.bucket), walk.bucket)
 
 
