@@ -21,7 +21,12 @@ from seqgate.spark_kafka_compat.partitions import (
     topic_ids_of,
 )
 from seqgate.spark_kafka_compat.positions import TopicPartition
-from seqgate.spark_kafka_compat.session import EndpointError, MissingTopicError, RecreatedTopicError
+from seqgate.spark_kafka_compat.session import (
+    EndpointError,
+    MissingTopicError,
+    RecreatedTopicError,
+    SparkCompatError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,13 +151,23 @@ class CheckpointTopics:
 
 
 def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
-    """Return the topics that options of a source name; None when a pattern chooses them."""
+    """Return the topics that options of a source name; None when a pattern chooses them. Raises
+    `SparkCompatError` for an `assign` that is no JSON object.
+    """
     if "subscribe" in options:
         return [name.strip() for name in str(options["subscribe"]).split(",")]
     assigned = options.get("assign")
     if assigned is None:
         return None
-    return list(assigned) if isinstance(assigned, Mapping) else list(json.loads(str(assigned)))
+    if isinstance(assigned, Mapping):
+        return list(assigned)
+    try:
+        found = json.loads(str(assigned))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SparkCompatError(f'assign must be JSON such as {{"orders": [0, 1]}}, not {assigned!r}.')
+    return list(found)
 
 
 def past_the_end(

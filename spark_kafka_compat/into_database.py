@@ -68,7 +68,8 @@ class BatchWriter:
 
     The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset`
     decide which records are new. `rows` turns the new records of a micro batch into the rows for `write`.
-    With `kept` a micro batch of a topic that was recreated is rolled back.
+    With `kept` a micro batch of a topic that was recreated is rolled back. `wrote` is called with the number
+    of rows of each micro batch, once they are committed.
     """
 
     def __init__(
@@ -80,12 +81,14 @@ class BatchWriter:
         rows: Callable[[DataFrame], DataFrame] | None = None,
         may_skip: bool = False,
         kept: ReadTopics | None = None,
+        wrote: Callable[[int], None] | None = None,
     ) -> None:
         self._claim = pipeline
         self._write = write
         self._rows = rows
         self._may_skip = may_skip
         self._kept = kept
+        self._wrote = wrote
         self._log = OffsetLog(checkpoint)
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
@@ -93,6 +96,7 @@ class BatchWriter:
         copy has started, `PositionError` when the micro batch begins behind the database's position.
         """
         span = self._log.span(records.sparkSession, batch_id)
+        count = 0
         with self._claim.step() as step:
             if not self._may_skip:
                 refuse_gaps(span, step.positions)
@@ -103,11 +107,14 @@ class BatchWriter:
             fresh = records.where(~_any_of(known)) if known else records
             for rows in _slices(self._rows(fresh) if self._rows else fresh):
                 self._write(step.transaction, rows)
+                count += len(rows)
             step.advance(ahead)
             if (
                 self._kept is not None
             ):  # last: the rows are read by now, so they belong to the topics that it finds
                 self._kept.check()
+        if self._wrote is not None:
+            self._wrote(count)
 
 
 def into_database(
@@ -124,6 +131,7 @@ def into_database(
     every: str | None = None,
     options: Mapping[str, OptionValue] | None = None,
     kept: ReadTopics | None = None,
+    wrote: Callable[[int], None] | None = None,
 ) -> StreamingQuery:
     """Start a query that writes topics into a database, effectively once, from the positions in the database.
 
@@ -138,7 +146,8 @@ def into_database(
 
     The ids of the topics are kept in the database, and compared at the start and at the end of each micro
     batch: a topic that was recreated since is refused. Pass `kept`, from `read_topics` with the same
-    arguments, to check the topics in between.
+    arguments, to check the topics in between. `wrote` is called with the number of rows of each micro batch,
+    once they are committed.
 
     Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`;
     `PositionError`.
@@ -174,7 +183,9 @@ def into_database(
     name = f"into database {pipeline} {uuid4().hex[:8]}"
     writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip, kept=kept)
+    batch_writer = BatchWriter(
+        owned, write, checkpoint=folder, rows=rows, may_skip=may_skip, kept=kept, wrote=wrote
+    )
     return writer.foreachBatch(batch_writer).start()
 
 

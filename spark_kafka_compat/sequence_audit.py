@@ -390,7 +390,7 @@ def field_column(expression: str) -> Column:
 
     if header := _HEADER.fullmatch(expression):
         name = header[1].replace("'", "\\'")
-        return functions.expr(f"CAST(filter(headers, h -> h.key = '{name}')[0].value AS STRING)")
+        return functions.expr(f"CAST(get(filter(headers, h -> h.key = '{name}'), 0).value AS STRING)")
     if path := _JSON.fullmatch(expression):
         return functions.get_json_object(functions.col("value").cast("string"), path[1])
     return functions.expr(expression)
@@ -418,7 +418,7 @@ def audit_records(
         "partition",
         "offset",
         field_column(producer).cast("string").alias("producer"),
-        field_column(sequence).cast("long").alias("sequence"),
+        field_column(sequence).try_cast("long").alias("sequence"),
     )
     earlier = (
         Window.partitionBy("topic", "partition", "producer")

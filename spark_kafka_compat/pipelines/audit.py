@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seqgate.spark_kafka_compat import source
-from seqgate.spark_kafka_compat.pipelines.streaming import begin, check_endpoint, program
+from seqgate.spark_kafka_compat.pipelines.streaming import begin, check_endpoint, program, refusal
 from seqgate.spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
     AuditReport,
@@ -21,7 +21,6 @@ from seqgate.spark_kafka_compat.sequence_audit import (
     audit_producers,
     audit_records,
 )
-from seqgate.spark_kafka_compat.session import SparkCompatError
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
 _WIDE = 10_000
@@ -80,8 +79,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_producers(
             report, chosen.topics, as_json=chosen.json, require_idempotence=chosen.require_idempotence
         )
-    except SparkCompatError as error:
-        print(f"audit: {error}", file=sys.stderr)
+    except Exception as error:
+        sentence = refusal(error)
+        if sentence is None:
+            raise
+        print(f"audit: {sentence}", file=sys.stderr)
         return FAILED
 
 

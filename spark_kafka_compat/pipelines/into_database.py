@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from seqgate.spark_kafka_compat import into_database as pipeline
-from seqgate.spark_kafka_compat.databases import Database, Transaction, check_table, is_database_error
+from seqgate.spark_kafka_compat.databases import Database, check_table, is_database_error
 from seqgate.spark_kafka_compat.endpoints import source_settings
 from seqgate.spark_kafka_compat.into_database import into_database, into_table, read_topics
 from seqgate.spark_kafka_compat.pipelines.streaming import (
@@ -26,13 +26,13 @@ from seqgate.spark_kafka_compat.pipelines.streaming import (
     begin,
     check_endpoint,
     program,
+    refusal,
     shown_topics,
     source_options,
 )
-from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import DataFrame
 
 __all__ = ["DONE", "NOT_BEGUN", "QUERY_FAILED", "main", "parser"]
 
@@ -121,16 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser().parse_args(arguments)
     columns = chosen.select or RECORD
     key = chosen.key.split(",") if chosen.key else ()
-    insert = into_table(chosen.table, key=key)
     written = 0
 
     def rows(records: DataFrame) -> DataFrame:
         return records.selectExpr(*columns)
 
-    def write(transaction: Transaction, slice_of_rows: Sequence[Row]) -> None:
+    def wrote(count: int) -> None:
         nonlocal written
-        insert(transaction, slice_of_rows)
-        written += len(slice_of_rows)
+        written += count
 
     try:
         options = source_options(chosen.option)
@@ -148,18 +146,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             chosen.topics,
             database,
             pipeline=chosen.pipeline,
-            write=write,
+            write=into_table(chosen.table, key=key),
             rows=rows,
             starting=chosen.starting,
             checkpoint=chosen.checkpoint,
             every=chosen.every,
             options=options,
             kept=kept,
+            wrote=wrote,
         )
     except Exception as error:
-        if not isinstance(error, SparkCompatError) and not is_database_error(error):
+        sentence = str(error) if is_database_error(error) else refusal(error)
+        if sentence is None:
             raise
-        print(f"into_database: {error}", file=sys.stderr)
+        print(f"into_database: {sentence}", file=sys.stderr)
         return NOT_BEGUN
     status = await_end(query, "into_database", lambda _topics: kept.check(), verbose=chosen.verbose)
     if status == DONE:

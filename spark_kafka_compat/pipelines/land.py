@@ -26,10 +26,10 @@ from seqgate.spark_kafka_compat.pipelines.streaming import (
     begin,
     check_endpoint,
     program,
+    refusal,
     shown_topics,
     source_options,
 )
-from seqgate.spark_kafka_compat.session import SparkCompatError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,8 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options=options,
             kept=kept,
         )
-    except SparkCompatError as error:
-        print(f"land: {error}", file=sys.stderr)
+    except Exception as error:
+        sentence = refusal(error)
+        if sentence is None:
+            raise
+        print(f"land: {sentence}", file=sys.stderr)
         return NOT_BEGUN
     status = await_end(query, "land", kept.check, verbose=chosen.verbose, progress=count)
     if status == DONE:

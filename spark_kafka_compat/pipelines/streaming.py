@@ -140,6 +140,19 @@ def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:
     return options
 
 
+def refusal(error: Exception) -> str | None:
+    """Return what a program says of an error before its end: ours, or Spark's about an option, a schema or an
+    expression. None for any other, which is a mistake of the program.
+    """
+    if isinstance(error, SparkCompatError) or "pyspark" not in sys.modules:
+        return str(error) if isinstance(error, SparkCompatError) else None
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return None
+    return str(error).partition("\n\nJVM stacktrace:")[0].strip().partition("\n")[0][:_LONGEST_SENTENCE]
+
+
 def await_end(
     query: StreamingQuery,
     program: str,

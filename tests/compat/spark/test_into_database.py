@@ -264,12 +264,13 @@ def test_a_micro_batch_of_a_topic_that_was_recreated_meanwhile_is_rolled_back(
         topics.make_anew(topic)
         return partitions_by_wire(topics.bootstrap, [topic], {}).topic_ids
 
-    query = start(spark, topics, topic, sqlite, kept=ReadTopics(recreated))
+    wrote: list[int] = []
+    query = start(spark, topics, topic, sqlite, kept=ReadTopics(recreated), wrote=wrote.append)
     with pytest.raises(
         StreamingQueryException, match=f"RecreatedTopicError: The topic {topic} was recreated"
     ):
         query.awaitTermination(PATIENCE_S)
-    assert lines(sqlite) == []
+    assert (lines(sqlite), wrote) == ([], [])
     assert stored_positions(sqlite, "p") == {TopicPartition(topic, 0): 0}
 
 

@@ -109,6 +109,9 @@ class TestAuditOfRecords:
         topics.fill(topic, range(3))
         with pytest.raises(SparkCompatError, match="carry no producer"):
             audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
+        topics.fill(topic, range(3), headers=[("trace", b"1"), ("sequence", b"one")])
+        with pytest.raises(SparkCompatError, match="carry no producer"):
+            audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
 
 
 def send_batches(bootstrap: str, topic: str, *base_sequences: int) -> None:
