@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from seqgate.core import PURE
 from seqgate.gateway.config.cluster import LISTENER, MECHANISM, MECHANISMS
 from seqgate.gateway.config.config import Config, unknown_setting
 from seqgate.gateway.config.listeners import Listener, SecurityProtocol, is_loopback
@@ -19,6 +20,7 @@ from seqgate.gateway.config.setting import (
     EmptyItemError,
     InvalidValueError,
     RefusedValueError,
+    SettingType,
     SettingValue,
     broker_conflict,
 )
@@ -30,6 +32,8 @@ FILE_VARIABLE = "SEQGATE_CONFIG"
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_", "SEQGATE_BOOTSTRAP")
 """The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests.
 """
+OTHER_VARIABLES = (FILE_VARIABLE, PURE, "SEQGATE_COMPILE")
+"""The other variables that are no settings: the last two choose the core, here and when it is installed."""
 
 _USER_OF_URL = re.compile(r"//[^/\s]*@")
 """The user and the password in a URL."""
@@ -75,7 +79,7 @@ def load_config(
 def _is_setting(variable: str) -> bool:
     return (
         variable.startswith(ENVIRONMENT_PREFIX)
-        and variable != FILE_VARIABLE
+        and variable not in OTHER_VARIABLES
         and not variable.startswith(OTHER_PREFIXES)
     )
 
@@ -124,6 +128,11 @@ def _flatten(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, st
         elif isinstance(value, bool):
             yield name, "true" if value else "false"
         elif isinstance(value, list):
+            setting = setting_named(name)
+            if setting is not None and setting.type is not SettingType.LIST:
+                raise ConfigError(
+                    f"Setting {name} in the settings file can't be an array; write its value as one text."
+                )
             yield name, ",".join(str(item) for item in value)
         else:
             yield name, str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -18,23 +18,33 @@ def workers_complaint(config: Config) -> str | None:
     count = config.int("seqgate.workers")
     if count == 1:
         return None
+    own = (*config.listeners, *_metrics(config))
+    complaint = _ports_complaint(own, count, "listen on")
+    complaint = complaint or _ports_complaint(config.advertised_listeners, count, "advertise")
+    if complaint is not None:
+        return complaint
+    missing = missing_login(config)
+    return None if missing is None else f"the workers could not ask each other: {missing}"
+
+
+def _ports_complaint(listeners: Iterable[Listener], count: int, does: str) -> str | None:
+    """Return which port no worker or two workers would have; None if each listener has enough of its own."""
     taken: Counter[tuple[str, int]] = Counter()
-    for listener in (*config.listeners, *_metrics(config)):
+    for listener in listeners:
         for port in _ports(listener, count):
             if port > HIGHEST_PORT:
                 return (
-                    f"listener {listener.name}: worker {count} would listen on port {port}, "
+                    f"listener {listener.name}: worker {count} would {does} port {port}, "
                     f"and the highest is {HIGHEST_PORT}"
                 )
             taken[listener.host, port] += 1
     for (host, port), times in taken.items():
         if times > 1:
             return (
-                f"two workers would listen on {host}:{port}: "
+                f"two workers would {does} {host}:{port}: "
                 f"each listener needs {count} consecutive ports of its own, one for each worker"
             )
-    missing = missing_login(config)
-    return None if missing is None else f"the workers could not ask each other: {missing}"
+    return None
 
 
 def worker_config(config: Config, number: int) -> Config:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.core import PURE
 from seqgate.gateway.config import SETTINGS, Config, ConfigError, ConfigSource, Listener, load_config
 from seqgate.gateway.config.load import FILE_VARIABLE
 
@@ -85,7 +86,7 @@ class TestEnvironment:
         assert config.str("seqgate.redis.prefix") == "x:"
 
     def test_variables_of_other_programs_are_ignored(self) -> None:
-        others = {"PATH": "/bin", "SEQGATE_SPARK_JARS": "a.jar", "SEQGATE_TEST_PORT": "1"}
+        others = {"PATH": "/bin", "SEQGATE_SPARK_JARS": "a.jar", "SEQGATE_TEST_PORT": "1", PURE: "1"}
         config = load_config(environment=others)
         given = {entry.source for setting in SETTINGS for entry in config.entries(setting.name)}
         assert given == {ConfigSource.DEFAULT}

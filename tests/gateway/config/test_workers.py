@@ -46,6 +46,14 @@ def test_any_free_port_stays_any_free_port() -> None:
     [
         (["listeners=PLAINTEXT://h:9092,SSL://h:9093"], "two workers would listen on h:9093"),
         (["listeners=PLAINTEXT://h:65535"], "worker 2 would listen on port 65536"),
+        (["advertised.listeners=PLAINTEXT://h:65535"], "worker 2 would advertise port 65536"),
+        (
+            [
+                "listeners=PLAINTEXT://:9092,SSL://:9192",
+                "advertised.listeners=PLAINTEXT://h:9092,SSL://h:9093",
+            ],
+            "two workers would advertise h:9093",
+        ),
         (
             ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256"],
             "the workers could not ask each other: listener SASL_PLAINTEXT has logins; set sasl.mechanism",
