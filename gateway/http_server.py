@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import h11
 
@@ -33,8 +33,8 @@ READING: Final = ("GET", "HEAD")
 
 
 class HttpRequest(NamedTuple):
-    """A request: the path without its query, the fields of the query, the headers by their names in lower
-    case, and the host without port that was asked for.
+    """A request: the path as it was sent, without its query, the fields of the query, the headers by their
+    names in lower case, and the host without port that was asked for.
     """
 
     path: str
@@ -147,7 +147,7 @@ class HttpServer:
         except ValueError:
             return HttpAnswer(400, PLAIN, b"the target of the request is malformed\n")
         try:
-            return await self._answer(HttpRequest(unquote(target.path), fields, headers, host, method, body))
+            return await self._answer(HttpRequest(target.path, fields, headers, host, method, body))
         except Exception:
             logger.exception("the HTTP request for %s failed", target.path)
             return HttpAnswer(500, PLAIN, b"the request failed in the gateway; its log says why\n")

@@ -556,7 +556,7 @@ def _row(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _findings(findings: Findings) -> dict[str, Any]:
-    from seqgate.gateway.testing.control.routes import shown  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.testing.control.command import shown  # noqa: PLC0415 - slow to import
 
     return {
         "lost": [shown(value) for value in findings.lost],

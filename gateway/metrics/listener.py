@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Union
+from urllib.parse import unquote
 
 import msgspec
 
@@ -70,7 +71,7 @@ class MetricsListener:
         await self._server.stop()
 
     async def _answer(self, request: HttpRequest) -> HttpAnswer:
-        match request.path:
+        match unquote(request.path):
             case "/":
                 return HttpAnswer(200, PLAIN, _INDEX)
             case "/metrics":

@@ -22,8 +22,8 @@ from urllib.parse import quote
 
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
-from seqgate.gateway.testing.control.command import ControlRefused, ask
-from seqgate.gateway.testing.control.routes import read_record, shown
+from seqgate.gateway.testing.control.command import ControlRefused, ask, shown
+from seqgate.gateway.testing.control.routes import read_record
 from seqgate.gateway.testing.data_directory import bootstrap_of, empty
 from seqgate.gateway.testing.faults import FaultOrders
 from seqgate.gateway.testing.inside import BrokerClock
@@ -293,7 +293,7 @@ class RemoteFaults(FaultOrders[RemoteFault]):
 
     def fence(self, transactional_id: str) -> None:
         """Fence the producer of a transactional id. Raises LookupError."""
-        self._ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
+        self._ask("POST", f"/transactional-ids/{quote(transactional_id, safe='')}/fence")
 
     def reset(self) -> None:
         self._ask("DELETE", "/faults")

@@ -4,6 +4,8 @@ starts and moves the broker itself. First the commands, then what answers them i
 
 from __future__ import annotations
 
+import base64
+import binascii
 import enum
 import itertools
 import os
@@ -282,7 +284,7 @@ def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) 
 @asks(at_control, first=True)
 def fence(control: Control, transactional_id: str = argument("ID")) -> Output:
     """Fence the producer of a transactional id, and abort its open transaction."""
-    answer = control.ask("POST", f"/transactional-ids/{quote(transactional_id)}/fence")
+    answer = control.ask("POST", f"/transactional-ids/{quote(transactional_id, safe='')}/fence")
     return Output(answer, [f"the producer of {transactional_id} is fenced"])
 
 
@@ -291,7 +293,8 @@ def exactly_once(control: Control, topic: str = argument("TOPIC"), as_json: AsJs
     """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
     1 if they differ.
     """
-    values = sys.stdin.read().splitlines()
+    lines = sys.stdin.buffer.read().split(b"\n")
+    values = [shown(line.removesuffix(b"\r")) for line in (lines if lines[-1] else lines[:-1])]
     answer = control.ask("POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
     if answer["exactly_once"]:
         return Output(answer, [f"topic {topic} holds each of {len(values)} values exactly once"])
@@ -305,6 +308,33 @@ def _broker(broker: dict[str, Any]) -> Output:
 
 for _broker_command in (reset, stop_, start, restart, advance, expire_producer, fence, exactly_once):
     app.command(_broker_command.name.rstrip("_").replace("_", "-"))(_broker_command)
+
+
+# Keys and values in JSON: text where the bytes are UTF-8, {"base64": ...} for all others.
+
+
+def shown(value: bytes | None) -> Any:
+    """Return bytes for an answer."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def read(value: Any) -> bytes | None:
+    """Return the bytes that a request names. Raises ValueError."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error:
+            pass
+    raise ValueError(f'a value must be text, null or {{"base64": "..."}}, not {value!r}')
 
 
 # In the gateway: the faults that were ordered, found again by number.
@@ -502,7 +532,6 @@ def advance_clock(asked: Asked) -> Any:
 
 
 def compare_with_sent(asked: Asked) -> Any:
-    from seqgate.gateway.testing.control.routes import read  # noqa: PLC0415 - it imports this file
     from seqgate.gateway.testing.exactly_once import explain_differences  # noqa: PLC0415 - no command needs it
 
     expected = [read(value) for value in asked.read(Expected).values]

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import os
 import re
 import signal
@@ -34,8 +32,10 @@ from seqgate.gateway.testing.control.command import (
     order_fault,
     ordered_fault,
     ordered_faults,
+    read,
     reset_broker,
     restart_broker,
+    shown,
     start_broker,
     stop_broker,
 )
@@ -176,31 +176,7 @@ def _operation(route: Route) -> dict[str, Any]:
     return found
 
 
-# Keys and values in JSON: text where the bytes are UTF-8, {"base64": ...} for all others.
-
-
-def shown(value: bytes | None) -> Any:
-    """Return bytes for an answer."""
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
-
-
-def read(value: Any) -> bytes | None:
-    """Return the bytes that a request names. Raises ValueError."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
-        try:
-            return base64.b64decode(value["base64"], validate=True)
-        except binascii.Error:
-            pass
-    raise ValueError(f'a value must be text, null or {{"base64": "..."}}, not {value!r}')
+# Records in JSON.
 
 
 def record_row(record: StoredRecord) -> dict[str, Any]:

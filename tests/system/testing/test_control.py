@@ -247,7 +247,7 @@ def test_the_commands_do_to_the_broker_what_requests_do(broker: BrokerProcess) -
                 ["advance", "--hours", "1"],
                 ["exactly-once", "t"],
                 ["expire-producer", str(producer_id)],
-                ["fence", "none"],
+                ["fence", "a/%2F"],
             )
         ]
         assert [(run.result().returncode, run.result().stdout) for run in runs] == [
@@ -256,6 +256,12 @@ def test_the_commands_do_to_the_broker_what_requests_do(broker: BrokerProcess) -
             (0, f"producer {producer_id} was known in 1 partitions\n"),
             (1, ""),
         ]
+        assert "a/%2F" in runs[-1].result().stderr
+        broker.create_topic("lines")
+        with Wire(broker.bootstrap) as wire:
+            produce_on(wire, batch("a\u2028b".encode()), topic="lines")
+        done = seqgate("faults", "exactly-once", "lines", *control, stdin="a\u2028b\n")
+        assert done.returncode == 0, done.stderr
         done = seqgate("faults", "restart", "--after", "power-cut", *control)
         assert (done.returncode, broker.records("t")) == (0, [])
         done = seqgate("faults", "exactly-once", "t", *control, stdin="x\n")
