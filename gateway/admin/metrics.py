@@ -39,7 +39,7 @@ def united(gateways: Iterable[GatewayMetrics]) -> Iterator[str]:
     """Yield the lines of one text: each family once, with the values of all gateways."""
     families: dict[str, list[str]] = {}
     for gateway in gateways:
-        for line in gateway.text.splitlines():
+        for line in filter(None, gateway.text.split("\n")):  # a label may have what `splitlines` splits at
             if line.startswith("#"):
                 family = families.setdefault(line.split(" ", 3)[2], [])
                 if line not in family:
@@ -100,7 +100,7 @@ async def metrics_of(gateway: LiveGateway, request: MetricsRequest) -> MetricsPa
 
 def with_prefix(text: str, prefix: str) -> str:
     """Return the lines about the metrics whose names begin with the prefix."""
-    return "\n".join(line for line in text.splitlines() if _named(line).startswith(prefix))
+    return "\n".join(line for line in text.split("\n") if _named(line).startswith(prefix))
 
 
 def _named(line: str) -> str:

@@ -155,6 +155,7 @@ def _run(options: ConsoleOptions) -> None:
     complaint = exposure_complaint(options, console.cluster_login)
     if complaint is not None:
         raise ControlError(complaint)
+    _check_certificate(options)
     listening = _listening(options)
     scheme = "https" if options.certificate else "http"
     shown = shown_address(*listening.getsockname()[:2])
@@ -176,6 +177,21 @@ def _run(options: ConsoleOptions) -> None:
         )
     )
     server.run(sockets=[listening])
+
+
+def _check_certificate(options: ConsoleOptions) -> None:
+    """Check that the certificate and the key can be used together. Raises ControlError."""
+    if not options.certificate:
+        return
+    import ssl  # noqa: PLC0415 - slow to import
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.certificate_key)
+    except OSError as error:
+        raise ControlError(
+            f"--tls-certificate {options.certificate} and --tls-key {options.certificate_key} can't be used: "
+            f"{error.strerror or error}"
+        ) from None
 
 
 def _listening(options: ConsoleOptions) -> socket.socket:

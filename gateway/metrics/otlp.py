@@ -95,7 +95,9 @@ class OtlpExporter:
         if loop.time() < self._resumes_s:
             return
         try:
-            await self._collector.send(await self._encoded())
+            async with self._sources.reading:
+                encoded = await self._encoded()
+            await self._collector.send(encoded)
         except ExportFailed as failure:
             self._resumes_s = loop.time() + failure.pause_s
             if failure.kind != self._failure:

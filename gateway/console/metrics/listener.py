@@ -39,7 +39,11 @@ class MetricsClient:
     def __init__(self, url: str) -> None:
         """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError."""
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        try:
+            is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port that is no number, or too high
+            is_usable = False
+        if not is_usable:
             raise ValueError(f"{url!r} must be a URL such as http://127.0.0.1:9644")
         self._silent_until = 0.0
         self.url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
@@ -150,7 +154,8 @@ def samples(text: str, wanted: Iterable[str]) -> list[ScrapedSample]:
 
 def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[ScrapedSample]:
     """Yield the samples whose lines begin with one of the prefixes. Raises ControlError for other text."""
-    lines = [line for line in text.splitlines() if line.startswith(prefixes)]
+    # str.splitlines also splits at characters that may stand in a label, such as a group id of any client
+    lines = [line for line in text.split("\n") if line.startswith(prefixes)]
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:

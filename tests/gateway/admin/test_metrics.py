@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqgate.gateway.admin.metrics import GatewayMetrics, united
+from seqgate.gateway.admin.metrics import GatewayMetrics, united, with_prefix
+from seqgate.gateway.console.metrics.listener import samples
 
 TEXT = """\
 # HELP seqgate_connections Connections now.
@@ -33,3 +34,13 @@ def test_each_family_comes_once_with_the_values_of_all_gateways() -> None:
         ("seqgate_requests_total", {"node_id": node, "api": "Produce {v} 9"}, 7.0) for node in ("1", "2")
     ]
     assert found[4] == ("seqgate_node_info", {"node_id": "7", "version": "1"}, 1.0)  # it names its own
+
+
+def test_a_label_may_hold_any_character() -> None:
+    group = "".join(("batch", *"\r\x0b\x0c\x1c\x85\u2028"))
+    text = with_prefix(
+        f'# TYPE seqgate_lag gauge\nseqgate_lag{{group="{group}"}} 3.0\nseqgate_other 1.0\n', "seqgate_lag"
+    )
+    assert list(united([GatewayMetrics(1, text)]))[1:] == [f'seqgate_lag{{node_id="1",group="{group}"}} 3.0']
+    (sample,) = samples(text, ["seqgate_lag"])
+    assert (sample.labels["group"], sample.value) == (group, 3.0)

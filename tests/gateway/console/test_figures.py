@@ -135,5 +135,6 @@ def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:
         assert listener.readiness() == (False, "starting")
     with pytest.raises(ControlError, match=r"does not answer: .*; set seqgate\.metrics\.listener"):
         listener.metrics()
-    with pytest.raises(ValueError, match="must be a URL"):
-        MetricsClient("ftp://x")
+    for wrong in ("ftp://x", "http://127.0.0.1:96444", "http://gateway:metrics"):
+        with pytest.raises(ValueError, match="must be a URL"):
+            MetricsClient(wrong)

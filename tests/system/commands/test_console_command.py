@@ -19,6 +19,7 @@ from tests.system.commands.conftest import seqgate
         (("--metrics", "ftp://x"), 1, "must be a URL"),
         (("--bootstrap", "http://x:1"), 2, "--bootstrap"),
         (("--tls-key", __file__), 2, "together"),
+        (("--tls-key", __file__, "--tls-certificate", __file__), 1, "can't be used"),
     ],
 )
 def test_wrong_options_end_with_a_sentence(
