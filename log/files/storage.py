@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Protocol
@@ -64,6 +65,7 @@ class Storage:
         """The disk, if segment files may have holes: a bucket has their bytes."""
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.descriptors = Descriptors(disk, max_open_files)
+        self._making_lock = threading.Lock()
         self.waits = True
         """Whether `read` and `check_brought_in` may wait for the disk; if not, they raise NotCached."""
         self.tells_cached = disk.tells_cached
@@ -158,14 +160,24 @@ class Storage:
         )
 
     def fdatasync(self, file: DataFile) -> None:
-        """Persist the bytes. After a failure all calls fail: a second fsync would report false success."""
-        if file.failed:
-            raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
-        try:
-            self._sync(file)
-        except OSError:
-            file.failed = True
-            raise
+        """Persist the bytes. After a failure all calls fail: a second fsync would report false success. So
+        would one beside it, because Linux tells an error once: calls for one file wait for each other.
+        """
+        with self._flush_lock(file):
+            if file.failed:
+                raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
+            try:
+                self._sync(file)
+            except OSError:
+                file.failed = True
+                raise
+
+    def _flush_lock(self, file: DataFile) -> threading.Lock:
+        lock = file.flush_lock
+        if lock is None:
+            with self._making_lock:
+                lock = file.flush_lock = file.flush_lock or threading.Lock()
+        return lock
 
     def forget_cached(self, file: DataFile) -> None:
         """Drop the file from the page cache, so that later reads return what is on the disk.
@@ -480,6 +492,7 @@ class DataFile:
         "closing",
         "descriptor",
         "failed",
+        "flush_lock",
         "outlives_name",
         "path",
         "pins",
@@ -498,6 +511,8 @@ class DataFile:
         self.recently_used = False
         self.closing = False
         self.failed = False
+        self.flush_lock: threading.Lock | None = None
+        """Held by a thread that flushes the file; None before its first flush."""
         self.retired = False
         self.readers = 0
         self.outlives_name = False

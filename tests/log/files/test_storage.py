@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,31 @@ class TestSync:
             storage.fdatasync(file)
         with pytest.raises(OSError, match="earlier"):
             storage.fdatasync(file)
+
+    def test_one_beside_another_waits_and_learns_of_its_failure(self, tmp_path: Path) -> None:
+        """Linux tells a failed write to one of two calls on a file that run at once."""
+        is_first, may_fail = threading.Event(), threading.Event()
+
+        class TellsOnce(SystemDisk):
+            def fdatasync(self, descriptor: int) -> None:
+                if not is_first.is_set():
+                    is_first.set()
+                    assert may_fail.wait(60)
+                    raise OSError(5, "EIO")
+
+        storage = Storage(disk=TellsOnce())
+        (file,) = files(tmp_path, 1)
+        storage.create(file)
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(storage.fdatasync, file)
+            assert is_first.wait(60)
+            assert file.flush_lock is not None
+            assert file.flush_lock.locked()
+            second = pool.submit(storage.fdatasync, file)
+            may_fail.set()
+        for flush, message in ((first, "EIO"), (second, "earlier")):
+            with pytest.raises(OSError, match=message):
+                flush.result()
 
 
 class TestNames:
