@@ -164,17 +164,24 @@ class CachedDurability:
             return error
         return None
 
+    def first_files(self, ticket: FlushTicket) -> list[tuple[str, bytes]]:
+        """Return name and content of what must be in an object no later than the first records of a ticket:
+        `partition.metadata` tells whether producer names are tracked from offset 0 on. Raises OSError.
+        """
+        return [
+            (PARTITION_METADATA, self._storage.read_file(path))
+            for path in ticket.paths
+            if path == f"{ticket.place.directory}/{PARTITION_METADATA}"
+        ]
+
     def write_side_files(self, ticket: FlushTicket, written: list[tuple[str, bytes]]) -> None:
-        """Write a ticket's side files, and append name and content of each to `written`; any thread may call.
+        """Write a ticket's other side files, and append name and content of each to `written`; any thread may
+        call.
 
         The object must have the records of the ticket before. `written` has the log start offset too, which
         this does not write. Raises OSError; what was written so far is in `written`.
         """
         files = _Recorded(self, written)
-        for path in ticket.paths:
-            directory, _, name = path.rpartition("/")
-            if name == PARTITION_METADATA and directory == ticket.place.directory:
-                written.append((name, self._storage.read_file(path)))
         for capture in ticket.captures:
             capture.write(files)
         if ticket.last is not None:

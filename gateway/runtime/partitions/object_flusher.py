@@ -421,6 +421,8 @@ class RoundReader:
         self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
         """The tickets whose bytes may come from the disk: these are checked, as a disk may change bytes."""
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
+        self._has_begun = False
+        """Whether an object has what must not come behind the first records of the first ticket."""
         self._durability = durability
         self._max_bytes = max_bytes
         self.unread: dict[FlushTicket, OSError] = {}
@@ -439,6 +441,10 @@ class RoundReader:
         while self._tickets and room > 0:
             ticket = self._tickets[0]
             try:
+                if not self._has_begun:
+                    room -= _add_files(ticket, self._durability.first_files(ticket), content)
+                    self._has_begun = True
+                    continue
                 if self._parts:
                     size_bytes = self._read_part(ticket, self._parts[0], room, content)
                     if not size_bytes:
@@ -458,6 +464,7 @@ class RoundReader:
     def _go_on(self) -> None:
         """Drop the first ticket, and continue with the next one."""
         self._tickets.popleft()
+        self._has_begun = False
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque()
 
     def _leave_out(self, ticket: FlushTicket, error: Exception) -> None:
@@ -521,12 +528,17 @@ class RoundReader:
         try:
             self._durability.write_side_files(ticket, files)
         finally:
-            _, _, partition, topic_id = ticket.place
-            for name, data in files:
-                epoch = max(0, ticket.leader_epoch)
-                content.rows.append(FileRow(topic_id, partition, name, len(data), epoch))
-                content.data.append(data)
-        return sum(len(data) for _, data in files)
+            size_bytes = _add_files(ticket, files, content)
+        return size_bytes
+
+
+def _add_files(ticket: FlushTicket, files: Sequence[tuple[str, bytes]], content: ObjectContent) -> int:
+    """Add the rows of side files to an object; return their size."""
+    _, _, partition, topic_id = ticket.place
+    for name, data in files:
+        content.rows.append(FileRow(topic_id, partition, name, len(data), max(0, ticket.leader_epoch)))
+        content.data.append(data)
+    return sum(len(data) for _, data in files)
 
 
 def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int) -> None:

@@ -149,6 +149,8 @@ class TestSizes:
             ), "no batch is divided"
             assert set(ends) <= {header.last_offset + 1 for header in batches}
             assert size_bytes <= 1000 or len(batches) <= 1 or rows[0].length > 1000
+            if rows[0].partition == 0 and isinstance(rows[0], DataRow) and rows[0].first_offset == 0:
+                raise AssertionError("the first records come before the metadata of their partition")
         assert len(at.answers) == 18
         assert all(is_persisted for _, _, is_persisted in at.answers)
 
@@ -319,7 +321,7 @@ class TestSideFiles:
         at.finish()
         [(rows, data)] = at.held.objects
         assert [row.name for row in rows if isinstance(row, FileRow)] == ["partition.metadata"]
-        assert data[1] == (Path(at.log.directory) / "partition.metadata").read_bytes()
+        assert data[0] == (Path(at.log.directory) / "partition.metadata").read_bytes()
 
     def test_names_are_sent_behind_the_records_that_they_describe(self, tmp_path: Path) -> None:
         at = Scene(tmp_path, latency_s=0.05, config=deduplicated.CONFIG)
