@@ -56,6 +56,11 @@ class GroupShard:
         self.shares.delete(group_id, effects)
         return ErrorCode.none
 
+    def names_topics_but(self, topics: Container[str]) -> bool:
+        """Return whether offsets, or the records of share groups, name another topic."""
+        begun = (name for group in self.shares.groups.values() for name in group.topic_names.values())
+        return bool(self.offsets.of_topics_but(topics)) or any(name not in topics for name in begun)
+
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
         """Delete the offsets of all topics except `topics`; drop those topics from share groups' records."""
         self.stored.begun.forget_topics_but(self.stored.topics, effects)

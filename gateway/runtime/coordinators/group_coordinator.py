@@ -154,6 +154,15 @@ class GroupCoordinator:
         log_events(effects.events)
         for group_id in loaded.shard.stored.group_ids():
             self._set_deadline(loaded, group_id)
+        # Topics may be gone since the shard was loaded last: deleted amid a stop, or while nobody had it.
+        self._loop.call_soon(self._forget_deleted_topics, loaded)
+
+    def _forget_deleted_topics(self, loaded: LoadedShard[GroupShard]) -> None:
+        topics = self._partitions.by_name
+        if not loaded.is_current or not loaded.shard.names_topics_but(topics):
+            return
+        with contextlib.suppress(Unavailable):  # the shard is loaded again, and comes here then
+            self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
@@ -249,12 +258,8 @@ class GroupCoordinator:
                 loaded.shard.stored.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
-        topics = self._partitions.by_name
         for loaded in self.shards:
-            try:
-                self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
-            except Unavailable:
-                continue  # the shard is loaded again, and cleaned when its offsets are old
+            self._forget_deleted_topics(loaded)
 
     def _with_effects(
         self,

@@ -145,6 +145,7 @@ class TestWhereGroupsLive:
     async def test_what_is_committed_while_the_topic_is_created_is_found_later(self, tmp_path: Path) -> None:
         committed: set[str] = set()
         async with open_node(tmp_path) as node:
+            await create(node, TOPIC)
             groups = node.services.coordinators.groups
 
             async def try_to_commit(group_id: str) -> None:
@@ -183,6 +184,7 @@ class TestRestart:
         async with open_node(tmp_path, *AT_ONCE) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             await form_group(groups, "formed", "client")
             for group_id in ("simple", "given-up"):
                 await commit(groups, group_id, 3)
@@ -208,12 +210,34 @@ class TestRestart:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             assert await offsets_of(node.services.coordinators.groups, "g") == {}
 
+    async def test_offsets_of_a_topic_that_is_deleted_amid_the_end_are_forgotten(
+        self, tmp_path: Path
+    ) -> None:
+        """The metadata is durable, and the shards have ended: the next start forgets them, for good."""
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.coordinators.groups
+            await create(node, TOPIC)
+            await create(node, "kept")
+            await groups.ensure_topic()
+            await commit(groups, "g", 1)
+            await commit_offsets(groups, Committer("g"), [offset_record("g", 2, topic="kept")])
+            groups.shards.stop()
+            await delete(node, TOPIC)
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            await create(node, TOPIC)
+            groups = node.services.coordinators.groups
+            found = (await groups.durable_shard("g")).offsets.of("g")
+            assert {place: value.offset for place, value in found.items()} == {("kept", 0): 2}
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            assert await offsets_of(node.services.coordinators.groups, "g") == {0: 2}
+
     async def test_a_change_larger_than_a_batch_may_be(self, tmp_path: Path) -> None:
         count = 3_000
         overrides = (*ONE_PARTITION, "message.max.bytes=65536")
         async with open_node(tmp_path, *overrides) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             for first in range(0, count, 300):
                 records = [offset_record("large", 1, partition) for partition in range(first, first + 300)]
                 assert await commit_offsets(groups, Committer("large"), records) is ErrorCode.none
@@ -230,6 +254,7 @@ class TestRestart:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             await commit(groups, "other", 7)
             joined = await groups.join("g", joining("a"))
             leader = Committer("g", joined.generation_id, joined.member_id)
@@ -319,6 +344,7 @@ class TestRewrite:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)

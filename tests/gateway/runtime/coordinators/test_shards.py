@@ -147,6 +147,7 @@ class TestRounds:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             waiting = asyncio.create_task(commit(node, "g", 1))
             await asyncio.sleep(0)
             loaded = groups.shards.at(0)
@@ -162,6 +163,7 @@ class TestRounds:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             found = await outcomes(*(commit(node, f"g-{number:03}", number) for number in range(100)))
             assert found == [ErrorCode.none] * 100
             sizes = batch_sizes(node)
@@ -238,6 +240,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             loaded = groups.shards.at(0)
             broken = groups.shards.run(loaded, lambda *_: Change(None, [None]))
             async with asyncio.timeout(PATIENCE_S):
@@ -253,6 +256,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
 
             def answer(*_: object) -> None:
                 raise LookupError("a bug")
@@ -270,6 +274,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             loop = asyncio.get_running_loop()
             waiting: asyncio.Future[str] = loop.create_future()
 
@@ -290,6 +295,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             loop = asyncio.get_running_loop()
             waiting: asyncio.Future[str] = loop.create_future()
             refused: asyncio.Future[str] = loop.create_future()
@@ -313,6 +319,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             await commit(node, "durable", 7)
             loaded = groups.shards.at(0)
             too_large = groups.shards.run(loaded, lambda *_: Change(None, [record("g", 1, "x" * 5000)]))
@@ -334,6 +341,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             await commit(node, "durable", 7)
             with disk.held(OFFSETS_TOPIC):
                 during = asyncio.gather(
@@ -355,6 +363,7 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, PLACE[0])
             waiting = asyncio.create_task(commit(node, "g", 1))
             groups.shards.at(0)
             await asyncio.sleep(0)
