@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import itertools
 import re
 import sys
 import time
@@ -139,9 +138,10 @@ def consume(
             follow=follow,
             committed=not uncommitted,
             on_pause=sys.stdout.flush,
+            limit=limit,
         )
         with contextlib.closing(records), _ended_by_ctrl_c(follow=follow):
-            for record in itertools.islice(records, limit):
+            for record in records:
                 sys.stdout.buffer.write(printed(record))
             sys.stdout.flush()
 
@@ -269,13 +269,15 @@ def read_records(
     follow: bool,
     committed: bool,
     on_pause: Callable[[], None],
+    limit: int | None = None,
 ) -> Generator[Any]:
     """Yield the records from `start` on, to the end that each partition has now, or for ever when the command
-    follows.
+    follows; at most `limit`.
 
     `partitions` empty: all. `group`: read those that a member of this group gets, from the offsets of the
-    group on, and commit what is yielded. `committed`: leave out records of aborted and open transactions.
-    `on_pause` is called whenever all records that have come are yielded, and before a commit.
+    group on, and commit a record once the next one is asked for. `committed`: leave out records of aborted
+    and open transactions. `on_pause` is called whenever all records that have come are yielded, and before a
+    commit.
     """
     from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
 
@@ -307,7 +309,7 @@ def read_records(
                 return
         else:
             consumer.subscribe([topic])
-        yield from _Reading(cluster, consumer, None if follow else ends, on_pause, group).records()
+        yield from _Reading(cluster, consumer, None if follow else ends, on_pause, group, limit).records()
     finally:
         consumer.close(autocommit=False)
 
@@ -335,6 +337,7 @@ class _Reading:
         ends: Mapping[Any, int] | None,
         on_pause: Callable[[], None],
         group: str | None,
+        limit: int | None,
     ) -> None:
         self._watch = cluster.watch
         self._timeout_s = cluster.timeout_s
@@ -342,11 +345,14 @@ class _Reading:
         self._ends = ends
         self._on_pause = on_pause
         self._group = group
+        self._left = limit
         self._read: dict[Any, int] = {}
         self._committed: dict[Any, int] = {}
 
     def records(self) -> Generator[Any]:
-        """Yield the records, and commit those that were yielded when the reader stops."""
+        """Yield the records, and commit those that the reader was done with when it stops: not the last one,
+        whose output may have been cut off.
+        """
         try:
             yield from self._records()
         except (GeneratorExit, KeyboardInterrupt):
@@ -359,9 +365,12 @@ class _Reading:
         while True:
             for place, batch in self._consumer.poll(timeout_ms=POLL_MS).items():
                 for record in batch:
-                    if self._ends is None or record.offset < self._ends[place]:
-                        self._read[place] = record.offset + 1
+                    if self._ends is None or record.offset < self._ends.get(place, 0):
                         yield record
+                        self._read[place] = record.offset + 1
+                        if self._is_last():
+                            self._pause()
+                            return
             assigned = self._consumer.assignment()
             now = {place: self._consumer.position(place, timeout_ms=POLL_MS) for place in assigned}
             # Control records of transactions are read, too, and not yielded.
@@ -374,13 +383,20 @@ class _Reading:
             self._pause()
             self._check_stall(time.monotonic() - last_progress)
             if self._ends is not None:
-                done = {place for place, at in past.items() if at >= self._ends[place]}
+                done = {place for place, at in past.items() if at >= self._ends.get(place, 0)}
                 self._consumer.pause(*done)
                 if assigned and done >= assigned:
                     return
 
+    def _is_last(self) -> bool:
+        """Count a record, and return whether it was the last one that is wanted."""
+        if self._left is not None:
+            self._left -= 1
+        return self._left == 0
+
     def _clipped(self, place: Any, position: int) -> int:
-        return position if self._ends is None else min(position, self._ends[place])
+        """Return a position, at most the end to read to: 0 for a partition that was added meanwhile."""
+        return position if self._ends is None else min(position, self._ends.get(place, 0))
 
     def _pause(self) -> None:
         """Print what was read, then commit it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -33,10 +32,18 @@ def read(
     def nothing() -> None: ...
 
     records = read_records(
-        cluster, "t", partitions=(), start=start, group=group, follow=False, committed=True, on_pause=nothing
+        cluster,
+        "t",
+        partitions=(),
+        start=start,
+        group=group,
+        follow=False,
+        committed=True,
+        on_pause=nothing,
+        limit=limit,
     )
     with closing(records):
-        return [record.value for record in itertools.islice(records, limit)]
+        return [record.value for record in records]
 
 
 def test_a_group_goes_on_behind_what_was_printed(cluster: Cluster) -> None:
@@ -44,6 +51,23 @@ def test_a_group_goes_on_behind_what_was_printed(cluster: Cluster) -> None:
     assert (len(first), len(second)) == (3, 2)
     assert sorted(first + second + read(cluster, "g")) == SENT
     assert read(cluster, "g") == []
+
+
+def test_a_record_whose_output_is_cut_off_is_not_committed(cluster: Cluster) -> None:
+    records = read_records(
+        cluster,
+        "t",
+        partitions=(),
+        start=FROM_THE_BEGINNING,
+        group="cut",
+        follow=False,
+        committed=True,
+        on_pause=lambda: None,
+    )
+    printed = next(records).value
+    next(records)
+    records.close()
+    assert sorted([printed, *read(cluster, "cut")]) == SENT
 
 
 def test_a_group_without_offsets_may_begin_at_the_end(cluster: Cluster) -> None:
