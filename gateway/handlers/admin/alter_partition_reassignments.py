@@ -39,6 +39,7 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
     has_adding_or_removing_replicas,
     next_record,
+    reassigned_replicas,
     without_reassignment_and_move,
 )
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
@@ -81,6 +82,7 @@ async def _carry_out(
 ) -> ApiError | None:
     """Reassign; put outcomes into `outcomes` in request order; return the refusal of the whole request."""
     node_id = context.node.node_id
+    keeps_count = not getattr(request, "allow_replication_factor_change", True)
 
     def decide(image: MetadataImage) -> Decision[None]:
         outcomes.clear()
@@ -88,7 +90,9 @@ async def _carry_out(
         for topic in request.topics:
             for partition in topic.partitions:
                 index = partition.partition_index
-                decision = reassign(image, topic.name, index, partition.replicas, node_id)
+                decision = reassign(
+                    image, topic.name, index, partition.replicas, node_id, keeps_count=keeps_count
+                )
                 records += decision.records
                 outcomes.append(decision.answer or _ACCEPTED)
         return Decision(records, None)
@@ -97,10 +101,17 @@ async def _carry_out(
 
 
 def reassign(
-    image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
+    image: MetadataImage,
+    name: str,
+    index: int,
+    replicas: Sequence[int] | None,
+    node_id: int,
+    *,
+    keeps_count: bool = False,
 ) -> Decision[ApiError | None]:
     """Reassign a partition to other replicas, at once unless the leader is none of them: it then hands over
-    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides.
+    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides. With
+    `keeps_count` another number of replicas is refused (KIP-860).
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
@@ -116,6 +127,10 @@ def reassign(
     error = error_unless_live_and_distinct(replicas, live)
     if error is not None or not image.brokers.by_id:
         return Decision((), error)
+    count = len(reassigned_replicas(partition))
+    if keeps_count and count != len(replicas):
+        message = f"The replication factor is changed from {count} to {len(replicas)}"
+        return Decision((), ApiError(ErrorCode.invalid_replication_factor, message))
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     target = tuple(replicas)
     removing = tuple(replica for replica in before if replica not in target)

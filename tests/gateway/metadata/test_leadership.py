@@ -104,6 +104,9 @@ def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -
     assert partition(image).next_leader == other
     assert reassigned_replicas(partition(image)) == (other,)
     assert reassign(image, NAME, 0, [other], 1).records == (), "deciding again changes nothing"
+    refused = reassign(image, NAME, 0, [other, *before], 1, keeps_count=True)
+    assert (refused.records, code(refused.answer)) == ((), ErrorCode.invalid_replication_factor)
+    assert reassign(image, NAME, 0, [other], 1, keeps_count=True).answer is None
     assert moved(image, other)
     assert partition(image).replicas == (other,)
     assert not has_adding_or_removing_replicas(partition(image))
