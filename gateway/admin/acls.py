@@ -343,7 +343,7 @@ def remove(
       seqgate acls remove --principal User:alice --resource-pattern-type any --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
-    if allowed or denied or actions.names_any:
+    if allowed or denied or allowed_hosts or denied_hosts or actions.names_any:
         if principal is not None or pattern in ("any", "match"):
             raise stop("name single entries, or all entries of a --principal or a pattern, not both", code=2)
         wanted = [filter_of(entry) for entry in _entries(resources, pattern, holders, actions)]

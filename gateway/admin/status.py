@@ -607,7 +607,10 @@ def joined_status(
 
 
 def _addresses(of_workers: Sequence[dict[str, str]]) -> dict[str, str]:
-    return {name: ", ".join(addresses[name] for addresses in of_workers) for name in of_workers[0]}
+    names = dict.fromkeys(name for addresses in of_workers for name in addresses)
+    return {
+        name: ", ".join(addresses[name] for addresses in of_workers if name in addresses) for name in names
+    }
 
 
 # Over the Kafka protocol: what all brokers of a cluster tell. Raises ControlError or kafka-python's errors.

@@ -55,7 +55,10 @@ def moment(time_ms: int) -> str:
     """Return a time in the local time zone, to the second."""
     if time_ms < 0:
         return "-"
-    return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return dt.datetime.fromtimestamp(time_ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)  # after the year 9999, such as a time in microseconds
 
 
 def duration(length_ms: int) -> str:

@@ -124,6 +124,7 @@ def test_nothing_is_removed_without_a_word(peer: Peer) -> None:
         ),
         (("add", "--allow-principal", "User:a", "--consumer", "--topic", "t"), "--consumer needs --group"),
         (("add", "--allow-host", "h", "--producer", "--topic", "t"), "--allow-host needs --allow-principal"),
+        (("remove", "--deny-host", "h", "--topic", "t"), "name an --operation"),
         (("remove",), "name the entries to remove"),
     ],
 )

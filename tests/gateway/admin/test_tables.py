@@ -42,6 +42,7 @@ def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         assert moment(-1) == "-"
         assert moment(1_700_000_000_000) == "2023-11-14 17:13:20"
+        assert moment(1_700_000_000_000_000) == "1700000000000000", "a year above 9999"
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from seqgate.gateway.admin.status import StatusRequest, _is_wrong, _rows, joined_status
 from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
@@ -93,3 +95,13 @@ async def test_a_missing_worker_is_told(tmp_path: Path) -> None:
     assert _is_wrong(told)
     assert not _is_wrong(joined_status([status]))
     assert ("WORKER", told.missing_workers[0]) in _rows(told)
+
+
+async def test_gateways_may_have_other_listeners(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        status = await answer(node, StatusRequest())
+    one = replace(status, listeners={"A": "h:1", "NEW": "h:9"})
+    assert joined_status([one, replace(status, listeners={"A": "h:2"})]).listeners == {
+        "A": "h:1, h:2",
+        "NEW": "h:9",
+    }
