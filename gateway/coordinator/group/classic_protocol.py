@@ -152,7 +152,8 @@ class ClassicRequests:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
             return
         size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
-        if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+        held_bytes = stored.held_bytes(group_id, request.member_id, request.group_instance_id)
+        if not stored.member_bytes.admit(size_bytes, effects.now_ms, held_bytes):
             effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
             return
         consumer_group = stored.consumers.groups.get(group_id)
@@ -203,7 +204,8 @@ class ClassicRequests:
         if isinstance(group, ErrorCode):
             effects.reply(waiter, SyncReply(error_code=group))
             return
-        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
+        held_bytes = sum(len(member.assignment) for member in group.members.values())
+        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms, held_bytes):
             # Kafka answers with this error when its log refuses an assignment
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return

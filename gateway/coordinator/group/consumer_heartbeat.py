@@ -92,7 +92,8 @@ def consumer_heartbeat(
     group_id, is_joining = request.group_id, request.member_epoch == JOINING
     if is_joining:
         size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
-        stored.admit_member(size_bytes, effects.now_ms)
+        held_bytes = stored.held_bytes(group_id, request.member_id, request.instance_id)
+        stored.admit_member(size_bytes, effects.now_ms, held_bytes)
     group = stored.groups.get(group_id)
     if group is None:
         if is_joining and (group_id in stored.shares.groups or group_id in stored.streams.groups):

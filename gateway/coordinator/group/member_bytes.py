@@ -26,8 +26,13 @@ class MemberBytes:
         self._counted_bytes = 0
         self._counted_ms: int | None = None
 
-    def admit(self, size_bytes: int, now_ms: int) -> bool:
-        """Add `size_bytes` to the sum if they fit into the budget; return whether they do."""
+    def admit(self, size_bytes: int, now_ms: int, held_bytes: int = 0) -> bool:
+        """Add `size_bytes` to the sum if they fit into the budget; return whether they do. They take the
+        place of `held_bytes`, which are in the sum: a member that joins again needs room for the rest only.
+        """
+        size_bytes = max(0, size_bytes - held_bytes)
+        if not size_bytes:
+            return True
         if self._sum_bytes + size_bytes > self.limit_bytes and self._may_count(now_ms):
             self._sum_bytes = self._counted_bytes = self._count()
             self._counted_ms = now_ms

@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import (
     FIRST_EPOCH,
@@ -37,7 +37,7 @@ from seqgate.gateway.coordinator.group.share_heartbeat import ShareGroupLimits, 
 from seqgate.gateway.coordinator.places import NO_TOPICS, TopicPartition, Topics
 from seqgate.gateway.coordinator.rows import RowRecord
 from seqgate.gateway.coordinator.streams import heartbeat as streams_heartbeat
-from seqgate.gateway.coordinator.streams.group import StreamsGroup
+from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 from seqgate.gateway.coordinator.streams.heartbeat import (
     TASK_OFFSET_BYTES,
     StreamsHeartbeat,
@@ -186,21 +186,17 @@ class StoredGroups:
     def _count_member_bytes(self) -> int:
         """Count the bytes of the members; a share group has few members, and they are left out."""
         classic = sum(
-            MEMBER_BYTES
-            + len(member.assignment)
-            + sum(len(name) + len(data) for name, data in member.protocols)
+            _classic_bytes(member) + len(member.assignment)
             for group in self.groups.values()
             for member in group.members.values()
         )
         consumers = sum(
-            MEMBER_BYTES + sum(map(len, member.value.subscribed_names))
+            _consumer_bytes(member)
             for group in self.consumers.groups.values()
             for member in group.members.values()
         )
         streams = sum(
-            MEMBER_BYTES
-            + bytes_of_tags(member.value.client_tags)
-            + TASK_OFFSET_BYTES * (len(member.task_offsets) + len(member.task_end_offsets))
+            _streams_bytes(member)
             for group in self.streams.groups.values()
             for member in group.members.values()
         )
@@ -209,6 +205,20 @@ class StoredGroups:
             for group in self.streams.groups.values()
         )
         return classic + consumers + streams + topologies
+
+    def held_bytes(self, group_id: str, member_id: str, instance_id: str | None) -> int:
+        """Return what a member that joins again holds already, without its assignment; 0 for a new one."""
+        group = self.groups.get(group_id)
+        if group is not None:
+            known = group.members.get(group.static_members.get(instance_id or "", member_id))
+            return 0 if known is None else _classic_bytes(known)
+        consumers = self.consumers.groups.get(group_id)
+        if consumers is not None:
+            consumer = consumers.members.get(member_id)
+            return 0 if consumer is None else _consumer_bytes(consumer)
+        streams = self.streams.groups.get(group_id)
+        member = None if streams is None else streams.members.get(member_id)
+        return 0 if member is None else _streams_bytes(member)
 
     @property
     def is_full(self) -> bool:
@@ -221,10 +231,10 @@ class StoredGroups:
             text = f"This gateway holds {self.max_groups} groups, the most allowed."
             raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
 
-    def admit_member(self, size_bytes: int, now_ms: int) -> None:
-        """Add the bytes of a member to the budget. Raises HeartbeatRefused."""
+    def admit_member(self, size_bytes: int, now_ms: int, held_bytes: int) -> None:
+        """Add the bytes of a member to the budget, in place of those it holds. Raises HeartbeatRefused."""
         budget = self.member_bytes
-        if not budget.admit(size_bytes, now_ms):
+        if not budget.admit(size_bytes, now_ms, held_bytes):
             text = f"The members of this gateway's groups hold {budget.limit_bytes} bytes, the most allowed."
             raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
 
@@ -377,6 +387,19 @@ STREAMS: Final = GroupKind(
 ConsumerGroups: TypeAlias = GroupsOfKind[ConsumerGroup, Heartbeat, ConsumerLimits, HeartbeatReply]
 ShareGroups: TypeAlias = GroupsOfKind[ShareGroup, ShareHeartbeat, ShareGroupLimits, HeartbeatReply]
 StreamsGroups: TypeAlias = GroupsOfKind[StreamsGroup, StreamsHeartbeat, StreamsLimits, StreamsReply]
+
+
+def _classic_bytes(member: Member) -> int:
+    return MEMBER_BYTES + sum(len(name) + len(data) for name, data in member.protocols)
+
+
+def _consumer_bytes(member: ConsumerMember) -> int:
+    return MEMBER_BYTES + sum(map(len, member.value.subscribed_names))
+
+
+def _streams_bytes(member: StreamsMember) -> int:
+    offsets = len(member.task_offsets) + len(member.task_end_offsets)
+    return MEMBER_BYTES + bytes_of_tags(member.value.client_tags) + TASK_OFFSET_BYTES * offsets
 
 
 class BegunPartitions:

@@ -327,7 +327,11 @@ def streams_heartbeat(stored: StoredGroups, request: StreamsHeartbeat, effects: 
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
     if is_joining:
         stored.check_room(group_id)
-        stored.admit_member(request.joining_bytes, effects.now_ms)
+        held_bytes = stored.held_bytes(group_id, request.member_id, None)
+        known = stored.streams.groups.get(group_id)
+        if known is not None:
+            held_bytes += min(size_bytes_of(request.topology), size_bytes_of(known.topology))
+        stored.admit_member(request.joining_bytes, effects.now_ms, held_bytes)
     elif request.offsets_bytes and not stored.member_bytes.admit(request.offsets_bytes, effects.now_ms):
         # the member stays: offsets only make a better assignment
         request = replace(request, task_offsets=None, task_end_offsets=None)

@@ -52,6 +52,8 @@ from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
 
 FIRST_WITH_NULL_PROTOCOL: Final = 7
+_MOST_OF_AN_ID: Final = 8_000
+"""Characters, of at most four bytes each."""
 
 
 async def handle_join(context: RequestContext[CoordinatorServices], request: Any) -> Any:
@@ -69,7 +71,7 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
         rebalance_timeout_ms=milliseconds(getattr(request, "rebalance_timeout", request.session_timeout)),
         protocol_type=request.protocol_type,
         protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        fresh_member_id=f"{context.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
+        fresh_member_id=_fresh_member_id(context.client_id if instance_id is None else instance_id),
         reason=getattr(request, "reason", None),
         sight=describable_topics(context),
     )
@@ -78,6 +80,13 @@ async def handle_join(context: RequestContext[CoordinatorServices], request: Any
     except Unavailable as error:
         reply = JoinReply(error_code=error.error_code, member_id=request.member_id)
     return _response(context, reply)
+
+
+def _fresh_member_id(begin: str) -> str:
+    """Return a new id that begins with the client id or the instance id: not all of it where that is so long
+    that the id would not fit into a string of the protocol, of 32,767 bytes.
+    """
+    return f"{begin[:_MOST_OF_AN_ID]}-{uuid.uuid4()}"
 
 
 def _response(context: RequestContext[CoordinatorServices], reply: JoinReply) -> Any:

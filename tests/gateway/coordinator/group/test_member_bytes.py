@@ -1,6 +1,17 @@
 from __future__ import annotations
 
+from kio.schema.errors import ErrorCode
+
+from seqgate.gateway.coordinator.group.classic_protocol import (
+    ClassicRequests,
+    GroupLimits,
+    Join,
+    JoinReply,
+    expire,
+)
+from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.member_bytes import MemberBytes
+from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 
 
 def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> None:
@@ -36,3 +47,29 @@ def test_not_every_refusal_recounts() -> None:
 def test_members_that_join_again_count_once() -> None:
     budget = MemberBytes(100, lambda: 10)
     assert all(budget.admit(10, 0) for _ in range(1_000))
+
+
+def test_members_that_join_again_need_no_further_room() -> None:
+    """A group that fills the room must not end the members of others."""
+    stored = StoredGroups(GroupLimits(initial_rebalance_delay_ms=0), 100)
+    stored.member_bytes.limit_bytes = 10_000
+    requests = ClassicRequests(stored)
+    now_ms = 1_000_000
+
+    def join(group_id: str, member_id: str, fresh_member_id: str, size: int = 900) -> list[ErrorCode]:
+        nonlocal now_ms
+        now_ms += 2_000
+        protocols = (("range", b"x" * size),)
+        client = ("c", "/h", 600_000, 600_000, "consumer", protocols, fresh_member_id)
+        effects = Effects(now_ms)
+        requests.join(group_id, Join(3, member_id, None, *client), object(), effects)
+        return [reply.error_code for _, reply in effects.replies if isinstance(reply, JoinReply)]
+
+    for number in range(5):
+        assert join(f"g{number}", "", f"m{number}") == []
+        expire(stored.groups[f"g{number}"], stored.limits, Effects(now_ms))
+    full = [ErrorCode.group_max_size_reached]
+    assert join("g5", "", "m5") == full
+    for number in range(5):
+        assert full != join(f"g{number}", f"m{number}", "unused")
+    assert join("g0", "m0", "unused", size=2_000) == full, "what it adds must fit"
