@@ -31,7 +31,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts
+from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
@@ -84,8 +84,11 @@ async def _carry_out(
     node_id = context.node.node_id
     keeps_count = not getattr(request, "allow_replication_factor_change", True)
 
+    moved: list[str] = []
+
     def decide(image: MetadataImage) -> Decision[None]:
         outcomes.clear()
+        moved.clear()
         records: list[MetadataRecord] = []
         for topic in request.topics:
             for partition in topic.partitions:
@@ -94,10 +97,21 @@ async def _carry_out(
                     image, topic.name, index, partition.replicas, node_id, keeps_count=keeps_count
                 )
                 records += decision.records
+                if decision.records:
+                    moved.append(_described(topic.name, index, partition.replicas))
                 outcomes.append(decision.answer or _ACCEPTED)
         return Decision(records, None)
 
-    return await change_metadata_until_it_counts(context, decide, request.timeout) if request.topics else None
+    if not request.topics:
+        return None
+    return await change_metadata_until_it_counts(
+        context, decide, request.timeout, note=lambda _: log_change(context, "reassigned partition", moved)
+    )
+
+
+def _described(topic: str, index: int, replicas: Sequence[int] | None) -> str:
+    wanted = "as before" if replicas is None else f"to {list(replicas)}"
+    return f"{topic}-{index} {wanted}"
 
 
 def reassign(

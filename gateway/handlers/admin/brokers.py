@@ -156,12 +156,18 @@ def _answer(context: RequestContext[TopicServices], error: ErrorCode) -> Any:
 async def handle_unregister_broker(context: RequestContext[TopicServices], request: Any) -> Any:
     """Remove the broker, or refuse: it is unknown, or it runs."""
     broker = request.broker_id
+
+    def note(refused: ApiError | None) -> None:
+        log_change(context, "removed gateway", [broker] if refused is None else [])
+
     error = cluster_refusal(context, Operation.ALTER)
     if error is None and broker == context.node.node_id:
         text = f"Broker ID {broker} is this gateway; to remove the gateway, stop the gateway."
         error = ApiError(ErrorCode.invalid_request, text)
     elif error is None:
-        error = await change_metadata_until_it_counts(context, lambda image: unregister_broker(image, broker))
+        error = await change_metadata_until_it_counts(
+            context, lambda image: unregister_broker(image, broker), note=note
+        )
     error = error or ApiError(ErrorCode.none)
     return context.answer(**told(error))
 

@@ -35,6 +35,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
+from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
@@ -181,13 +182,17 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
             decide(context.services.topics.metadata_log.image)  # it ended before anything was decided
         return dict.fromkeys(targets, error) | outcomes
 
+    def note(_: object) -> None:
+        log_change(context, "elected the preferred leader of", [f"{name}-{index}" for name, index in targets])
+
     try:
-        await limit.run(context.services.topics.metadata_log.commit(decide))
+        await limit.run(context.services.topics.metadata_log.commit(decide), late=note)
     except TimeoutError:
         return refused(_LATE)
     except LogError as error:
         logger.error("elections of preferred leaders failed: %s", error)  # noqa: TRY400 - an expected error
         return refused(ApiError(ErrorCode(error.kafka_error_code), str(error)))
+    note(None)
     await context.services.topics.waiters.until(
         lambda image: all(_leads(image, place, to) for place, to in targets.items()), max(0.0, limit.left_s)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,16 @@ async def test_an_election_waits_until_the_preferred_replica_leads(node: Node) -
     assert not electing.done()
     await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
     assert await electing == {0: 0, 1: int(ErrorCode.election_not_needed)}
+
+
+async def test_the_log_names_what_was_moved(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "seqgate.changes")
+    await reassign(node, (0, [OTHER, THIS]), (1, [THIS]))
+    await elect(node, 0, timeout_ms=50)
+    assert [line.partition(", by ")[0] for line in caplog.messages] == [
+        f"reassigned partition t-0 to [{OTHER}, {THIS}], t-1 to [{THIS}]",
+        "elected the preferred leader of t-0",
+    ]
 
 
 async def test_an_election_that_takes_too_long_goes_on(node: Node) -> None:
