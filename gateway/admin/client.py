@@ -28,6 +28,7 @@ from seqgate.gateway.admin.request import (
     NotRunning,
     PagedRequest,
     Request,
+    own_wait_s,
     short_path,
 )
 from seqgate.gateway.cluster.cache.local_caches import CACHES, caches_in
@@ -219,7 +220,7 @@ class Client(msgspec.Struct, frozen=True):
 
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the running gateway."""
-        return ask(self.data_dir, request, timeout_s=self.timeout_s)
+        return ask(self.data_dir, request, timeout_s=self.timeout_s + own_wait_s(request))
 
     def ask_each(self, request: Request[A]) -> Each[A]:
         """Return the answers of all workers, and of all gateways of their cluster."""

@@ -48,6 +48,7 @@ from seqgate.gateway.admin.request import (
     PagedRequest,
     Request,
     from_source,
+    own_wait_s,
 )
 from seqgate.gateway.admin.restart.command import RestartedRequest, RestartRequest, restart_live, restarted
 from seqgate.gateway.admin.status import StatusRequest, status_live
@@ -200,7 +201,7 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
         request = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return ControlAnswer(error=f"the request is not understood: {error}")
-    timeout_s = _BY_REQUEST[type(request)].timeout_s or OPERATION_TIMEOUT_S
+    timeout_s = _BY_REQUEST[type(request)].timeout_s or OPERATION_TIMEOUT_S + own_wait_s(request)
     tasks = gateway.services.node.tasks
     work = tasks.start(
         tasks.begin(f"seqgate {request.operation_name()}", is_brief=True), answer_live(gateway, request)
@@ -241,7 +242,7 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
     if not may(Operation[right]):
         return ControlAnswer(error=f"{name} over the network needs {right} on the cluster")
     try:
-        async with asyncio.timeout(OPERATION_TIMEOUT_S):
+        async with asyncio.timeout(OPERATION_TIMEOUT_S + own_wait_s(request)):
             result = await answer_live(gateway, request)
     except ControlError as error:
         return ControlAnswer.of_error(error)

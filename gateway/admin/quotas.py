@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -166,6 +167,8 @@ def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
             values[key] = float(text)
         except ValueError:
             raise stop(f"quotas set: {key}={text}: the value must be a number", code=2) from None
+        if not math.isfinite(values[key]):
+            raise stop(f"quotas set: {key}={text}: the value must be finite", code=2)
     return values
 
 

@@ -100,6 +100,12 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
         return get_args(vars(cls)["__orig_bases__"][0])[0]
 
 
+def own_wait_s(request: Request[Any]) -> float:
+    """Return how long a request asks the gateway to wait before it answers with what it has reached."""
+    timeout_ms: int = getattr(request, "timeout_ms", 0)
+    return timeout_ms / 1000
+
+
 ClusterAnswers: TypeAlias = "Mapping[type[Request[Any]], Callable[[Any, Any], Any]]"
 """The functions by which any cluster answers the requests of a module over the Kafka protocol. A module of
 commands has them as OPERATIONS.

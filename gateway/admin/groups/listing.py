@@ -6,6 +6,7 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -200,11 +201,11 @@ class ClusterList(ClusterGroups):
         ]
 
     def _member_counts(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-        counts = {
-            name: len(members_of(self._cluster, name, kind).members)
-            for name, row in rows.items()
-            if (kind := group_type(row)) in {CONSUMER, STREAMS}
-        }
+        counts = {}
+        for name, row in rows.items():
+            if (kind := group_type(row)) in {CONSUMER, STREAMS}:
+                with contextlib.suppress(ControlError):  # it may be deleted by now
+                    counts[name] = len(members_of(self._cluster, name, kind).members)
         classic = [name for name, row in rows.items() if group_type(row) == CLASSIC]
         if classic:
             found = classic_groups(self._cluster, classic)

@@ -149,9 +149,13 @@ class Cluster:
         self._deadline.answered()
         return None if getattr(answer, "error_code", 0) else answer
 
-    def ask_reached(self, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
+    def ask_reached(self, request: Any, *, timeout_s: float | None = None) -> Any:
         """Return the answer of the reached broker over a connection of its own. Raises ControlError."""
-        return ask_broker(self.reached, request, timeout_s=timeout_s)
+        return self._ask_alone(self.reached, request, timeout_s)
+
+    def _ask_alone(self, address: BrokerAddress, request: Any, timeout_s: float | None = None) -> Any:
+        with self.watch.asking(address.shown):
+            return ask_broker(address, request, timeout_s=timeout_s or self.timeout_s or TIMEOUT_S)
 
     def ask_coordinator(self, group: str, request: Any) -> Any:
         """Return what the coordinator answers about the one group of a request. Raises ControlError."""
@@ -159,7 +163,7 @@ class Cluster:
         if place.error_code:
             reason = place.error_message or ErrorCode(place.error_code).name
             raise ControlError(f"group {group} has no coordinator: {reason}")
-        found = ask_broker(self.reached.other(place.host, int(place.port)), request).groups[0]
+        found = self._ask_alone(self.reached.other(place.host, int(place.port)), request).groups[0]
         check(found, f"group {found.group_id}: ")
         return found
 

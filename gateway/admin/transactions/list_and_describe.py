@@ -634,14 +634,16 @@ class ClusterTransactions:
 
     def taking_part(self, places: Sequence[TopicPartition], producer_id: int) -> list[TransactionPartition]:
         """Return partitions with the offsets of the producer's transaction in them."""
-        stable, ends = self._cluster.ends(places, "read_committed"), self._cluster.ends(places)
+        led = sorted(set(places).intersection(self._cluster.leaders()))  # a topic may be gone meanwhile
+        stable, ends = self._cluster.ends(led, "read_committed"), self._cluster.ends(led)
         first = {
             producer.place: producer.first_offset
-            for producer in self.opened(places)
+            for producer in self.opened(led)
             if producer.producer_id == producer_id
         }
         return [
-            TransactionPartition(*place, first.get(place), stable[place], ends[place]) for place in places
+            TransactionPartition(*place, first.get(place), stable.get(place), ends.get(place))
+            for place in places
         ]
 
     def pending(self, _transactional_id: str | None, _producer_id: int) -> list[PendingOffset] | None:
@@ -762,8 +764,15 @@ class LiveTransactions:
         first_offset = None if found is None else found.first_offset
         return TransactionPartition(*place, first_offset, log.last_stable_offset, log.high_watermark)
 
-    def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset]:
-        """Return the offsets that the producer's transaction holds, in order."""
+    def pending(self, transactional_id: str | None, producer_id: int) -> list[PendingOffset] | None:
+        """Return the offsets that the producer's transaction holds, in order; None where other gateways hold
+        some of them.
+        """
+        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
+
+        topic = self._partitions.by_name.get(OFFSETS_TOPIC)
+        if topic is not None and sum(1 for _ in topic.served_here()) < topic.count:
+            return None
         return in_order(
             pending_offset(held, transactional_id)
             for shard in self._services.coordinators.groups.loaded_shards()

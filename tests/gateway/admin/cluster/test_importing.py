@@ -297,7 +297,7 @@ def test_another_directory_can_not_finish_the_import(
     cut_short(data, changing, monkeypatch)
     other = data.parent / "other"
     asyncio.run(_write(other))
-    assert f"an import of {data} on " in refusal(other)
+    assert f"an import or a restore of {data} on " in refusal(other)
 
 
 def test_a_copy_that_differs_is_told(data: Path, changing: Changing) -> None:
