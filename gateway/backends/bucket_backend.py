@@ -122,6 +122,7 @@ class BucketBackend(Backend):
         self._adoptions: Adoptions
         self._uploads: Uploads | None = None
         self._membership: ClusterMembership | None = None
+        self._is_resigning = False
         self._reading: ReplicaReading | None = None
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
@@ -348,6 +349,7 @@ class BucketBackend(Backend):
         """Seal the session, and show its end in the metadata, so that other gateways serve at once."""
         if not is_clean or self._membership is None:
             return
+        self._is_resigning = True
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self.wal.seal(STOPPED)
@@ -376,6 +378,8 @@ class BucketBackend(Backend):
         interval_s = heartbeat_s(self._config)
         while not self.wal.is_fenced:
             await asyncio.sleep(interval_s)
+            if self._is_resigning:
+                return  # the log is about to be sealed
             if (
                 not self.wal.in_flight
                 and self._machine.boot_seconds() - self.wal.last_confirmed_sent_s >= interval_s

@@ -188,6 +188,9 @@ class Compaction:
             found = await self._cold_reads.fetched(
                 lambda: cleanable(log, clean_end_offset, log.recovery_point, self._clock.now_ms())
             )
+        except StorageFailed as error:
+            logger.warning("%s can't be read for its compaction now: %s", partition.log.place, error)
+            return None
         except LogError as error:
             self._mark_uncleanable(partition, str(error))
             return None
