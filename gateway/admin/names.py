@@ -383,9 +383,9 @@ _ANY_LENGTH: Final = 2**63 - 1
 
 def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePage:
     """Return all names asked for, by topic, partition and name. Raises ControlError."""
-    from seqgate.gateway.admin.stored import existing_metadata_directory  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import whole_state  # noqa: PLC0415 - slow to import
 
-    existing_metadata_directory(gateway.data_dir)
+    whole_state(gateway.data_dir)
     rows = []
     for place, directory in _stored_partitions(gateway.data_dir, request):
         states = sorted(map(_state, _written(directory)))

@@ -674,10 +674,10 @@ async def _in_redis(gateway: StoppedGateway) -> AsyncIterator[BlockSource]:
 
 def read_embedded(data_dir: Path) -> BlockSource:
     """Return the blocks in a data directory, without the lock and without a change. Raises ControlError."""
-    from seqgate.gateway.admin.stored import existing_metadata_directory, read_image  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import read_image, whole_state  # noqa: PLC0415 - slow to import
     from seqgate.gateway.runtime.topics.producer_ids import blocks_of  # noqa: PLC0415
 
-    image = read_image(existing_metadata_directory(data_dir, _OR_REDIS))
+    image = read_image(whole_state(data_dir, _OR_REDIS))
     _check_is_embedded(data_dir, image)
     return _source(_ReadOnlyBlocks(blocks_of(image)), image)
 

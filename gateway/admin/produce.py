@@ -221,6 +221,7 @@ class JsonRecord(msgspec.Struct, forbid_unknown_fields=True):
 
 
 _decoder: Final = msgspec.json.Decoder(JsonRecord)
+_LATEST_MS: Final = 2**63 - 1
 
 
 def parse_json(line: bytes, defaults: LineFormat) -> ProducedRecord:
@@ -229,6 +230,8 @@ def parse_json(line: bytes, defaults: LineFormat) -> ProducedRecord:
         found = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(f"the line is not a record in JSON: {error}") from None
+    if found.timestamp is not None and abs(found.timestamp) > _LATEST_MS:
+        raise ValueError(f"the timestamp {found.timestamp} has more than 64 bits")
     key = _bytes(found.key, found.key_base64, "key")
     headers = found.headers
     if isinstance(headers, dict):

@@ -76,6 +76,15 @@ def check_is_no_cache(
         raise ControlError(f"{data_dir} is a cache of a bucket, {instead}")
 
 
+def whole_state(data_dir: Path, otherwise: str = "") -> Path:
+    """Return the directory of the metadata log where the data directory has all state. Raises ControlError,
+    as `existing_metadata_directory`, and for the cache of a bucket, which may lack what the cluster has.
+    """
+    directory = existing_metadata_directory(data_dir, otherwise)
+    check_is_no_cache(Storage(), data_dir, "which has the state; ask a running gateway")
+    return directory
+
+
 @contextlib.contextmanager
 def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
     """Hold the lock of a data directory. Raises ControlError: it is taken, or this is a bucket's cache."""

@@ -633,10 +633,10 @@ Progress = Callable[[int, int], None]
 
 def sweep_stopped(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress) -> SweepPage:
     """Return the leaks of a data directory, and remove those that the request names. Raises ControlError."""
-    from seqgate.gateway.admin.stored import existing_metadata_directory, locked, read_image  # noqa: PLC0415 - slow
+    from seqgate.gateway.admin.stored import locked, read_image, whole_state  # noqa: PLC0415 - slow
     from seqgate.log import Storage  # noqa: PLC0415
 
-    directory = existing_metadata_directory(data_dir)
+    directory = whole_state(data_dir)
     storage = Storage()
     removed: set[FileLeak] = set()
     with locked(storage, data_dir) if request.remove else contextlib.nullcontext():

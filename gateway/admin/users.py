@@ -233,13 +233,15 @@ def read_password(file: str | None) -> str:
     """Return the password in the first line of a file (`-`: standard input), or typed twice at a prompt."""
     if file is None:
         password = _ask() if sys.stdin.isatty() else sys.stdin.readline()
-    elif file == STANDARD_INPUT:
-        password = sys.stdin.readline()
     else:
         try:
-            with Path(file).open(encoding="utf-8") as lines:
-                password = lines.readline()
-        except (OSError, UnicodeDecodeError) as error:
+            if file == STANDARD_INPUT:
+                password = sys.stdin.readline()
+                password.encode()  # bytes that are no UTF-8 came as surrogates
+            else:
+                with Path(file).open(encoding="utf-8") as lines:
+                    password = lines.readline()
+        except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8"
             raise stop(f"--password-file: {file} can't be read: {reason}", code=2) from None
     password = password.rstrip("\r\n")
@@ -360,9 +362,9 @@ def list_users_live(gateway: LiveGateway, request: ListUsersRequest) -> UserPage
 
 def list_users_stopped(gateway: StoppedGateway, request: ListUsersRequest) -> UserPage:
     """Return all users, by name. Raises ControlError."""
-    from seqgate.gateway.admin.stored import existing_metadata_directory, read_image  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import read_image, whole_state  # noqa: PLC0415 - slow to import
 
-    return _page_of(read_image(existing_metadata_directory(gateway.data_dir)), request)
+    return _page_of(read_image(whole_state(gateway.data_dir)), request)
 
 
 def _page_of(image: MetadataImage, request: ListUsersRequest) -> UserPage:
@@ -398,6 +400,11 @@ def change_user_stopped(gateway: StoppedGateway, request: AddUserRequest | Remov
 
     from seqgate.gateway.admin.stored import create_metadata, open_metadata  # noqa: PLC0415
 
+    if gateway.config.optional_str("seqgate.cluster") is not None:
+        raise ControlError(
+            "seqgate.cluster is set, and users of a cluster are in its bucket; start the gateway, and run "
+            "the command while it runs"
+        )
     created = isinstance(request, AddUserRequest) and create_metadata(
         gateway.data_dir, gateway.config.int("node.id")
     )

@@ -19,7 +19,7 @@ from seqgate.gateway.admin.cluster.gateways import (
     gateways_remote,
     listing,
 )
-from seqgate.gateway.admin.commands import Output, asks
+from seqgate.gateway.admin.commands import Output, asks, stop
 from seqgate.gateway.admin.options import (
     CommandConfig,
     ConfigFile,
@@ -137,6 +137,8 @@ def status(
     if address is None and settings is None:
         bootstrap = bootstrap_of(bootstrap, None, config_file)
     if bootstrap is not None:
+        if address is not None or settings is not None:
+            raise stop("--cluster and --set name a bucket, --bootstrap gateways; give one of them", code=2)
         with cluster(bootstrap, command_config, None, config_file, timeout_s) as reached:
             found = gateways_remote(reached, GatewaysRequest())
         return Output(found, listing(found))

@@ -18,7 +18,7 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
@@ -369,13 +369,15 @@ async def find_hanging_of(source: Ending, request: FindHangingRequest) -> Hangin
     rows: list[HangingTransaction] = []
     async for opened in source.open_producers(request):
         find = source.known({producer.producer_id for producer in opened})
+        suspects: dict[OpenProducer, HangingTransaction] = {}
         for producer in opened:
             if request.after is not None and producer[:3] <= request.after:
                 continue
             known = find(producer.producer_id)
             reason = _reason(source, known, producer.place)
             if reason is not None and not (reason == UNKNOWN_PRODUCER and offline):
-                rows.append(_hanging_row(producer, known, reason, source))
+                suspects[producer] = _hanging_row(producer, known, reason, source)
+        rows += [suspects[producer] for producer in source.still_open(list(suspects))]
         if len(rows) > request.limit:
             break
     return HangingPage(rows[: request.limit], len(rows) <= request.limit, offline)
@@ -490,6 +492,18 @@ class ClusterEnding(ClusterTransactions):
         leaders = self._cluster.leaders()
         yield [producer._replace(broker_id=leaders[producer.place]) for producer in self.opened(places)]
 
+    def still_open(self, producers: Sequence[OpenProducer]) -> list[OpenProducer]:
+        """Return those whose transaction is open now, after its coordinator was asked."""
+        opened = {
+            (producer.place, producer.producer_id, producer.first_offset)
+            for producer in self.opened(sorted({producer.place for producer in producers}))
+        }
+        return [
+            producer
+            for producer in producers
+            if (producer.place, producer.producer_id, producer.first_offset) in opened
+        ]
+
     def open_in(self, topic: str, partition: int) -> list[OpenProducer]:
         """Return the producers that have an open transaction in a partition, which must exist."""
         return self.opened(self._cluster.led_partitions(existing_topic=topic, existing_partition=partition))
@@ -578,6 +592,10 @@ class LiveEnding(LiveTransactions):
                 "whether a partition is offline"
             ) from error
         return FencedBy(*producer)
+
+    def still_open(self, producers: Sequence[OpenProducer]) -> Sequence[OpenProducer]:
+        """Return all: partitions and coordinator were asked in one turn."""
+        return producers
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
         """Yield the producers with an open transaction by topic, partition and producer id, from the last

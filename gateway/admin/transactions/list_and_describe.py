@@ -827,12 +827,12 @@ class StoredTransactions(NamedTuple):
 
 
 def _stored_transactions(data_dir: Path) -> dict[str, Transaction]:
-    from seqgate.gateway.admin.stored import existing_metadata_directory, partition_directories  # noqa: PLC0415 - slow
+    from seqgate.gateway.admin.stored import partition_directories, whole_state  # noqa: PLC0415 - slow
     from seqgate.gateway.coordinator.transaction import records  # noqa: PLC0415
     from seqgate.gateway.coordinator.transaction.rules import TransactionShard  # noqa: PLC0415
     from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415
 
-    existing_metadata_directory(data_dir)
+    whole_state(data_dir)
     shard = TransactionShard()
     for directory in partition_directories(data_dir, TRANSACTION_STATE_TOPIC):
         for record in _stored_records(directory, records):

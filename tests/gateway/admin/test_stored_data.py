@@ -7,17 +7,20 @@ import pytest
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.operation import StoppedGateway
+from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.repair import repair_directory
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.stored import create_metadata, locked, partition_directories
+from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest
 from seqgate.gateway.admin.users import (
+    AddUserRequest,
     ListUsersRequest,
     RemoveUserRequest,
     change_user_stopped,
     list_users_stopped,
 )
 from seqgate.gateway.cli import app
-from seqgate.gateway.config import Config
+from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.log import LogDirectory, Storage
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN
@@ -53,7 +56,17 @@ def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
         change_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
     with pytest.raises(ControlError, match="cache of a bucket"):
         repair_directory(data_dir, config, apply=True, now_ms=0)
+    for request in (ListUsersRequest(), ListTransactionsRequest()):
+        with pytest.raises(ControlError, match="cache of a bucket, which has the state"):
+            answer_stopped(data_dir, config, 0, request)
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content
+
+
+def test_no_user_is_added_where_a_bucket_will_have_them(tmp_path: Path) -> None:
+    config = load_config(overrides=[f"seqgate.cluster=file://{tmp_path}"])
+    with pytest.raises(ControlError, match=r"seqgate\.cluster is set"):
+        change_user_stopped(StoppedGateway(tmp_path / "data", config, 0), AddUserRequest("ann", []))
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize("was_clean", [True, False])

@@ -49,6 +49,7 @@ def test_json_fields() -> None:
         (b'{"key": "a", "key_base64": "YQ=="}', "key and key_base64 exclude each other"),
         (b'{"value_base64": "?"}', "value_base64 is not base64"),
         (b'{"headers": {"h": null}}', "the header h is null"),
+        (b'{"timestamp": 9223372036854775808}', "has more than 64 bits"),
     ],
 )
 def test_json_that_is_no_record(line: bytes, complaint: str) -> None:

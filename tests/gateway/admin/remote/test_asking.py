@@ -33,6 +33,7 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
 from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
+from seqgate.gateway.admin.transactions.hanging import ClusterEnding
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
@@ -110,6 +111,15 @@ def test_both_give_the_same(broker: Broker) -> None:
     assert told_members.members[0].assignment == {"orders": [0, 1, 2]}
     assert [row.partition for row in page.producers if row.current_txn_start_offset >= 0] == [1]
     assert [row.transactional_id for row in rows] == ["idle", "open"]
+
+
+def test_a_transaction_that_ended_while_its_coordinator_was_asked_does_not_hang(broker: Broker) -> None:
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        source = ClusterEnding(cluster)
+        (producer,) = source.opened([("orders", 1)])
+        ended = producer._replace(first_offset=99)
+        assert source.still_open([producer, ended]) == [producer]
+        assert source.still_open([]) == []
 
 
 def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
