@@ -20,6 +20,7 @@ KafkaApis.handleAddOffsetsToTxnRequest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
@@ -67,13 +68,15 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
         return context.answer(results_by_topic_v3_and_below=_results(topics, errors))
     if not context.may_cluster(Operation.CLUSTER_ACTION):
         return context.answer(error_code=ErrorCode.cluster_authorization_failed, results_by_transaction=())
-    results = []
-    for one in request.transactions:
+
+    async def carried_out(one: Any) -> dict[str, Any]:
         producer = Producer(one.producer_id, one.producer_epoch)
         work = _verify if one.verify_only else _add
         errors = await work(context, one.transactional_id, producer, one.topics)
-        rows = _results(one.topics, errors)
-        results.append({"transactional_id": one.transactional_id, "topic_results": rows})
+        return {"transactional_id": one.transactional_id, "topic_results": _results(one.topics, errors)}
+
+    # All at once, so that they share a flush: another gateway waits for the whole answer.
+    results = await asyncio.gather(*map(carried_out, request.transactions))
     return context.answer(error_code=ErrorCode.none, results_by_transaction=results)
 
 

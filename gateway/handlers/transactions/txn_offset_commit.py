@@ -243,7 +243,7 @@ async def _ask_elsewhere(
         return None  # the commit is refused for that
     is_unchecked = client_version < VERSION_2 and not coordinators.transactions.verifies
     if is_unchecked or elsewhere.is_open_in(partition, producer):
-        return TookPart(partition, producer)
+        return elsewhere.unasked(partition, producer)
     (answer,) = await elsewhere.ask(request.transactional_id, producer, [partition], client_version)
     return answer
 

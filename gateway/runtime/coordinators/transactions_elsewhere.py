@@ -122,6 +122,12 @@ class TransactionsElsewhere:
             if one.partition is partition and one.producer.producer_id == producer.producer_id:
                 one.is_ended = True
 
+    def unasked(self, partition: Partition, producer: Producer) -> TookPart:
+        """Return the answer where nobody need ask; it holds until a marker, as any other."""
+        took_part = TookPart(partition, producer)
+        self._unused.add(took_part)
+        return took_part
+
     async def ask(
         self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], client_version: int
     ) -> list[TookPart]:

@@ -26,6 +26,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, RowData, WalRow
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.partitions.flusher import FlushRound, FlushWaiter, LogFlusher, LogOwner, wake
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
@@ -219,6 +220,8 @@ class ObjectFlusher(LogFlusher):
         commits, self._commits = self._commits, []
         flush = FlushRound(logs, waiting, self._machine.seconds())
         tickets = [ticket for _, ticket in flush.entries]
+        # A batch must not be durable without the record by which its partition takes part in a transaction.
+        tickets.sort(key=lambda ticket: ticket.place.topic != TRANSACTION_STATE_TOPIC)
         size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
         self.unwritten.sent(size_bytes)
         tickets += [ticket for ticket, _ in commits]

@@ -23,6 +23,7 @@ from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.handlers.records.produce_late import OBJECTS_BYTES
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from seqgate.gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transaction_markers import marker_request
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from tests.gateway.admin.answers import answer as control_answer
@@ -294,6 +295,16 @@ class TestFaults:
         await spread.delete_topic()
         assert await ending == 0
         await ended(spread)
+
+    async def test_a_marker_ends_what_needs_no_question_too(self, cluster: Cluster) -> None:
+        """The offsets of an open transaction wait for the next round of the group's shard."""
+        elsewhere = cluster.nodes[1].services.coordinators.elsewhere
+        partition: Any = object()
+        took_part = elsewhere.unasked(partition, Producer(7, 0))
+        took_part.check()
+        elsewhere.transaction_ended(partition, Producer(7, 0), False)
+        with pytest.raises(Unavailable):
+            took_part.check()
 
     async def test_a_marker_between_answer_and_append_refuses_the_batch(self, cluster: Cluster) -> None:
         spread = await spread_over(cluster)

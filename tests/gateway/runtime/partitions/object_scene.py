@@ -105,7 +105,9 @@ class Scene:
         config: LogConfig = SMALL,
         seed: int = 1,
         kept_writes: KeptWrites | None = None,
+        topics: Sequence[str] = (),
     ) -> None:
+        self.topics = topics
         self.loop = SimulatedLoop(Random(seed))
         self.storage = Storage()
         self.durability = CachedDurability(self.storage, kept_writes)
@@ -132,7 +134,7 @@ class Scene:
         log = PartitionLog(
             self.environment,
             str(directory),
-            topic="flights",
+            topic=self.topics[index] if index < len(self.topics) else "flights",
             partition=index,
             topic_id=uuid.UUID(int=7),
             config=config,

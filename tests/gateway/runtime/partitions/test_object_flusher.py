@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.partitions.partition import persist_files, persist_start_and_remove
 from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.log import KeptWrites, LogConfig, Storage, StorageFailed, retention
@@ -312,6 +313,25 @@ class TestRemovals:
         at.loop.run_until_complete(persist_files(at.partition))
         assert at.log.unflushed.is_durable
         assert len(at.held.objects) == count
+
+
+class TestTransactions:
+    def test_no_object_has_a_batch_before_the_record_by_which_its_partition_takes_part(
+        self, tmp_path: Path
+    ) -> None:
+        at = Scene(
+            tmp_path,
+            partitions=2,
+            topics=["flights", TRANSACTION_STATE_TOPIC],
+            latency_s=0.05,
+            limits=PutLimits(put_max_bytes=1000),
+            config=LARGE,
+        )
+        at.append(0, size=900)
+        at.append(1, size=900)
+        at.finish()
+        places = [row.partition for rows, _ in at.held.objects for row in rows if isinstance(row, DataRow)]
+        assert places == [1, 0]
 
 
 class TestSideFiles:
