@@ -304,11 +304,13 @@ class SparseDisk:
 
     def evict(self, file: SparseFile, pairs: Sequence[int]) -> int:
         """Punch pairs of blocks, by their first numbers, out of the file, and return the bytes freed. That is
-        0 if the file is in use or the only copy. Raises OSError: the blocks are absent then, too.
+        0 if the file is in use, the only copy, or about to be deleted: the bucket may have other bytes in the
+        place of a compacted segment. Raises OSError: the blocks are absent then, too.
         """
         freed = 0
         with file.changing:
-            descriptor = self._open_writable(file) if file.key is not None else None
+            may_go = file.key is not None and is_live(file.path)
+            descriptor = self._open_writable(file) if may_go else None
             if descriptor is None:
                 return 0
             try:
@@ -331,7 +333,8 @@ class SparseDisk:
         found: list[tuple[int, int, SparseFile]] = []
         for file in self.files:
             path = file.path
-            if file.key is not None and not file.pins and path is not None and not spares(path):
+            may_go = file.key is not None and not file.pins and is_live(path)
+            if may_go and path is not None and not spares(path):
                 with self._lock:
                     found += [(used, first, file) for used, first in file.resident_pairs()]
         found.sort(key=lambda pair: pair[:2])

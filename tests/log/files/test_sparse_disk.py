@@ -244,6 +244,17 @@ class TestNames:
         assert scene.sparse.find(scene.path) is not None
         assert scene.storage.read(scene.file, 10, BLOCK_BYTES) == scene.content[BLOCK_BYTES:][:10]
 
+    def test_a_removed_segment_stays_whole_for_its_readers(self, scene: Scene) -> None:
+        """The bucket may have the bytes of a compacted segment in its place."""
+        scene.storage.read(scene.file, len(scene.content), 0)
+        entry = scene.entry
+        scene.storage.rename(scene.path, scene.path + ".deleted")
+        assert entry not in dict(scene.sparse.coldest(1 << 40))
+        assert scene.sparse.evict(entry, [0]) == 0
+        scene.bucket.fetched.clear()
+        assert scene.storage.read(scene.file, 10, 0) == scene.content[:10]
+        assert scene.bucket.fetched == []
+
     def test_a_replaced_segment_is_never_fetched_as_its_successor(self, scene: Scene) -> None:
         scene.storage.read(scene.file, 10, 0)  # the file is open from now on
         swap = DataFile(scene.path + ".swap")
