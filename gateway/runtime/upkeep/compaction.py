@@ -93,6 +93,7 @@ class Compaction:
         self._lifecycle = lifecycle
         self._storage = log_directory.environment.storage
         self._progress = CompactionProgress(self._storage, log_directory, partitions)
+        partitions.when_closed.append(self._progress.closed)
         self._wake = asyncio.Event()
         self._configs_changed = True
         self._task: asyncio.Task[None] | None = None
@@ -304,6 +305,8 @@ class Compaction:
 
     async def _put_in_place(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
         """Put a cleaned segment in its place to the end. Raises _GivenUp, StorageFailed, OSError."""
+        if partition.closed:
+            raise _GivenUp  # another gateway goes on from what it had before
         await self._to_the_end(self._swap(partition.log, cleaning, cleaned))
 
     async def _swap(self, log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
@@ -335,6 +338,8 @@ class Compaction:
     def _finished(
         self, partition: Partition, found: Cleanable, outcome: CleaningFinished, took_s: float
     ) -> None:
+        if partition.closed:
+            return
         progress = self._progress.of(partition)
         progress.clean_end_offset = outcome.clean_end_offset
         progress.failures = 0
@@ -420,15 +425,24 @@ class CompactionProgress:
     def __init__(self, storage: Storage, log_directory: LogDirectory, partitions: Partitions) -> None:
         self._storage = storage
         self._root = log_directory.files
+        self._log_directory = log_directory
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
         self._uncleanable = 0
 
     def load(self) -> None:
-        """Load the checkpoint, without partitions that no longer exist."""
+        """Load the checkpoint, without partitions that no longer exist, or whose log is not here: a topic may
+        have been deleted and created again under the name while nobody could forget the entry.
+        """
+        opened = {(log.topic, log.partition): log.topic_id for log in self._log_directory.logs()}
+        stored = self._log_directory.stored()
         for (name, index), offset in read_cleaned_offsets(self._storage, self._root).items():
             topic = self._partitions.by_name.get(name)
-            if topic is not None and topic.has(index):
+            if topic is None or not topic.has(index):
+                continue
+            found = stored.get((name, index))
+            # An end that was not clean leaves no topic id of logs that are not open.
+            if opened.get((name, index), found and (found.topic_id or topic.topic_id)) == topic.topic_id:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
@@ -454,6 +468,12 @@ class CompactionProgress:
             entry = PartitionProgress(partition.topic_id)
             self._entries[partition.topic, partition.index] = entry
         return entry
+
+    def closed(self, partition: Partition) -> None:
+        """Drop the entry of a partition that others lead: its log may come back with other bytes."""
+        entry = self._entries.get((partition.topic, partition.index))
+        if entry is not None and entry.topic_id == partition.topic_id:
+            self._uncleanable -= self._entries.pop((partition.topic, partition.index)).uncleanable
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
         """Drop the entries of deleted topics, so that new topics of these names do not get them."""

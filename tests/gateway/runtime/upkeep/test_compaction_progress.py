@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.upkeep.compaction import CompactionCounts, CompactionProgress
 from seqgate.log import Storage
 from seqgate.log.compaction import CleaningFinished
+from seqgate.log.directory.stored_logs import StoredLog
 from seqgate.log.files.checkpoints import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -22,10 +24,13 @@ def partition(topic_id: uuid.UUID = ONE, index: int = 0) -> Any:
     return SimpleNamespace(topic="t", index=index, topic_id=topic_id)
 
 
-def loaded(root: Path, topic_id: uuid.UUID = ONE) -> CompactionProgress:
+def loaded(
+    root: Path, topic_id: uuid.UUID = ONE, stored: Sequence[uuid.UUID | None] = (ONE, ONE)
+) -> CompactionProgress:
     partitions = Partitions()
     partitions.register("t", topic_id, 2, lambda _, __: None)
-    directory: Any = SimpleNamespace(files=str(root))
+    rows = {("t", index): StoredLog(known, None, 0) for index, known in enumerate(stored)}
+    directory: Any = SimpleNamespace(files=str(root), logs=lambda: iter(()), stored=lambda: rows)
     progress = CompactionProgress(Storage(), directory, partitions)
     progress.load()
     return progress
@@ -77,6 +82,22 @@ def test_missing_partitions_are_left_out(tmp_path: Path) -> None:
     progress = loaded(tmp_path)
     progress.save()
     assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"
+
+
+def test_a_topic_that_was_created_again_meanwhile_was_not_cleaned(tmp_path: Path) -> None:
+    (tmp_path / CLEANER_OFFSETS).write_text("0\n1\nt 0 7\n")
+    assert loaded(tmp_path, stored=(None,)).clean_end_offset(("t", 0)) == 7, "an end that was not clean"
+    assert loaded(tmp_path, stored=(TWO,)).clean_end_offset(("t", 0)) is None
+    assert loaded(tmp_path, stored=()).clean_end_offset(("t", 0)) is None
+
+
+def test_a_log_that_goes_to_another_gateway_comes_back_dirty(tmp_path: Path) -> None:
+    progress = loaded(tmp_path)
+    progress.of(partition()).clean_end_offset = 77
+    progress.closed(partition(TWO))
+    assert progress.clean_end_offset(("t", 0)) == 77
+    progress.closed(partition())
+    assert progress.clean_end_offset(("t", 0)) is None
 
 
 def test_cleanings_add_up() -> None:
