@@ -100,6 +100,13 @@ class ProducerEntry:
         self.marker_offset = NO_OFFSET
         self.marker_timestamp = NO_TIMESTAMP
 
+    def idle_ms(self, now_ms: int) -> int:
+        """Return how long the producer is idle. A last activity in the future counts as now: the clock was
+        set back.
+        """
+        self.last_active_ms = min(self.last_active_ms, now_ms)
+        return now_ms - self.last_active_ms
+
     @property
     def last_sequence(self) -> int:
         """The last sequence of the newest batch, inclusive; -1 without batches."""

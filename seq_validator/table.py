@@ -116,7 +116,7 @@ class ProducerLimit:
         self.evictions += 1
 
     def _is_idle(self, entry: ProducerEntry, now_ms: int) -> bool:
-        return now_ms - entry.last_active_ms >= self.min_idle_ms
+        return entry.idle_ms(now_ms) >= self.min_idle_ms
 
     def _longest_idle(self) -> ProducerEntry | None:
         if not self._sorted:
@@ -322,7 +322,7 @@ class ProducerTable:
         """
         expired = []
         for entry in self._entries.values():
-            if now_ms - entry.last_active_ms < expiration_ms:
+            if entry.idle_ms(now_ms) < expiration_ms:
                 break
             is_kept = entry.producer_id >= FIRST_DERIVED_ID and entry.last_offset >= derived_from
             if not (is_kept or entry.has_open_transaction):

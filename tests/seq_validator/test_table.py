@@ -126,6 +126,13 @@ class TestForgetting:
         assert table.expire(9_999, 1_000) == 2
         assert table.expire(9_999, 1_000) == 0
 
+    def test_a_clock_that_was_set_back_keeps_nobody(self) -> None:
+        table = ProducerTable()
+        table.update(Candidate(producer_id=1), 0, 1_000_000)
+        table.update(Candidate(producer_id=2), 0, 200)
+        assert table.expire(300, 1_000) == 0
+        assert table.expire(1_300, 1_000) == 2
+
     def test_derived_producers_stay_as_long_as_their_batches(self) -> None:
         table = ProducerTable()
         ids = (7, FIRST_DERIVED_ID - 1, FIRST_DERIVED_ID, FIRST_DERIVED_ID + 1)
