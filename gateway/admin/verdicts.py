@@ -9,7 +9,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, option, stop
 from seqgate.gateway.admin.options import Asker, OnlyPartition, OnlyTopic, Opened, gateway_or_gateways
-from seqgate.gateway.admin.request import MAX_PAGE_ROWS, PagedRequest, newest_first
+from seqgate.gateway.admin.request import PagedRequest, newest_first
 from seqgate.gateway.admin.tables import ClientOrNone, Column, known, moment, number, table
 
 if TYPE_CHECKING:
@@ -112,9 +112,7 @@ def verdicts(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    request = ListVerdictsRequest(
-        topic=topic, partition=partition, producer_id=producer_id, limit=min(limit, MAX_PAGE_ROWS)
-    )
+    request = ListVerdictsRequest(topic=topic, partition=partition, producer_id=producer_id, limit=limit)
     with opened as client:
         page = client.ask(request)
     rows = sorted(page.verdicts, key=lambda row: -row.time_ms)[:limit]

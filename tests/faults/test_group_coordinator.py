@@ -58,6 +58,7 @@ async def test_commits_are_refused_until_the_partition_is_back(operation: int, k
     async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.coordinators.groups
         await groups.ensure_topic()
+        await create(node, TOPIC)
         await commit(groups, GROUP, 1)
         await commit(groups, "other", 7)
         fail_next(disk, operation, kind)
@@ -90,6 +91,7 @@ async def test_members_that_wait_are_answered(operation: int) -> None:
     async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.coordinators.groups
         await groups.ensure_topic()
+        await create(node, TOPIC)
         replies = await asyncio.gather(*(groups.join(GROUP, joining(name)) for name in ("a", "b")))
         members = {reply.member_id: Committer(GROUP, 1, reply.member_id) for reply in replies}
         leader = members.pop(replies[0].leader)
@@ -114,6 +116,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
     async with open_on(disk, *slow) as node:
         groups = node.services.coordinators.groups
         await groups.ensure_topic()
+        await create(node, TOPIC)
         joining_one = asyncio.create_task(groups.join(GROUP, joining("a")))
         await asyncio.sleep(0)
         fail_next(disk, WRITE, "EIO")
@@ -131,6 +134,7 @@ async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
     async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.coordinators.groups
         await groups.ensure_topic()
+        await create(node, TOPIC)
         await commit(groups, GROUP, 1)
         partition = offsets_partition(node)
         shard = groups.shards.at(0).shard
@@ -152,6 +156,7 @@ async def test_many_commits_under_failures_lose_nothing() -> None:
     async with open_on(disk, *ONE_PARTITION) as node:
         groups = node.services.coordinators.groups
         await groups.ensure_topic()
+        await create(node, TOPIC)
         partition = offsets_partition(node)
 
         async def commit_on(group_id: str) -> None:
