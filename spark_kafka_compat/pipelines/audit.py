@@ -79,11 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_producers(
             report, chosen.topics, as_json=chosen.json, require_idempotence=chosen.require_idempotence
         )
-    except Exception as error:
-        sentence = refusal(error)
-        if sentence is None:
-            raise
-        print(f"audit: {sentence}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - `refusal` raises those that it does not know
+        print(f"audit: {refusal(error)}", file=sys.stderr)
         return FAILED
 
 

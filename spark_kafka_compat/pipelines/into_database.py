@@ -155,11 +155,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kept=kept,
             wrote=wrote,
         )
-    except Exception as error:
-        sentence = str(error) if is_database_error(error) else refusal(error)
-        if sentence is None:
-            raise
-        print(f"into_database: {sentence}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - `refusal` raises those that it does not know
+        told = str(error) if is_database_error(error) else refusal(error)
+        print(f"into_database: {told}", file=sys.stderr)
         return NOT_BEGUN
     status = await_end(query, "into_database", lambda _topics: kept.check(), verbose=chosen.verbose)
     if status == DONE:

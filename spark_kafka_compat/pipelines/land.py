@@ -84,11 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options=options,
             kept=kept,
         )
-    except Exception as error:
-        sentence = refusal(error)
-        if sentence is None:
-            raise
-        print(f"land: {sentence}", file=sys.stderr)
+    except Exception as error:  # noqa: BLE001 - `refusal` raises those that it does not know
+        print(f"land: {refusal(error)}", file=sys.stderr)
         return NOT_BEGUN
     status = await_end(query, "land", kept.check, verbose=chosen.verbose, progress=count)
     if status == DONE:

@@ -140,17 +140,18 @@ def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:
     return options
 
 
-def refusal(error: Exception) -> str | None:
-    """Return what a program says of an error before its end: ours, or Spark's about an option, a schema or an
-    expression. None for any other, which is a mistake of the program.
+def refusal(error: Exception) -> str:
+    """Return why a program could not begin: an error of ours, or Spark's about an option, a schema or an
+    expression. Raises any other error again, which is a mistake of the program.
     """
-    if isinstance(error, SparkCompatError) or "pyspark" not in sys.modules:
-        return str(error) if isinstance(error, SparkCompatError) else None
-    from pyspark.errors import PySparkException
+    if isinstance(error, SparkCompatError):
+        return str(error)
+    if "pyspark" in sys.modules:
+        from pyspark.errors import PySparkException
 
-    if not isinstance(error, PySparkException):
-        return None
-    return str(error).partition("\n\nJVM stacktrace:")[0].strip().partition("\n")[0][:_LONGEST_SENTENCE]
+        if isinstance(error, PySparkException):
+            return str(error).strip().partition("\n")[0][:_LONGEST_SENTENCE]
+    raise error
 
 
 def await_end(
