@@ -79,7 +79,7 @@ from seqgate.gateway.coordinator.group.events import (
     client_says,
     who,
 )
-from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.member_bytes import classic_bytes
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
@@ -151,9 +151,8 @@ class ClassicRequests:
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
             return
-        size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
         held_bytes = stored.held_bytes(group_id, request.member_id, request.group_instance_id)
-        if not stored.member_bytes.admit(size_bytes, effects.now_ms, held_bytes):
+        if not stored.member_bytes.admit(classic_bytes(request.protocols), effects.now_ms, held_bytes):
             effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
             return
         consumer_group = stored.consumers.groups.get(group_id)

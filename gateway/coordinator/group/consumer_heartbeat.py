@@ -66,7 +66,7 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     M,
 )
 from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
-from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from seqgate.gateway.coordinator.group.member_bytes import consumer_bytes
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Place, Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
@@ -91,7 +91,7 @@ def consumer_heartbeat(
     """
     group_id, is_joining = request.group_id, request.member_epoch == JOINING
     if is_joining:
-        size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
+        size_bytes = consumer_bytes(request.subscribed_names or ())
         held_bytes = stored.held_bytes(group_id, request.member_id, request.instance_id)
         stored.admit_member(size_bytes, effects.now_ms, held_bytes)
     group = stored.groups.get(group_id)

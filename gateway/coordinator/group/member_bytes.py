@@ -6,13 +6,23 @@ which runs when the sum reaches the limit. A recount visits every member, so it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 MEMBER_BYTES: Final = 1_000
 """Bytes of memory that a member takes in addition to the data that it sent."""
 _COUNT_AGAIN_MS: Final = 1_000
 _COUNT_AGAIN_SHARE: Final = 8
+
+
+def classic_bytes(protocols: Iterable[tuple[str, bytes]]) -> int:
+    """Return the bytes of a member of a classic group, without its assignment."""
+    return MEMBER_BYTES + sum(len(name) + len(data) for name, data in protocols)
+
+
+def consumer_bytes(subscribed_names: Iterable[str]) -> int:
+    """Return the bytes of a member of the consumer protocol."""
+    return MEMBER_BYTES + sum(map(len, subscribed_names))
 
 
 class MemberBytes:

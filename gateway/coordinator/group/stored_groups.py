@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import (
     FIRST_EPOCH,
@@ -29,7 +29,12 @@ from seqgate.gateway.coordinator.group.epoch_group import (
 )
 from seqgate.gateway.coordinator.group.epoch_group import STATES as EPOCH_STATES
 from seqgate.gateway.coordinator.group.events import Before, Effects
-from seqgate.gateway.coordinator.group.member_bytes import MEMBER_BYTES, MemberBytes
+from seqgate.gateway.coordinator.group.member_bytes import (
+    MEMBER_BYTES,
+    MemberBytes,
+    classic_bytes,
+    consumer_bytes,
+)
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, OffsetRecord
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, GroupRecord
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
@@ -186,12 +191,12 @@ class StoredGroups:
     def _count_member_bytes(self) -> int:
         """Count the bytes of the members; a share group has few members, and they are left out."""
         classic = sum(
-            _classic_bytes(member) + len(member.assignment)
+            classic_bytes(member.protocols) + len(member.assignment)
             for group in self.groups.values()
             for member in group.members.values()
         )
         consumers = sum(
-            _consumer_bytes(member)
+            consumer_bytes(member.value.subscribed_names)
             for group in self.consumers.groups.values()
             for member in group.members.values()
         )
@@ -211,11 +216,11 @@ class StoredGroups:
         group = self.groups.get(group_id)
         if group is not None:
             known = group.members.get(group.static_members.get(instance_id or "", member_id))
-            return 0 if known is None else _classic_bytes(known)
+            return 0 if known is None else classic_bytes(known.protocols)
         consumers = self.consumers.groups.get(group_id)
         if consumers is not None:
             consumer = consumers.members.get(member_id)
-            return 0 if consumer is None else _consumer_bytes(consumer)
+            return 0 if consumer is None else consumer_bytes(consumer.value.subscribed_names)
         streams = self.streams.groups.get(group_id)
         member = None if streams is None else streams.members.get(member_id)
         return 0 if member is None else _streams_bytes(member)
@@ -387,14 +392,6 @@ STREAMS: Final = GroupKind(
 ConsumerGroups: TypeAlias = GroupsOfKind[ConsumerGroup, Heartbeat, ConsumerLimits, HeartbeatReply]
 ShareGroups: TypeAlias = GroupsOfKind[ShareGroup, ShareHeartbeat, ShareGroupLimits, HeartbeatReply]
 StreamsGroups: TypeAlias = GroupsOfKind[StreamsGroup, StreamsHeartbeat, StreamsLimits, StreamsReply]
-
-
-def _classic_bytes(member: Member) -> int:
-    return MEMBER_BYTES + sum(len(name) + len(data) for name, data in member.protocols)
-
-
-def _consumer_bytes(member: ConsumerMember) -> int:
-    return MEMBER_BYTES + sum(map(len, member.value.subscribed_names))
 
 
 def _streams_bytes(member: StreamsMember) -> int:
