@@ -7,6 +7,7 @@ import contextlib
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -309,7 +310,9 @@ def read_records(
                 return
         else:
             consumer.subscribe([topic])
-        yield from _Reading(cluster, consumer, None if follow else ends, on_pause, group, limit).records()
+        # a partition that is added meanwhile ends at 0
+        until = None if follow else defaultdict(int, ends)
+        yield from _Reading(cluster, consumer, until, on_pause, group, limit).records()
     finally:
         consumer.close(autocommit=False)
 
@@ -365,7 +368,7 @@ class _Reading:
         while True:
             for place, batch in self._consumer.poll(timeout_ms=POLL_MS).items():
                 for record in batch:
-                    if self._ends is None or record.offset < self._ends.get(place, 0):
+                    if self._ends is None or record.offset < self._ends[place]:
                         yield record
                         self._read[place] = record.offset + 1
                         if self._is_last():
@@ -383,7 +386,7 @@ class _Reading:
             self._pause()
             self._check_stall(time.monotonic() - last_progress)
             if self._ends is not None:
-                done = {place for place, at in past.items() if at >= self._ends.get(place, 0)}
+                done = {place for place, at in past.items() if at >= self._ends[place]}
                 self._consumer.pause(*done)
                 if assigned and done >= assigned:
                     return
@@ -395,8 +398,7 @@ class _Reading:
         return self._left == 0
 
     def _clipped(self, place: Any, position: int) -> int:
-        """Return a position, at most the end to read to: 0 for a partition that was added meanwhile."""
-        return position if self._ends is None else min(position, self._ends.get(place, 0))
+        return position if self._ends is None else min(position, self._ends[place])
 
     def _pause(self) -> None:
         """Print what was read, then commit it."""

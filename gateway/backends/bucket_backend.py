@@ -122,7 +122,6 @@ class BucketBackend(Backend):
         self._adoptions: Adoptions
         self._uploads: Uploads | None = None
         self._membership: ClusterMembership | None = None
-        self._is_resigning = False
         self._reading: ReplicaReading | None = None
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
@@ -349,7 +348,7 @@ class BucketBackend(Backend):
         """Seal the session, and show its end in the metadata, so that other gateways serve at once."""
         if not is_clean or self._membership is None:
             return
-        self._is_resigning = True
+        self._stop_beating()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await self.wal.seal(STOPPED)
@@ -378,13 +377,16 @@ class BucketBackend(Backend):
         interval_s = heartbeat_s(self._config)
         while not self.wal.is_fenced:
             await asyncio.sleep(interval_s)
-            if self._is_resigning:
-                return  # the log is about to be sealed
             if (
                 not self.wal.in_flight
                 and self._machine.boot_seconds() - self.wal.last_confirmed_sent_s >= interval_s
             ):
                 self.wal.put((), (), lambda: None)
+
+    def _stop_beating(self) -> None:
+        """Create no more empty objects: the log is about to be sealed."""
+        if self._beat is not None:
+            self._beat.cancel()
 
     def _fenced(self, sentence: str) -> None:
         if not self._end.done():
@@ -398,8 +400,7 @@ class BucketBackend(Backend):
 
     async def leave(self, *, is_clean: bool) -> None:
         """Seal the session, and record on the local disk that the disk has all records of the bucket."""
-        if self._beat is not None:
-            self._beat.cancel()
+        self._stop_beating()
         try:
             if is_clean:
                 async with asyncio.timeout(STOP_TIMEOUT_S):

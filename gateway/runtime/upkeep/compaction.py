@@ -434,15 +434,14 @@ class CompactionProgress:
         """Load the checkpoint, without partitions that no longer exist, or whose log is not here: a topic may
         have been deleted and created again under the name while nobody could forget the entry.
         """
-        opened = {(log.topic, log.partition): log.topic_id for log in self._log_directory.logs()}
-        stored = self._log_directory.stored()
+        here = {key: log.topic_id for key, log in self._log_directory.stored().items()}
+        here |= {(log.topic, log.partition): log.topic_id for log in self._log_directory.logs()}
         for (name, index), offset in read_cleaned_offsets(self._storage, self._root).items():
             topic = self._partitions.by_name.get(name)
-            if topic is None or not topic.has(index):
+            if topic is None or not topic.has(index) or (name, index) not in here:
                 continue
-            found = stored.get((name, index))
             # An end that was not clean leaves no topic id of logs that are not open.
-            if opened.get((name, index), found and (found.topic_id or topic.topic_id)) == topic.topic_id:
+            if here[name, index] in {None, topic.topic_id}:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
@@ -473,16 +472,19 @@ class CompactionProgress:
         """Drop the entry of a partition that others lead: its log may come back with other bytes."""
         entry = self._entries.get((partition.topic, partition.index))
         if entry is not None and entry.topic_id == partition.topic_id:
-            self._uncleanable -= self._entries.pop((partition.topic, partition.index)).uncleanable
+            self._drop((partition.topic, partition.index))
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
         """Drop the entries of deleted topics, so that new topics of these names do not get them."""
         gone = set(topic_ids)
         keys = [key for key, entry in self._entries.items() if entry.topic_id in gone]
         for key in keys:
-            self._uncleanable -= self._entries.pop(key).uncleanable
+            self._drop(key)
         if keys:
             self.save()
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        self._uncleanable -= self._entries.pop(key).uncleanable
 
     def save(self) -> None:
         """Write the checkpoint without a flush; log an error."""

@@ -293,8 +293,7 @@ def exactly_once(control: Control, topic: str = argument("TOPIC"), as_json: AsJs
     """Compare a topic with the values on stdin, one a line, in the order in which they were sent. Exits with
     1 if they differ.
     """
-    lines = sys.stdin.buffer.read().split(b"\n")
-    values = [shown(line.removesuffix(b"\r")) for line in (lines if lines[-1] else lines[:-1])]
+    values = [shown(line.removesuffix(b"\n").removesuffix(b"\r")) for line in sys.stdin.buffer]
     answer = control.ask("POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
     if answer["exactly_once"]:
         return Output(answer, [f"topic {topic} holds each of {len(values)} values exactly once"])
