@@ -72,7 +72,12 @@ class Watched:
         self.page.goto(self._base + path)
         self.page.wait_for_selector("main:not(:has(.waiting))")
         self.page.wait_for_load_state()  # a page that came after "waiting" runs its scripts now
+        self.wait_for_scripts()
         return self.page
+
+    def wait_for_scripts(self) -> None:
+        """Wait until every island has begun: what one hides at its start loses the focus."""
+        expect(self.page.locator("[data-island]:not([data-started=yes])")).to_have_count(0)
 
     def check(self) -> None:
         """Fail on a script's error, on a request to another host, on what axe-core finds, and on what is off
