@@ -483,20 +483,18 @@ class LiveReset(LiveGroups):
         from seqgate.gateway.handlers.groups.offset_commit import commit_offsets  # noqa: PLC0415
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
-        records = [
-            stored.OffsetCommitRecord(
-                group,
-                change.topic,
-                change.partition,
-                stored.CommittedOffset(change.new_offset, -1, "", self.services.node.clock.now_ms()),
-            )
-            for change in changes
-        ]
+        now_ms = self.services.node.clock.now_ms()
+        records = []
         with as_control_error(f"group {group}", OFFSETS_TOPIC):
             await self.groups.ensure_topic()
             for change in changes:
-                if not self.partitions.has(change.topic, change.partition):
+                topic = self.partitions.by_name.get(change.topic)
+                if topic is None or not topic.has(change.partition):
                     raise _deleted(f"{change.topic}-{change.partition}")
+                offset = stored.CommittedOffset(
+                    change.new_offset, -1, "", now_ms, topic_id=topic.topic_id_bytes
+                )
+                records.append(stored.OffsetCommitRecord(group, change.topic, change.partition, offset))
             error = await commit_offsets(self.groups, Committer(group), records)
         if error is not ErrorCode.none:
             reason = _NOT_COMMITTED.get(error.name, f"refused with {error.name}")

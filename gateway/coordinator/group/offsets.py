@@ -139,14 +139,30 @@ class GroupOffsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, {})
 
-    def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
-        """Return the records that delete a group's offsets of all topics except the given topics."""
-        return [
-            OffsetCommitRecord(group_id, topic, partition, None)
-            for group_id in self.groups()
-            for topic, partition in self.places(group_id)
-            if topic not in topics
-        ]
+    def of_gone_topics(self, topics: Topics) -> list[OffsetCommitRecord]:
+        """Return the records that delete the offsets, committed and pending, of topics that are gone. A topic
+        that was created again is another one.
+        """
+        ids: dict[str, bytes | None] = {}
+
+        def is_gone(topic: str, value: CommittedOffset) -> bool:
+            if topic not in ids:
+                described = topics.describe(topic)
+                ids[topic] = None if described is None else described[0].bytes
+            topic_id = ids[topic]
+            return topic_id is None or not value.is_of(topic_id)
+
+        committed = (
+            (group_id, place, value)
+            for group_id, offsets in self._groups.items()
+            for place, value in offsets.items()
+        )
+        gone = {
+            (group_id, place): None
+            for group_id, place, value in (*committed, *self.pending.values())
+            if is_gone(place[0], value)
+        }
+        return [OffsetCommitRecord(group_id, *place, None) for group_id, place in gone]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
         """Return (place, committed offset, whether a transaction may replace it) of a group in the topics."""
@@ -277,6 +293,13 @@ class PendingOffsets:
 
     def places(self, group_id: str) -> Iterator[TopicPartition]:
         yield from self._groups.get(group_id, ())
+
+    def values(self) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
+        """Yield (group id, place, offset) of all pending offsets."""
+        for group_id, places in self._groups.items():
+            for place, holders in places.items():
+                for held in holders.values():
+                    yield group_id, place, held.pending.record.value
 
     def at(self, group_id: str, place: TopicPartition) -> list[Pending]:
         """Return the pending offsets of a place that may take effect, in the order of writing."""

@@ -1,13 +1,14 @@
 """The records of `__consumer_offsets`, in Kafka's formats, so that Kafka's own tools read them.
 
     key                                          value
-    int16 1 | group | topic | int32 partition    v3: int16 3 | int64 offset | int32 leader_epoch | metadata |
-                                                 int64 commit_timestamp
+    int16 1 | group | topic | int32 partition    v4: int16 4 | int64 offset | int32 leader_epoch |
+                                                 compact metadata | int64 commit_timestamp |
+                                                 tagged fields: 0: topic_id (16 bytes)
 
 An offset with a retention time of its own has value v1: int16 1 | offset | metadata | commit_timestamp |
 int64 expire_timestamp. Key 0 has the layout of key 1. Offsets are encoded by hand, because a commit writes
-many; every other kind of record is a row. Groups and offsets are written as v3; older values are read too,
-and so is v4, which is v3 in the compact encoding. A null value deletes. Source: Kafka's
+many; every other kind of record is a row. Groups are written as v3, and also read as v4, which is v3 in the
+compact encoding; older values are read too. A null value deletes. Source: Kafka's
 OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupCoordinatorRecordSerde.
 """
 
@@ -33,20 +34,24 @@ from seqgate.gateway.coordinator.rows import (
     structure,
 )
 from seqgate.gateway.coordinator.streams import records as streams_records
-from seqgate.gateway.protocol.frames import MalformedRequest, string
+from seqgate.gateway.protocol.frames import NO_TAGS, MalformedRequest, compact_string, string
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _OFFSET_VALUE_HEAD: Final = Struct(">hqi")
-_BARE_OFFSET_VALUE: Final = Struct(">hqihq")
+_OFFSET_VALUE_END: Final = Struct(">qBBB16s")
+_BARE_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
+_TOPIC_ID_TAG: Final = 0
+_TOPIC_ID_BYTES: Final = 16
 KEYS_IN_CACHE: Final = 4096
 """Keys of committed offsets that are kept encoded: a consumer commits the same partitions again and again."""
 LONGEST_ID_IN_CACHE: Final = 255
 """Longer group ids are encoded each time, so that the keys take little memory."""
 _OFFSET_KEYS: Final = (0, 1)
 _OFFSET_KEY: Final = 1
-_WRITTEN_VERSION: Final = 3
+_WRITTEN_GROUP: Final = 3
+_WRITTEN_OFFSET: Final = 4
 _NEWEST_READ: Final = 4
 _FIRST_COMPACT: Final = 4
 _WITH_EXPIRY: Final = 1
@@ -80,7 +85,9 @@ class CommittedOffset(NamedTuple):
     """A committed offset.
 
     `leader_epoch` is -1 when the commit named none. `expire_timestamp_ms` is -1 unless the commit asked for a
-    retention time of its own (OffsetCommit v2–v4).
+    retention time of its own (OffsetCommit v2–v4). `topic_id` has the 16 bytes of the id that the topic had
+    then: an offset counts for no other topic of this name (`is_of`). An offset with a retention time of its
+    own has none, and so has one of a release before topic ids.
     """
 
     offset: int
@@ -88,6 +95,11 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int = -1
+    topic_id: bytes = b""
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether the offset is of the topic that has this id. Source: Kafka's isMismatchedTopicId."""
+        return not self.topic_id or self.topic_id == topic_id
 
 
 class GroupMetadataRecord(NamedTuple):
@@ -142,7 +154,7 @@ GROUP: Final = Row(
             ),
         ),
     ),
-    written=_WRITTEN_VERSION,
+    written=_WRITTEN_GROUP,
     newest=_NEWEST_READ,
     first_compact=_FIRST_COMPACT,
 )
@@ -199,15 +211,27 @@ _known_offset_key: Final = lru_cache(maxsize=KEYS_IN_CACHE)(_offset_key)
 
 
 def _offset_value(value: CommittedOffset) -> bytes:
-    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = value
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id = value
     if expire_timestamp_ms >= 0:
         # only this version of the value has an expire_timestamp
         head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(offset) + string(metadata)
         return head + _INT64.pack(commit_timestamp_ms) + _INT64.pack(expire_timestamp_ms)
-    if not metadata:
-        return _BARE_OFFSET_VALUE.pack(_WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
-    head = _OFFSET_VALUE_HEAD.pack(_WRITTEN_VERSION, offset, leader_epoch)
-    return head + string(metadata) + _INT64.pack(commit_timestamp_ms)
+    if topic_id and not metadata:  # as most offsets are
+        return _BARE_OFFSET_VALUE.pack(
+            _WRITTEN_OFFSET,
+            offset,
+            leader_epoch,
+            1,
+            commit_timestamp_ms,
+            1,
+            _TOPIC_ID_TAG,
+            _TOPIC_ID_BYTES,
+            topic_id,
+        )
+    head = _OFFSET_VALUE_HEAD.pack(_WRITTEN_OFFSET, offset, leader_epoch) + compact_string(metadata)
+    if topic_id:
+        return head + _OFFSET_VALUE_END.pack(commit_timestamp_ms, 1, _TOPIC_ID_TAG, _TOPIC_ID_BYTES, topic_id)
+    return head + _INT64.pack(commit_timestamp_ms) + NO_TAGS
 
 
 def _read_offset(value: bytes) -> CommittedOffset:
@@ -218,4 +242,6 @@ def _read_offset(value: bytes) -> CommittedOffset:
     leader_epoch = reader.number(_INT32) if version >= 3 else -1
     metadata, commit_timestamp_ms = reader.string(), reader.number(_INT64)
     expire_timestamp_ms = reader.number(_INT64) if version == _WITH_EXPIRY else -1
-    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+    tagged = reader.tagged_fields().get(_TOPIC_ID_TAG)
+    topic_id = b"" if tagged is None else bytes(tagged.cut(_TOPIC_ID_BYTES))
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)

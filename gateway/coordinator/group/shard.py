@@ -6,8 +6,6 @@ Committed offsets and stored groups change only by replaying records, live and a
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group import classic_protocol
@@ -56,15 +54,19 @@ class GroupShard:
         self.shares.delete(group_id, effects)
         return ErrorCode.none
 
-    def names_topics_but(self, topics: Container[str]) -> bool:
-        """Return whether offsets, or the records of share groups, name another topic."""
-        begun = (name for group in self.shares.groups.values() for name in group.topic_names.values())
-        return bool(self.offsets.of_topics_but(topics)) or any(name not in topics for name in begun)
+    def names_gone_topics(self) -> bool:
+        """Return whether offsets, or the records of share groups, name topics that no longer exist."""
+        stored = self.stored
+        return any(stored.begun.of_gone_topics(stored.topics)) or bool(
+            stored.offsets.of_gone_topics(stored.topics)
+        )
 
-    def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Delete the offsets of all topics except `topics`; drop those topics from share groups' records."""
-        self.stored.begun.forget_topics_but(self.stored.topics, effects)
-        self.commits.commit(self.offsets.of_topics_but(topics), effects)
+    def forget_gone_topics(self, effects: Effects) -> None:
+        """Delete the offsets of topics that no longer exist; drop those topics from share groups' records."""
+        stored = self.stored
+        for group_id, topic_id in list(stored.begun.of_gone_topics(stored.topics)):
+            stored.begun.forget_topic(group_id, topic_id, effects)
+        self.commits.commit(stored.offsets.of_gone_topics(stored.topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets."""

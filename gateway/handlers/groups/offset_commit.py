@@ -161,10 +161,11 @@ TopicErrors = tuple[TopicKey, Sequence[tuple[int, int]]]
 
 
 class _Accepted(NamedTuple):
-    """A topic that exists: as the request names it, its name, and its partitions that exist."""
+    """A topic that exists: as the request names it, its name and id, and its partitions that exist."""
 
     key: TopicKey
     name: str
+    topic_id: bytes
     entries: list[PartitionOffset]
 
 
@@ -184,10 +185,12 @@ class _Sorted(NamedTuple):
             oversize, oversize_code = self.oversize, code or int(ErrorCode.offset_metadata_too_large)
             committed = [
                 (key, [(entry[0], oversize_code if id(entry) in oversize else code) for entry in entries])
-                for key, _, entries in self.accepted
+                for key, _, _, entries in self.accepted
             ]
         else:
-            committed = [(key, [(entry[0], code) for entry in entries]) for key, _, entries in self.accepted]
+            committed = [
+                (key, [(entry[0], code) for entry in entries]) for key, _, _, entries in self.accepted
+            ]
         if not self.refused:
             return [*committed]
         merged = dict(self.refused)
@@ -286,7 +289,7 @@ def _answer_move(
 ) -> None:
     rows: list[TopicErrors] = [
         (key, [(entry[0], int(error_of((name, entry[0])))) for entry in entries])
-        for key, name, entries in found.accepted
+        for key, name, _, entries in found.accepted
     ]
     rows += found.refused.items()
     deferred.resolve(encode_offset_commit_response(context.api_version, context.correlation_id, rows))
@@ -337,7 +340,7 @@ def _sort(
             missing = [entry.partition for entry in entries if not 0 <= entry.partition < count]
             refused.setdefault(key, []).extend((index, unknown) for index in missing)
         if known:
-            accepted.append(_Accepted(key, topic.name, known))
+            accepted.append(_Accepted(key, topic.name, topic.topic_id_bytes, known))
     oversize: set[int] = set()
     records = _records(context, request, accepted, oversize) if accepted else []
     return _Sorted(accepted, records, oversize, refused)
@@ -379,13 +382,14 @@ def _records(
     now_ms = context.node.clock.now_ms()
     expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, _LAST_TIME_MS)
     records = []
-    for _, name, entries in accepted:
+    for _, name, topic_id, entries in accepted:
+        stored_id = topic_id if expire_ms < 0 else b""  # the record of an own retention time has no field
         for entry in entries:
             index, offset, leader_epoch, metadata, _ = entry
             if metadata and not metadata_fits(context.node, metadata):
                 oversize.add(id(entry))
                 continue
-            value = CommittedOffset(offset, leader_epoch, metadata, now_ms, expire_ms)
+            value = CommittedOffset(offset, leader_epoch, metadata, now_ms, expire_ms, stored_id)
             records.append(OffsetCommitRecord(group_id, name, index, value))
     return records
 
@@ -478,7 +482,7 @@ class _Target:
         self,
         context: RequestContext[Services],
         request: OffsetCommitRequest,
-        names: list[str],
+        topics: list[TopicPartitions],
         shape: CommitShape,
         changes: int,
     ) -> None:
@@ -488,24 +492,27 @@ class _Target:
         self.committer = committer_of(context.api_version, request)
         self.loaded: Callable[[], LoadedShard[Any] | None] = lambda: None
         """Returns the shard of the last commit. A lost shard must not stay in memory for it."""
-        self._names = dict.fromkeys(names)
+        self._names = dict.fromkeys(topic.name for topic in topics)
         self._places = [
-            (name, entry.partition, entry.metadata)
-            for name, (_, entries) in zip(names, request.topics, strict=True)
+            (topic.name, topic.topic_id_bytes, entry.partition, entry.metadata)
+            for topic, (_, entries) in zip(topics, request.topics, strict=True)
             for entry in entries
         ]
         self._topics = [(key, [entry.partition for entry in entries]) for key, entries in request.topics]
-        self._last_indexes = [(key, max(indexes)) for key, indexes in self._topics]
+        self._last_indexes = [
+            (key, topic.topic_id_bytes, max(indexes))
+            for topic, (key, indexes) in zip(topics, self._topics, strict=True)
+        ]
         self._api_version = context.api_version
         answer = self._frame(0, ErrorCode.none)
         self._answer_size, self._answer_end = answer[:4], answer[8:]
         """The answer to a commit that succeeded, but for the correlation id between them."""
 
     def is_served(self, topics: dict[str | bytes, TopicPartitions]) -> bool:
-        """Whether all partitions exist."""
-        for key, last_index in self._last_indexes:
+        """Whether all partitions exist, of the topics that had these names when the shape was learned."""
+        for key, topic_id, last_index in self._last_indexes:
             topic = topics.get(key)
-            if topic is None or topic.count <= last_index:
+            if topic is None or topic.count <= last_index or topic.topic_id_bytes != topic_id:
                 return False
         return True
 
@@ -531,10 +538,10 @@ class _Target:
                     group_id,
                     name,
                     index,
-                    _new_tuple(CommittedOffset, (offset, leader_epoch, metadata, now_ms, -1)),
+                    _new_tuple(CommittedOffset, (offset, leader_epoch, metadata, now_ms, -1, topic_id)),
                 ),
             )
-            for (name, index, metadata), offset, leader_epoch in zip(
+            for (name, topic_id, index, metadata), offset, leader_epoch in zip(
                 self._places, offsets, leader_epochs, strict=True
             )
         ]
@@ -611,8 +618,8 @@ class CommitRepeats:
     ) -> None:
         if context.api_version < FIRST_VERSION or len(frame) > MAX_FRAME_BYTES or request.member_id == MOVER:
             return
-        names = _names_repeats(context, request)
-        if names is None:
+        topics = _repeated_topics(context, request)
+        if topics is None:
             return
         positions = [entry.position for _, entries in request.topics for entry in entries]
         client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
@@ -627,13 +634,15 @@ class CommitRepeats:
         if len(self._targets) >= MAX_SHAPES:
             self._targets.clear()
         shape = CommitShape(bytes(frame), positions)
-        self._targets[prefix] = _Target(context, request, names, shape, changes)
+        self._targets[prefix] = _Target(context, request, topics, shape, changes)
 
 
-def _names_repeats(context: RequestContext[Services], request: OffsetCommitRequest) -> list[str] | None:
-    """Return the names of a request's topics; None if it names nothing or must be refused in part."""
+def _repeated_topics(
+    context: RequestContext[Services], request: OffsetCommitRequest
+) -> list[TopicPartitions] | None:
+    """Return the topics of a request; None if it names nothing or must be refused in part."""
     by_key = context.services.partitions.registry.by_key
-    names = []
+    topics = []
     for key, entries in request.topics:
         topic = by_key.get(key)
         if topic is None or not entries:
@@ -643,8 +652,8 @@ def _names_repeats(context: RequestContext[Services], request: OffsetCommitReque
                 entry.metadata and not metadata_fits(context.node, entry.metadata)
             ):
                 return None
-        names.append(topic.name)
-    return names or None
+        topics.append(topic)
+    return topics or None
 
 
 # The rules for every OffsetCommit, whether the gateway decodes the request or recognizes it as a repeat.

@@ -263,7 +263,8 @@ async def _topics(
     if asked is None:
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
         async for (name, partition), value in in_slices(list(committed.items())):
-            found.setdefault(name, []).append(_row(partition, value))
+            if _counts(value, partitions.by_name.get(name)):
+                found.setdefault(name, []).append(_row(partition, value))
         unseen = await unseen_topics(context, Operation.DESCRIBE, found)
         for name, rows in found.items():
             if name in unseen:
@@ -280,20 +281,27 @@ async def _topics(
     for key, indexes in places_to_answer(named):
         name = key
         row_error = error or ErrorCode.none
+        known: Mapping[Any, TopicPartitions] = partitions.by_id if by_id else partitions.by_name
+        topic = known.get(key)
         if by_id:
-            topic = None if key is None else partitions.by_id.get(key)
             name = "" if topic is None else topic.name
             row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
         if key in hidden:
             row_error = ErrorCode.topic_authorization_failed
         rows = [
-            _row(index, committed.get((name, index), NO_OFFSET))
+            _row(index, value if _counts(value, topic) else NO_OFFSET)
             if row_error is ErrorCode.none
             else (index, NO_OFFSET, row_error)
             async for index in in_slices(indexes)
+            for value in (committed.get((name, index), NO_OFFSET),)
         ]
         topics.append((key, rows))
     return topics
+
+
+def _counts(value: CommittedOffset, topic: TopicPartitions | None) -> bool:
+    """Return whether an offset is of the topic that has its name now; a topic that is unknown here may be."""
+    return topic is None or value.is_of(topic.topic_id_bytes)
 
 
 def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:

@@ -60,6 +60,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             (_key(topic), entry.partition_index) for topic in request.topics for entry in topic.partitions
         )
         return _response(context, request, dict.fromkeys(places, refusal))
+    by_name = context.services.partitions.registry.by_name
     names = [_name(context, topic) for topic in request.topics]
     hidden = await refused_topics(context, Operation.READ, (name for name in names if name is not None))
     unknown: Errors = {}
@@ -73,13 +74,13 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 unknown[place] = ErrorCode.unknown_topic_id
             elif name in hidden:
                 unknown[place] = ErrorCode.topic_authorization_failed
-            elif not context.services.partitions.registry.has(name, entry.partition_index):
+            elif (found := by_name.get(name)) is None or not found.has(entry.partition_index):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
             elif not metadata_fits(context.node, entry.committed_metadata or ""):
                 oversize[place] = ErrorCode.offset_metadata_too_large
             else:
                 stored_at = name, entry.partition_index
-                records[place] = _record(request.group_id, stored_at, entry, now_ms)
+                records[place] = _record(request.group_id, stored_at, found.topic_id_bytes, entry, now_ms)
     error = ErrorCode.none
     if records or oversize:
         error = await _commit(context, request, list(records.values()))
@@ -112,12 +113,15 @@ def _refusal(context: RequestContext[Services], request: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-def _record(group_id: str, place: TopicPartition, entry: Any, now_ms: int) -> OffsetCommitRecord:
+def _record(
+    group_id: str, place: TopicPartition, topic_id: bytes, entry: Any, now_ms: int
+) -> OffsetCommitRecord:
     value = CommittedOffset(
         offset=entry.committed_offset,
         leader_epoch=getattr(entry, "committed_leader_epoch", -1),
         metadata=entry.committed_metadata or "",
         commit_timestamp_ms=now_ms,
+        topic_id=topic_id,
     )
     return OffsetCommitRecord(group_id, *place, value)
 

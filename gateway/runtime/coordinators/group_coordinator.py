@@ -158,11 +158,10 @@ class GroupCoordinator:
         self._loop.call_soon(self._forget_deleted_topics, loaded)
 
     def _forget_deleted_topics(self, loaded: LoadedShard[GroupShard]) -> None:
-        topics = self._partitions.by_name
-        if not loaded.is_current or not loaded.shard.names_topics_but(topics):
+        if not loaded.is_current or not loaded.shard.names_gone_topics():
             return
         with contextlib.suppress(Unavailable):  # the shard is loaded again, and comes here then
-            self._apply(loaded, None, lambda shard, effects: shard.forget_topics_but(topics, effects))
+            self._apply(loaded, None, lambda shard, effects: shard.forget_gone_topics(effects))
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""

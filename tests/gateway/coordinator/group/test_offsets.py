@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
+
+from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets
 from seqgate.gateway.coordinator.group.records import (
@@ -10,6 +13,7 @@ from seqgate.gateway.coordinator.group.records import (
     GroupMetadataRecord,
     OffsetCommitRecord,
 )
+from tests.gateway.coordinator.group.consumer_scene import Cluster
 from tests.gateway.coordinator.group.scene import GROUP, SESSION_MS, Scene, Who, subscription
 
 RETENTION_MS = 7 * 24 * 3600 * 1000
@@ -200,11 +204,25 @@ class TestGroupOffsets:
         assert offsets.groups() == []
         assert len(offsets) == 0
 
-    def test_of_other_topics(self) -> None:
-        offsets = GroupOffsets()
-        for group_id, topic in (("g", "kept"), ("g", "gone"), ("h", "gone")):
-            offsets.replay(OffsetCommitRecord(group_id, topic, 2, CommittedOffset(1, -1, "", 0)))
-        assert offsets.of_topics_but({"kept", "other"}) == [
+    def test_of_gone_topics(self) -> None:
+        topics, offsets = Cluster(), GroupOffsets()
+        kept, again = topics.create("kept", 3), topics.create("again", 3)
+        before = uuid.UUID(int=9)
+        for group_id, topic, topic_id in (
+            ("g", "kept", kept.bytes),
+            ("g", "gone", b""),
+            ("g", "again", before.bytes),
+            ("h", "gone", before.bytes),
+            ("h", "again", again.bytes),
+            ("i", "again", b""),
+        ):
+            value = CommittedOffset(1, -1, "", 0, topic_id=topic_id)
+            offsets.replay(OffsetCommitRecord(group_id, topic, 2, value))
+        value = CommittedOffset(1, -1, "", 0, topic_id=before.bytes)
+        offsets.pending.hold(Pending(7, 0, OffsetCommitRecord("i", "again", 1, value)))
+        assert offsets.of_gone_topics(topics) == [
             OffsetCommitRecord("g", "gone", 2, None),
+            OffsetCommitRecord("g", "again", 2, None),
             OffsetCommitRecord("h", "gone", 2, None),
+            OffsetCommitRecord("i", "again", 1, None),
         ]

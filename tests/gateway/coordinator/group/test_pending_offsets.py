@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.places import NO_TOPICS
 
 GROUPS = ("g", "h")
 PARTITIONS = (0, 1)
@@ -164,7 +165,7 @@ def test_an_offset_that_a_transaction_holds_does_not_expire() -> None:
 def test_offsets_of_deleted_topics_are_dropped_with_the_pending_ones() -> None:
     offsets_of_groups = GroupOffsets()
     offsets_of_groups.pending.hold(Pending(7, 0, record(("g", 0), 6)))
-    gone = offsets_of_groups.of_topics_but(())
+    gone = offsets_of_groups.of_gone_topics(NO_TOPICS)
     assert gone == [OffsetCommitRecord("g", TOPIC, 0, None)]
     offsets_of_groups.replay(gone[0])
     assert not offsets_of_groups.has_any("g")

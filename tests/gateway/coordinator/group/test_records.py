@@ -25,8 +25,9 @@ INT32: Final = st.integers(-(2**31), 2**31 - 1)
 INT64: Final = st.integers(-(2**63), 2**63 - 1)
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 TIMEOUT_MS: Final = st.integers(0, 2**31 - 1)
-OFFSETS: Final = st.builds(CommittedOffset, INT64, INT32, TEXT, INT64, st.just(-1)) | st.builds(
-    CommittedOffset, INT64, st.just(-1), TEXT, INT64, st.integers(0, 2**63 - 1)
+TOPIC_IDS: Final = st.just(b"") | st.binary(min_size=16, max_size=16)
+OFFSETS: Final = st.builds(CommittedOffset, INT64, INT32, TEXT, INT64, st.just(-1), TOPIC_IDS) | st.builds(
+    CommittedOffset, INT64, st.just(-1), TEXT, INT64, st.integers(0, 2**63 - 1), st.just(b"")
 )
 MEMBERS: Final = st.builds(
     MemberMetadata,
@@ -55,6 +56,7 @@ RECORDS: Final[st.SearchStrategy[GroupRecord]] = st.builds(
 MEMBER: Final = MemberMetadata("m1", "i1", "c", "/h", 60_000, 10_000, b"\x01", b"\x02\x03")
 GROUP: Final = GroupMetadata("consumer", 7, "range", "m1", 0x0102030405060708, (MEMBER,))
 OFFSET_KEY: Final = "0001 0001 67  0001 74  00000003"
+TOPIC_ID: Final = bytes(range(16))
 GROUP_KEY: Final = "0002 0001 67"
 
 
@@ -63,11 +65,19 @@ def hexadecimal(text: str) -> bytes:
 
 
 class TestBytes:
-    def test_offset(self) -> None:
-        value = CommittedOffset(5, 2, "md", 0x0A)
+    @pytest.mark.parametrize(
+        ("metadata", "topic_id", "expected"),
+        [
+            ("md", TOPIC_ID, "03 6d64  000000000000000a  01 00 10 000102030405060708090a0b0c0d0e0f"),
+            ("", TOPIC_ID, "01  000000000000000a  01 00 10 000102030405060708090a0b0c0d0e0f"),
+            ("md", b"", "03 6d64  000000000000000a  00"),
+        ],
+    )
+    def test_offset(self, metadata: str, topic_id: bytes, expected: str) -> None:
+        value = CommittedOffset(5, 2, metadata, 0x0A, topic_id=topic_id)
         assert encode(OffsetCommitRecord("g", "t", 3, value)) == (
             hexadecimal(OFFSET_KEY),
-            hexadecimal("0003  0000000000000005  00000002  0002 6d64  000000000000000a"),
+            hexadecimal("0004  0000000000000005  00000002  " + expected),
         )
 
     def test_offset_with_a_retention_time_of_its_own(self) -> None:
@@ -97,7 +107,7 @@ class TestBytes:
         "record",
         [
             OffsetCommitRecord("g" * 2**15, "t", 0, None),
-            OffsetCommitRecord("g", "t", 0, CommittedOffset(0, 0, "é" * 2**14, 0)),
+            OffsetCommitRecord("g", "t", 0, CommittedOffset(0, -1, "é" * 2**14, 0, 1)),
             GroupMetadataRecord("g" * 2**15, None),
             GroupMetadataRecord("\ud800", None),
         ],
@@ -121,6 +131,7 @@ class TestOlderValues:
                 CommittedOffset(5, -1, "m", 10, 11),
             ),
             ("0002  0000000000000005  0001 6d  000000000000000a", CommittedOffset(5, -1, "m", 10)),
+            ("0003  0000000000000005  00000002  0001 6d  000000000000000a", CommittedOffset(5, 2, "m", 10)),
         ],
     )
     def test_offset(self, value: str, expected: CommittedOffset) -> None:
@@ -148,12 +159,15 @@ class TestOlderValues:
 
 
 class TestCompactValues:
-    """Value version 4, which Kafka 4 reads and its tools may write."""
+    """Value version 4, which Kafka 4 writes for offsets, and reads for groups."""
 
-    @pytest.mark.parametrize("tags", ["00", "01 00 10 000102030405060708090a0b0c0d0e0f", "01 07 01 ff"])
-    def test_offset(self, tags: str) -> None:
+    @pytest.mark.parametrize(
+        ("tags", "topic_id"),
+        [("00", b""), ("02 00 10 000102030405060708090a0b0c0d0e0f 07 01 ff", TOPIC_ID), ("01 07 01 ff", b"")],
+    )
+    def test_offset(self, tags: str, topic_id: bytes) -> None:
         value = f"0004  0000000000000005  00000007  02 6d  000000000000000a  {tags}"
-        expected = OffsetCommitRecord("g", "t", 3, CommittedOffset(5, 7, "m", 10))
+        expected = OffsetCommitRecord("g", "t", 3, CommittedOffset(5, 7, "m", 10, topic_id=topic_id))
         assert decode(hexadecimal(OFFSET_KEY), hexadecimal(value)) == expected
 
     @pytest.mark.parametrize("tags", ["00", "01 07 02 0000"])

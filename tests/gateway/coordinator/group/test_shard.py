@@ -15,6 +15,7 @@ from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
+from tests.gateway.coordinator.group.consumer_scene import Cluster
 from tests.gateway.coordinator.group.scene import (
     GROUP,
     LIMITS,
@@ -210,13 +211,15 @@ class TestDeleteGroup:
         assert scene.error(scene.join(who.named(given))) is UNKNOWN
 
 
-def test_forget_topics_but() -> None:
+def test_forget_gone_topics() -> None:
     scene = Scene()
+    scene.shard.stored.topics = topics = Cluster()
+    topics.create("kept", 1)
     commit(scene, "kept", "gone")
     commit(scene, "gone", group_id="other")
     scene.records.clear()
     effects = scene.effects()
-    scene.shard.forget_topics_but({"kept"}, effects)
+    scene.shard.forget_gone_topics(effects)
     assert effects.records == [
         OffsetCommitRecord(GROUP, "gone", 0, None),
         OffsetCommitRecord("other", "gone", 0, None),

@@ -36,8 +36,11 @@ AT_ONCE = ("group.initial.rebalance.delay.ms=0",)
 ONE_PARTITION = (*AT_ONCE, "offsets.topic.num.partitions=1")
 
 
-def offset_record(group_id: str, offset: int, partition: int = 0, topic: str = TOPIC) -> OffsetCommitRecord:
-    return OffsetCommitRecord(group_id, topic, partition, CommittedOffset(offset, -1, "", NOW_MS))
+def offset_record(
+    group_id: str, offset: int, partition: int = 0, topic: str = TOPIC, topic_id: bytes = b""
+) -> OffsetCommitRecord:
+    value = CommittedOffset(offset, -1, "", NOW_MS, topic_id=topic_id)
+    return OffsetCommitRecord(group_id, topic, partition, value)
 
 
 async def commit(groups: GroupCoordinator, group_id: str, offset: int, partition: int = 0) -> None:
@@ -210,8 +213,9 @@ class TestRestart:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             assert await offsets_of(node.services.coordinators.groups, "g") == {}
 
+    @pytest.mark.parametrize("is_created_at_once", [False, True])
     async def test_offsets_of_a_topic_that_is_deleted_amid_the_end_are_forgotten(
-        self, tmp_path: Path
+        self, tmp_path: Path, is_created_at_once: bool
     ) -> None:
         """The metadata is durable, and the shards have ended: the next start forgets them, for good."""
         async with open_node(tmp_path, *ONE_PARTITION) as node:
@@ -219,12 +223,22 @@ class TestRestart:
             await create(node, TOPIC)
             await create(node, "kept")
             await groups.ensure_topic()
-            await commit(groups, "g", 1)
-            await commit_offsets(groups, Committer("g"), [offset_record("g", 2, topic="kept")])
+            by_name = node.services.partitions.registry.by_name
+            await commit_offsets(
+                groups,
+                Committer("g"),
+                [
+                    offset_record("g", offset, topic=topic, topic_id=by_name[topic].topic_id_bytes)
+                    for topic, offset in ((TOPIC, 1), ("kept", 2))
+                ],
+            )
             groups.shards.stop()
             await delete(node, TOPIC)
+            if is_created_at_once:
+                await create(node, TOPIC)
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            await create(node, TOPIC)
+            if not is_created_at_once:
+                await create(node, TOPIC)
             groups = node.services.coordinators.groups
             found = (await groups.durable_shard("g")).offsets.of("g")
             assert {place: value.offset for place, value in found.items()} == {("kept", 0): 2}
