@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -151,7 +151,7 @@ class ClassicGroup:
             group.subscribed_topics = frozenset()
         return group
 
-    def metadata(self, assignments: dict[str, bytes] | None = None) -> GroupMetadata:
+    def metadata(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadata:
         """Return the value of the group's record; `assignments`, if given, replaces the members' own."""
         members = tuple(
             MemberMetadata(
@@ -162,7 +162,9 @@ class ClassicGroup:
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 session_timeout_ms=member.session_timeout_ms,
                 subscription=member.metadata(self.protocol_name),
-                assignment=member.assignment if assignments is None else assignments[member.member_id],
+                assignment=member.assignment
+                if assignments is None
+                else assignments.get(member.member_id, b""),
             )
             for member in self.members.values()
         )

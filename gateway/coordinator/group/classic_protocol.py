@@ -81,9 +81,9 @@ from seqgate.gateway.coordinator.group.events import (
 )
 from seqgate.gateway.coordinator.group.member_bytes import classic_bytes
 from seqgate.gateway.coordinator.group.offsets import Committer
-from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, encode
 from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
-from seqgate.gateway.coordinator.rows import RowRecord
+from seqgate.gateway.coordinator.rows import RowRecord, size_of
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
@@ -186,8 +186,11 @@ class ClassicRequests:
         assignments: Mapping[str, bytes],
         waiter: Waiter,
         effects: Effects,
+        max_bytes: int,
     ) -> None:
-        """Handle a SyncGroup; answer it when the leader has assigned."""
+        """Handle a SyncGroup; answer it when the leader has assigned. `max_bytes` is the largest batch that
+        the group's record may make.
+        """
         stored = self._stored
         consumer_group = stored.consumers.groups.get(committer.group_id)
         if consumer_group is not None:
@@ -208,7 +211,12 @@ class ClassicRequests:
             # Kafka answers with this error when its log refuses an assignment
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
-        _sync_in_classic_group(group, committer, protocol, assignments, waiter, effects)
+        if _takes_assignment(group, committer, protocol, waiter, effects):
+            record = GroupMetadataRecord(group.group_id, group.metadata(assignments))
+            if size_of(encode, (record,)) > max_bytes:
+                _refuse_assignment(group, stored.limits, effects)
+            else:
+                _assign(group, assignments, effects)
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
         """Handle a Heartbeat; return an error code, which may announce a rebalance."""
@@ -534,35 +542,35 @@ def _join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects)
 # --- sync
 
 
-def _sync_in_classic_group(
+def _takes_assignment(
     group: ClassicGroup,
     committer: Committer,
     protocol: tuple[str | None, str | None],
-    assignments: Mapping[str, bytes],
     waiter: Waiter,
     effects: Effects,
-) -> None:
-    """Handle a SyncGroup: the leader's assigns, others wait. `protocol` is (type, name), None if missing."""
+) -> bool:
+    """Answer a SyncGroup, or let it wait; return whether it is the leader's, whose assignment is awaited.
+    `protocol` is (type, name), None if missing.
+    """
     try:
         member = group.check_member(committer.member_id, committer.group_instance_id)
         _check_generation(group, committer.generation_id, protocol)
     except GroupError as error:
         effects.reply(waiter, SyncReply(error_code=error.error_code))
-        return
+        return False
     if group.state is GroupState.PREPARING_REBALANCE:
         effects.reply(waiter, SyncReply(error_code=ErrorCode.rebalance_in_progress))
-        return
+        return False
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         group.sync_deadline_ms = NEVER
     if group.state is GroupState.STABLE:
         effects.reply(waiter, group.assignment_reply(member))
-        return
+        return False
     if member.awaiting_sync is not None:
         effects.reply(member.awaiting_sync, SyncReply(error_code=ErrorCode.rebalance_in_progress))
     member.awaiting_sync = waiter
-    if group.leader == member.member_id:
-        _assign(group, assignments, effects)
+    return group.leader == member.member_id
 
 
 def _check_generation(
@@ -575,6 +583,18 @@ def _check_generation(
         protocol_name is not None and protocol_name != group.protocol_name
     ):
         raise GroupError(ErrorCode.inconsistent_group_protocol)
+
+
+def _refuse_assignment(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+    """Answer every member that waits for an assignment that no batch can hold, and begin another rebalance. A
+    client must not retry: what is too large now stays too large. Source: Kafka's
+    resetAndPropagateAssignmentError, appendGroupMetadataErrorToResponseError.
+    """
+    for member in group.members.values():
+        member.assignment = b""
+        if group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_server_error), effects):
+            member.restart_session(effects.now_ms)
+    prepare_rebalance(group, limits, effects, "the leader's assignment is larger than a batch may be")
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:

@@ -66,6 +66,7 @@ class Scene:
         self.answers: dict[int, Reply] = {}
         self.asked = 0
         self.ids = 0
+        self.max_record_bytes = 1 << 20
 
     @property
     def group(self) -> ClassicGroup:
@@ -130,7 +131,9 @@ class Scene:
         if generation_id is None:
             generation_id = self.generation_id
         committer = Committer(GROUP, generation_id, member_id, group_instance_id)
-        self.shard.classic.sync(committer, protocol, assignments or {}, self.asked, effects)
+        self.shard.classic.sync(
+            committer, protocol, assignments or {}, self.asked, effects, self.max_record_bytes
+        )
         self.take(effects)
         return self.asked
 

@@ -102,10 +102,23 @@ class TestSyncRefused:
         scene.join(Who())
         assert scene.error(scene.sync(leader)) is ErrorCode.rebalance_in_progress
 
+    def test_an_assignment_that_no_batch_can_hold(self) -> None:
+        """Kafka's resetAndPropagateAssignmentError: every member hears it, and joins again."""
+        scene = Scene()
+        leader, other = scene.completing(Who(), Who())
+        scene.max_record_bytes = 400
+        waits = scene.sync(other)
+        scene.records.clear()
+        refused = scene.sync(leader, {leader: b"x" * 200, other: b"y" * 200})
+        assert scene.error(waits) is scene.error(refused) is ErrorCode.unknown_server_error
+        assert not scene.records
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        assert scene.heartbeat(other) is ErrorCode.rebalance_in_progress
+
     def test_without_a_group_id(self) -> None:
         scene = Scene()
         effects = scene.effects()
-        scene.shard.classic.sync(Committer(""), (None, None), {}, 1, effects)
+        scene.shard.classic.sync(Committer(""), (None, None), {}, 1, effects, 1 << 20)
         assert [reply.error_code for _, reply in effects.replies] == [ErrorCode.invalid_group_id]
 
 

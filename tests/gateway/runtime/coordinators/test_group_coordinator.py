@@ -272,11 +272,13 @@ class TestRestart:
             await commit(groups, "other", 7)
             joined = await groups.join("g", joining("a"))
             leader = Committer("g", joined.generation_id, joined.member_id)
-            with pytest.raises(Unavailable) as refused:
-                await groups.sync(leader, ("other", "range"), {leader.member_id: b"x" * (2 << 20)})
-            assert refused.value.error_code is ErrorCode.unknown_server_error
+            neighbour = await groups.join("neighbour", joining("b"))
+            refused = await groups.sync(leader, ("other", "range"), {leader.member_id: b"x" * (2 << 20)})
+            assert refused.error_code is ErrorCode.unknown_server_error
             assert await offsets_of(groups, "other") == {0: 7}
-            assert (await form_group(groups, "g", "b")).generation_id > 0
+            second = Committer("neighbour", neighbour.generation_id, neighbour.member_id)
+            assert groups.heartbeat(second) is ErrorCode.none, "the shard was not lost"
+            assert groups.heartbeat(leader) is ErrorCode.rebalance_in_progress
 
 
 class TestRewrite:
