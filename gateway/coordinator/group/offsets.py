@@ -16,7 +16,7 @@ An offset that an open transaction is about to replace is kept until that transa
     event                                         effect on a pending offset of the same group and partition
     its transaction is committed                  becomes the committed offset, unless superseded
     its transaction is aborted                    is dropped
-    a commit written later takes effect           is superseded: stays pending, and never takes effect
+    another commit written later takes effect     is superseded: stays pending, and never takes effect
     the committed offset is deleted               is dropped
 
 Source: Kafka's `OffsetMetadataManager.replay`, `replayEndTransactionMarker` (KIP-98, KIP-447). Kafka compares
@@ -91,8 +91,12 @@ class GroupOffsets:
             if value is None:
                 self._delete(group_id, place)
                 return None
+            # A rewrite of the log writes a place's offsets in several batches: if a crash keeps only the copy
+            # of the committed offset, the pending ones before it still count.
+            is_copy = self.of(group_id).get(place) == value
             self._keep(group_id, place, value)
-            self.pending.supersede(group_id, place)
+            if not is_copy:
+                self.pending.supersede(group_id, place)
             return group_id
         if isinstance(record, TransactionEnd):
             self.end_transaction(record)
@@ -141,7 +145,8 @@ class GroupOffsets:
 
     def of_gone_topics(self, topics: Topics) -> list[OffsetCommitRecord]:
         """Return the records that delete the offsets, committed and pending, of topics that are gone. A topic
-        that was created again is another one.
+        that was created again is another one. A place stays whole while any of its offsets still counts, for
+        a record deletes them all.
         """
         ids: dict[str, bytes | None] = {}
 
@@ -152,16 +157,19 @@ class GroupOffsets:
             topic_id = ids[topic]
             return topic_id is None or not value.is_of(topic_id)
 
-        committed = (
-            (group_id, place, value)
-            for group_id, offsets in self._groups.items()
-            for place, value in offsets.items()
-        )
         gone = {
             (group_id, place): None
-            for group_id, place, value in (*committed, *self.pending.values())
+            for group_id, offsets in self._groups.items()
+            for place, value in offsets.items()
             if is_gone(place[0], value)
         }
+        for group_id in self.pending.groups():
+            for place in self.pending.places(group_id):
+                held = [pending.record.value for pending in self.pending.at(group_id, place)]
+                if not all(is_gone(place[0], value) for value in held):
+                    gone.pop((group_id, place), None)
+                elif place not in self.of(group_id):
+                    gone[group_id, place] = None
         return [OffsetCommitRecord(group_id, *place, None) for group_id, place in gone]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
@@ -293,13 +301,6 @@ class PendingOffsets:
 
     def places(self, group_id: str) -> Iterator[TopicPartition]:
         yield from self._groups.get(group_id, ())
-
-    def values(self) -> Iterator[tuple[str, TopicPartition, CommittedOffset]]:
-        """Yield (group id, place, offset) of all pending offsets."""
-        for group_id, places in self._groups.items():
-            for place, holders in places.items():
-                for held in holders.values():
-                    yield group_id, place, held.pending.record.value
 
     def at(self, group_id: str, place: TopicPartition) -> list[Pending]:
         """Return the pending offsets of a place that may take effect, in the order of writing."""

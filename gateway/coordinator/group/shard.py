@@ -54,19 +54,10 @@ class GroupShard:
         self.shares.delete(group_id, effects)
         return ErrorCode.none
 
-    def names_gone_topics(self) -> bool:
-        """Return whether offsets, or the records of share groups, name topics that no longer exist."""
-        stored = self.stored
-        return any(stored.begun.of_gone_topics(stored.topics)) or bool(
-            stored.offsets.of_gone_topics(stored.topics)
-        )
-
     def forget_gone_topics(self, effects: Effects) -> None:
         """Delete the offsets of topics that no longer exist; drop those topics from share groups' records."""
-        stored = self.stored
-        for group_id, topic_id in list(stored.begun.of_gone_topics(stored.topics)):
-            stored.begun.forget_topic(group_id, topic_id, effects)
-        self.commits.commit(stored.offsets.of_gone_topics(stored.topics), effects)
+        self.stored.begun.forget_gone_topics(self.stored.topics, effects)
+        self.commits.commit(self.offsets.of_gone_topics(self.stored.topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets."""

@@ -412,10 +412,10 @@ class BegunPartitions:
             kept = {place for place in group.begun if place[0] != topic_id}
             self._shares.write(group.begun_record(kept, {}), effects)
 
-    def of_gone_topics(self, topics: Topics) -> Iterator[tuple[str, uuid.UUID]]:
-        """Yield (group id, topic id) of the begun partitions of topics that no longer exist."""
+    def forget_gone_topics(self, topics: Topics, effects: Effects) -> None:
+        """Forget the begun partitions of all topics that no longer exist."""
         for group_id, group in self._shares.groups.items():
-            for topic_id, name in group.topic_names.items():
+            for topic_id, name in list(group.topic_names.items()):
                 described = topics.describe(name)
                 if described is None or described[0] != topic_id:
-                    yield group_id, topic_id
+                    self.forget_topic(group_id, topic_id, effects)

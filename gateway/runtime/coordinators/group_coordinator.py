@@ -58,6 +58,7 @@ from seqgate.gateway.runtime.coordinators.shards import (
     ShardOperation,
     StateParts,
     Unavailable,
+    error_code_of,
     settle,
 )
 from seqgate.gateway.runtime.loop.clock import Deadlines
@@ -156,13 +157,17 @@ class GroupCoordinator:
         for group_id in loaded.shard.stored.group_ids():
             self._set_deadline(loaded, group_id)
         # Topics may be gone since the shard was loaded last: deleted amid a stop, or while nobody had it.
-        self._loop.call_soon(self._forget_deleted_topics, loaded)
+        self._forget_deleted_topics(loaded)
 
     def _forget_deleted_topics(self, loaded: LoadedShard[GroupShard]) -> None:
-        if not loaded.is_current or not loaded.shard.names_gone_topics():
-            return
-        with contextlib.suppress(Unavailable):  # the shard is loaded again, and comes here then
-            self._apply(loaded, None, lambda shard, effects: shard.forget_gone_topics(effects))
+        """Forget them in the shard's next round: commits that wait for it were judged before the deletion."""
+        if not loaded.is_current:
+            return  # the next clean-up looks again, once the log is back
+
+        def judge(shard: GroupShard, effects: Effects) -> None:
+            shard.forget_gone_topics(effects)
+
+        self.shards.ask(loaded, self._with_effects(loaded, None, judge), _noted)
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
@@ -326,6 +331,7 @@ class GroupCoordinator:
     def _clean_up(self) -> None:
         retention_ms = self._config.int("offsets.retention.minutes") * 60_000
         for loaded in self.shards:
+            self._forget_deleted_topics(loaded)
             try:
                 self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
             except Unavailable:
@@ -334,6 +340,11 @@ class GroupCoordinator:
 
 
 _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id})
+
+
+def _noted(_: None, error: Exception | None) -> None:
+    if error is not None and not isinstance(error, Unavailable):
+        error_code_of(error)  # a bug, which it logs; a lost shard is loaded again, and looks then
 
 
 def change_of(answer: T, effects: Effects) -> Change[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -12,6 +13,7 @@ from seqgate.gateway.coordinator.change import Pending, TransactionEnd
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets, HeldOffset
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.places import NO_TOPICS
+from tests.gateway.coordinator.group.consumer_scene import Cluster
 
 GROUPS = ("g", "h")
 PARTITIONS = (0, 1)
@@ -21,8 +23,8 @@ TOPIC = "t"
 Key = tuple[str, int]
 
 
-def record(key: Key, offset: int | None) -> OffsetCommitRecord:
-    value = None if offset is None else CommittedOffset(offset, -1, "", 0)
+def record(key: Key, offset: int | None, timestamp_ms: int = 0, topic_id: bytes = b"") -> OffsetCommitRecord:
+    value = None if offset is None else CommittedOffset(offset, -1, "", timestamp_ms, topic_id=topic_id)
     return OffsetCommitRecord(key[0], TOPIC, key[1], value)
 
 
@@ -71,8 +73,15 @@ class PendingOffsetsMachine(RuleBasedStateMachine):
 
     @rule(key=keys, offset=offsets)
     def commit(self, key: Key, offset: int) -> None:
-        self.real.replay(record(key, offset))
         self.naive.commit(key, offset)
+        self.real.replay(record(key, offset, self.naive.end_offset))
+
+    @rule(key=keys)
+    def keep_only_a_copy(self, key: Key) -> None:
+        """A crash amid a rewrite may keep the copy of a committed offset, and lose that of a pending one."""
+        value = self.real.of(key[0]).get((TOPIC, key[1]))
+        if value is not None:
+            self.real.replay(OffsetCommitRecord(key[0], TOPIC, key[1], value))
 
     @rule(key=keys)
     def delete(self, key: Key) -> None:
@@ -169,3 +178,14 @@ def test_offsets_of_deleted_topics_are_dropped_with_the_pending_ones() -> None:
     assert gone == [OffsetCommitRecord("g", TOPIC, 0, None)]
     offsets_of_groups.replay(gone[0])
     assert not offsets_of_groups.has_any("g")
+
+
+def test_an_offset_that_counts_is_kept_beside_one_of_an_earlier_topic() -> None:
+    """A record deletes all offsets of a place."""
+    topics = Cluster()
+    before, now = uuid.UUID(int=9).bytes, topics.create(TOPIC, 3).bytes
+    offsets_of_groups = GroupOffsets()
+    for partition, committed, held in ((0, before, now), (1, now, before), (2, before, before)):
+        offsets_of_groups.replay(record(("g", partition), 5, topic_id=committed))
+        offsets_of_groups.pending.hold(Pending(7, 0, record(("g", partition), 6, topic_id=held)))
+    assert offsets_of_groups.of_gone_topics(topics) == [OffsetCommitRecord("g", TOPIC, 2, None)]

@@ -20,6 +20,7 @@ from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.metadata.records import RemoveTopicRecord
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -171,6 +172,7 @@ class TestWhereGroupsLive:
         async with open_node(tmp_path, "offsets.topic.num.partitions=5") as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             await groups.ensure_topic()
             for number in range(30):
                 await commit(groups, f"group-{number}", number)
@@ -208,7 +210,14 @@ class TestRestart:
             await create(node, TOPIC)
             await groups.ensure_topic()
             await commit(groups, "g", 1)
+            topic_id = node.services.partitions.registry.by_name[TOPIC].topic_id
             await delete(node, TOPIC)
+            assert await offsets_of(groups, "g") == {}
+            # a commit that was found valid before the deletion, and waits for a round
+            late = asyncio.ensure_future(commit(groups, "g", 2))
+            await asyncio.sleep(0)
+            await groups.metadata_changed([RemoveTopicRecord(topic_id)])
+            await late
             assert await offsets_of(groups, "g") == {}
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             assert await offsets_of(node.services.coordinators.groups, "g") == {}
@@ -299,6 +308,7 @@ class TestRewrite:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             await form_group(groups, "formed", "client")
             await commit(groups, "deleted", 1)
             assert (
@@ -328,6 +338,7 @@ class TestRewrite:
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             disk.threads.clear()
@@ -341,6 +352,7 @@ class TestRewrite:
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
+            await create(node, TOPIC)
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
             partition = offsets_partition(node)
