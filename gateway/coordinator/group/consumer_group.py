@@ -290,13 +290,13 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
     def subscribes_to(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic. A regular expression counts only for topics that the
-        last target was made for.
+        """Return whether a member subscribes to a topic. A regular expression counts for the topics that the
+        last target was made for; for every topic while these are not known, after a restart.
         """
         described = [member.value for member in self.members.values()]
         if any(topic in value.subscribed_names for value in described):
             return True
-        is_seen = self.topics_seen is not None and topic in self.topics_seen
+        is_seen = self.topics_seen is None or topic in self.topics_seen
         return is_seen and any(value.subscribed_regex is not None for value in described)
 
     def may_commit(

@@ -8,7 +8,7 @@ Kafka's `GroupMetadataManager`, `OffsetMetadataManager.replay`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -16,9 +16,9 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd, Waiter
 from seqgate.gateway.coordinator.group import consumer_heartbeat, share_heartbeat
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
-from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits, Heartbeat, HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import (
     FIRST_EPOCH,
@@ -190,40 +190,29 @@ class StoredGroups:
 
     def _count_member_bytes(self) -> int:
         """Count the bytes of the members; a share group has few members, and they are left out."""
-        classic = sum(
-            classic_bytes(member.protocols) + len(member.assignment)
-            for group in self.groups.values()
-            for member in group.members.values()
+        assignments = sum(
+            len(member.assignment) for group in self.groups.values() for member in group.members.values()
         )
-        consumers = sum(
-            consumer_bytes(member.value.subscribed_names)
-            for group in self.consumers.groups.values()
-            for member in group.members.values()
-        )
-        streams = sum(
-            _streams_bytes(member)
-            for group in self.streams.groups.values()
+        members = sum(
+            _member_bytes(member)
+            for kind in (self.groups, self.consumers.groups, self.streams.groups)
+            for group in kind.values()
             for member in group.members.values()
         )
         topologies = sum(
             size_bytes_of(group.topology) + len(group.description.data if group.description else b"")
             for group in self.streams.groups.values()
         )
-        return classic + consumers + streams + topologies
+        return assignments + members + topologies
 
     def held_bytes(self, group_id: str, member_id: str, instance_id: str | None) -> int:
         """Return what a member that joins again holds already, without its assignment; 0 for a new one."""
-        group = self.groups.get(group_id)
-        if group is not None:
-            known = group.members.get(group.static_members.get(instance_id or "", member_id))
-            return 0 if known is None else classic_bytes(known.protocols)
-        consumers = self.consumers.groups.get(group_id)
-        if consumers is not None:
-            consumer = consumers.members.get(member_id)
-            return 0 if consumer is None else consumer_bytes(consumer.value.subscribed_names)
-        streams = self.streams.groups.get(group_id)
-        member = None if streams is None else streams.members.get(member_id)
-        return 0 if member is None else _streams_bytes(member)
+        group = self.groups.get(group_id) or self.assigned(group_id)
+        if group is None:
+            return 0
+        members: Mapping[str, AnyMember] = group.members
+        known = members.get(group.static_members.get(instance_id or "", member_id))
+        return 0 if known is None else _member_bytes(known)
 
     @property
     def is_full(self) -> bool:
@@ -394,7 +383,17 @@ ShareGroups: TypeAlias = GroupsOfKind[ShareGroup, ShareHeartbeat, ShareGroupLimi
 StreamsGroups: TypeAlias = GroupsOfKind[StreamsGroup, StreamsHeartbeat, StreamsLimits, StreamsReply]
 
 
-def _streams_bytes(member: StreamsMember) -> int:
+AnyMember: TypeAlias = Member | ConsumerMember | StreamsMember
+
+
+def _member_bytes(member: AnyMember) -> int:
+    """Return the bytes of a member, without a classic assignment."""
+    if isinstance(member, Member):
+        return classic_bytes(member.protocols)
+    if isinstance(member, ConsumerMember):
+        classic = member.value.classic
+        names_bytes = consumer_bytes(member.value.subscribed_names)
+        return names_bytes if classic is None else max(names_bytes, classic_bytes(classic.protocols))
     offsets = len(member.task_offsets) + len(member.task_end_offsets)
     return MEMBER_BYTES + bytes_of_tags(member.value.client_tags) + TASK_OFFSET_BYTES * offsets
 

@@ -252,6 +252,17 @@ class Summary(NamedTuple):
     done: int = -1
 
 
+_FIRST_EPOCH_AT_S: Final = 1_577_836_800
+"""2020-01-01: the seconds since then fit into an int32 for a long time."""
+
+
+def next_state_epoch(stored: int, now_ms: int) -> int:
+    """Return the epoch of a state that begins anew; `stored` is that of the state before, 0 without one. It
+    is above those of deleted states too: their leader may not know yet, and its writes must be refused.
+    """
+    return max(stored + 1, now_ms // 1000 - _FIRST_EPOCH_AT_S)
+
+
 # The share partitions whose state one partition of `__share_group_state` holds.
 
 

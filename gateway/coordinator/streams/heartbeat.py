@@ -43,6 +43,7 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
+    interval_is_over,
     refuse_blank,
     refuse_long,
     refuse_unknown_group,
@@ -327,7 +328,7 @@ def streams_heartbeat(stored: StoredGroups, request: StreamsHeartbeat, effects: 
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
     if is_joining:
         stored.check_room(group_id)
-        held_bytes = stored.held_bytes(group_id, request.member_id, None)
+        held_bytes = stored.held_bytes(group_id, request.member_id, request.instance_id)
         known = stored.streams.groups.get(group_id)
         if known is not None:
             held_bytes += min(size_bytes_of(request.topology), size_bytes_of(known.topology))
@@ -662,8 +663,7 @@ def _target(
     known = group.targets.get(member_id if plan.replaced is None else plan.replaced, NO_ASSIGNMENT)
     if last.epoch >= group_epoch:
         return TargetTasks(last.epoch, known)
-    interval_ms = limits.assignment_interval_ms
-    if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
+    if not interval_is_over(last.timestamp_ms, limits.assignment_interval_ms, plan.now_ms):
         plan.note(
             StreamsGroupStatus.ASSIGNMENT_DELAYED,
             "Assignment delayed due to the configured assignment interval.",

@@ -28,7 +28,7 @@ from seqgate.gateway.coordinator.group.epoch_group import JOINING
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.share_heartbeat import ShareHeartbeat, share_heartbeat
 from seqgate.gateway.coordinator.places import Place
-from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates
+from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareStates, next_state_epoch
 from seqgate.gateway.coordinator.share.share_partition import (
     Acknowledgement,
     Letter,
@@ -164,7 +164,8 @@ class ShareCoordinator:
         """Move a partition's start offset to this offset durably, even if it was read. Raises Unavailable."""
         if self.persister.is_elsewhere(key):
             before = (await self.persister.summaries([key]))[key]
-            await self.persister.initialize(key, before.state_epoch + 1, start_offset)
+            state_epoch = next_state_epoch(before.state_epoch, self._clock.now_ms())
+            await self.persister.initialize(key, state_epoch, start_offset)
             self.remote.drop(key)
         else:
             await self.stored.begin(key, start_offset, anew=True)

@@ -21,6 +21,7 @@ from seqgate.gateway.coordinator.share.records import (
     ShareSnapshot,
     ShareState,
     ShareStates,
+    next_state_epoch,
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
@@ -107,13 +108,13 @@ class StoredShares:
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             found = states.partitions.get(key)
-            if found is None:
-                state = ShareState(start_offset, (), 0, now_ms, leader_epoch)
-            elif anew or found.start_offset == NOT_BEGUN:
-                state = ShareState(start_offset, (), found.state_epoch + anew, now_ms, found.leader_epoch)
-            else:
+            if found is not None and not anew and found.start_offset != NOT_BEGUN:
                 return Change(None)  # another fetch has created the state meanwhile
-            return Change(None, [ShareSnapshot(key, state)])
+            epoch, led_at = (0, leader_epoch) if found is None else (found.state_epoch, found.leader_epoch)
+            state_epoch = next_state_epoch(epoch, now_ms) if anew else epoch
+            return Change(
+                None, [ShareSnapshot(key, ShareState(start_offset, (), state_epoch, now_ms, led_at))]
+            )
 
         await self.run(key, operation)
 

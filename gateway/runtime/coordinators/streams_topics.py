@@ -17,10 +17,15 @@ MAX_FAILURES: Final = 1_000
 
 
 class _Failure(NamedTuple):
-    """The reason why a topic could not be created, and the time until which the reason is reported."""
+    """The reason why a topic could not be created, and the time for which the reason is reported."""
 
     message: str
-    until_ms: int
+    since_ms: int
+    keep_ms: int
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether the topic may be tried again, as also after the clock was set back."""
+        return not 0 <= now_ms - self.since_ms < self.keep_ms
 
 
 class StreamsTopics:
@@ -41,11 +46,11 @@ class StreamsTopics:
     def ended(self, names: Iterable[str], failures: Mapping[str, str], keep_ms: int) -> None:
         """Note that the creation of these topics has ended, and why some of them failed."""
         self._under_way.difference_update(names)
-        until_ms = self._clock.now_ms() + keep_ms
+        now_ms = self._clock.now_ms()
         for name, message in failures.items():
             if len(self._failures) >= MAX_FAILURES:
-                del self._failures[min(self._failures, key=lambda each: self._failures[each].until_ms)]
-            self._failures[name] = _Failure(message, until_ms)
+                del self._failures[min(self._failures, key=lambda each: self._failures[each].since_ms)]
+            self._failures[name] = _Failure(message, now_ms, keep_ms)
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
         """Return why topics could not be created, for each of these whose last creation failed."""
@@ -53,7 +58,7 @@ class StreamsTopics:
         found = {}
         for name in names:
             failure = self._failures.get(name)
-            if failure is not None and failure.until_ms <= now_ms:
+            if failure is not None and failure.is_over(now_ms):
                 del self._failures[name]
             elif failure is not None:
                 found[name] = failure.message

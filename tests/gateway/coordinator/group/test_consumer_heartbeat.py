@@ -393,6 +393,9 @@ class TestSubscriptions:
         client = Client(scene, "a", ())
         client.beat(subscribed_regex="t[12]")
         assert client.owned == scene.cluster.places("t1", "t2")
+        assert [name for name in scene.cluster.names() if scene.group.subscribes_to(name)] == ["t1", "t2"]
+        scene.group.topics_seen = None
+        assert scene.group.subscribes_to("t1"), "after a restart, its offsets must not expire"
         scene.cluster.create("t", 1)
         scene.topics_changed()
         client.beat(subscribed_regex="t[1-9]?")

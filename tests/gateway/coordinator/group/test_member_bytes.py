@@ -12,6 +12,8 @@ from seqgate.gateway.coordinator.group.classic_protocol import (
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.member_bytes import MemberBytes
 from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from tests.gateway.coordinator.group.mixed_scene import MixedScene, owning
+from tests.gateway.coordinator.group.scene import Who
 
 
 def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> None:
@@ -73,3 +75,26 @@ def test_members_that_join_again_need_no_further_room() -> None:
     for number in range(5):
         assert full != join(f"g{number}", f"m{number}", "unused")
     assert join("g0", "m0", "unused", size=2_000) == full, "what it adds must fit"
+
+
+def test_a_classic_member_of_a_consumer_group_counts_with_its_metadata() -> None:
+    scene = MixedScene()
+    scene.shard.stored.member_bytes.limit_bytes = 5_000
+    scene.beat("a")
+    large = (("range", owning() + b"x" * 2_000),)
+    errors = []
+    for _ in range(3):
+        scene.now_ms += 2_000
+        errors.append(scene.error(scene.join(Who(protocols=large))))
+    assert errors == [ErrorCode.none, ErrorCode.group_max_size_reached, ErrorCode.group_max_size_reached]
+    known = next(member_id for member_id in scene.consumers.members if member_id != "a")
+    assert scene.error(scene.join(Who(known, protocols=large))) is ErrorCode.none, "it adds nothing"
+
+
+def test_a_static_member_of_a_consumer_group_returns_though_the_room_is_full() -> None:
+    scene = MixedScene()
+    scene.beat("a", instance_id="i")
+    scene.beat("a", -2, instance_id="i")
+    scene.shard.stored.member_bytes.limit_bytes = 1_500
+    scene.now_ms += 2_000
+    assert scene.beat("b", instance_id="i").member_epoch > 0

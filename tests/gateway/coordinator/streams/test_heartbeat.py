@@ -357,6 +357,10 @@ class TestDelays:
         scene.now_ms += 200
         scene.settle("a", "b")
         assert all(len(scene.tasks[name].active) == 2 for name in "ab")
+        scene.now_ms -= 3_600_000
+        scene.join("c")
+        scene.settle("a", "b", "c")
+        assert scene.tasks["c"].active, "the clock was set back: nobody knows how old the target is"
 
 
 class TestConfigs:

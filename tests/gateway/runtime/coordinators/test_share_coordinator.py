@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
-from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.records import SharePartitionKey, Write
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareWaiters
@@ -273,6 +273,22 @@ class TestMembers:
             await shares.begin_at(key, 0)
             assert await shares.delete_without_members(GROUP) is ErrorCode.non_empty_group
             assert set(shares.known(GROUP)) == {key}
+
+    async def test_writes_for_a_deleted_state_are_refused_after_a_reset(self, tmp_path: Path) -> None:
+        """Their leader may not know yet that the state was deleted and begun anew."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await begin(node)
+            shares, key = node.services.coordinators.shares, key_of(node)
+            await shares.begin_at(key, 2)
+            before = shares.stored.find(key)
+            assert before is not None
+            node.clock.time_ms += 60_000
+            await shares.forget([key])
+            await shares.begin_at(key, 0)
+            late = Write(before.state_epoch, before.leader_epoch, 2, ())
+            refusal = await shares.stored.run(key, lambda states, _: states.write(key, late))
+            assert refusal is not None
+            assert refusal.error_code is ErrorCode.fenced_state_epoch
 
     async def test_what_one_had_who_is_given_up_comes_to_the_next(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
