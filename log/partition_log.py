@@ -479,7 +479,8 @@ class PartitionLog:
             self.unflushed.take_back(ticket)
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
-            if ticket.begin_offset < ticket.end_offset:
+            # Behind a ticket that went further the position may be of a segment that compaction has replaced.
+            if ticket.begin_offset < ticket.end_offset == self.recovery_point:
                 place = ticket.active_base_offset, ticket.end_position
                 self.segments.flush_end = ticket.end_offset, place
             for capture in ticket.captures:

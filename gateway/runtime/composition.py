@@ -154,7 +154,8 @@ async def compose(
     parts = StateParts(config, clock, partitions, internal_topics, flusher)
     groups = GroupCoordinator(parts, metadata_log, group_configs)
     shares = ShareCoordinator(parts, group_configs, groups, peers, node_id)
-    clock.listeners.extend((groups.clock_was_set, shares.clock_was_set))
+    deletions = directory.environment.deletions
+    clock.listeners.extend((groups.clock_was_set, shares.clock_was_set, deletions.clock_was_set))
     markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers)
     elsewhere = TransactionsElsewhere(brokers, internal_topics, peers)
     markers.listeners.extend((elsewhere.transaction_ended, groups.transaction_ended))

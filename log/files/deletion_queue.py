@@ -120,6 +120,13 @@ class DeletionQueue:
         self.paths[path] = entry
         heapq.heappush(self._heap, entry)
 
+    def clock_was_set(self, by_ms: int) -> None:
+        """Move all times by the change of the clock, so that every path waits as long as before."""
+        for path, entry in list(self.paths.items()):
+            self.paths[path] = entry._replace(due_ms=entry.due_ms + by_ms)
+        self._heap = list(self.paths.values())
+        heapq.heapify(self._heap)
+
     def prepare(
         self,
         storage: Storage,

@@ -250,7 +250,7 @@ class Partition:
             self._unflushed = None
         elif self._unflushed is None or self._unflushed[0] != log.recovery_point:
             self._unflushed = (log.recovery_point, now_ms)
-        elif now_ms - self._unflushed[1] >= self.flush_ms:
+        elif not 0 <= now_ms - self._unflushed[1] < self.flush_ms:  # below 0: the clock was set back
             self.start_flush()
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
@@ -453,6 +453,8 @@ class Recoveries:
         finally:
             log.end_recovery(recovery, self._clock.now_ms())
         self._flusher.reopened(log)
+        if isinstance(owner, Partition):
+            log.begin_leader_epoch(owner.leader_epoch)  # the check cuts off an epoch that has no records yet
         if owner is not None:
             if log.unflushed.has_captures or log.recovery_point < log.log_end_offset:
                 self._flusher.mark_dirty(owner)

@@ -219,7 +219,8 @@ class DelayedDelivery:
         now_ms = self._clock.now_ms()
         for log in self._lists.delaying:
             log.record_states.release_due(now_ms)
-        if not self._to_snapshot and now_ms - self._snapshot_at_ms >= self._snapshot_every_ms:
+        since_ms = now_ms - self._snapshot_at_ms
+        if not self._to_snapshot and not 0 <= since_ms < self._snapshot_every_ms:
             self._snapshot_at_ms = now_ms
             self._to_snapshot = list(self._lists.delaying)
         for log in self._to_snapshot[:SNAPSHOTS_AT_ONCE]:
@@ -253,7 +254,8 @@ class ProducerExpiry:
         now_ms = self._clock.now_ms()
         expiration_ms = self._config.int(_EXPIRATION)
         present = self._partitions.opened_count, expiration_ms
-        if present == self._checked and now_ms < self._due_ms:
+        # after the clock was set back, "idle" is counted from then on
+        if present == self._checked and self._due_ms - expiration_ms <= now_ms < self._due_ms:
             return
         self._due_ms = now_ms + expiration_ms
         self._checked = present

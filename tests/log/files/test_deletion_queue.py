@@ -56,6 +56,14 @@ class TestDue:
         assert delete_due(environment, NOW_MS + 2) == 2
         assert len(environment.deletions) == 0
 
+    def test_the_time_moves_with_the_clock(self, environment: LogEnvironment, tmp_path: Path) -> None:
+        for due_ms, path in zip((NOW_MS + 2, NOW_MS + 1), files(tmp_path, *"ab"), strict=True):
+            environment.deletions.add(path, due_ms)
+        environment.deletions.clock_was_set(-1_000)
+        assert delete_due(environment, NOW_MS - 1_000) == 0
+        assert delete_due(environment, NOW_MS - 999) == 1
+        assert left(tmp_path) == ["a"]
+
     def test_what_is_gone_already_is_done(self, environment: LogEnvironment, tmp_path: Path) -> None:
         environment.deletions.add(str(tmp_path / "file"), 0)
         environment.deletions.add(str(tmp_path / "directory"), 0, is_directory=True)

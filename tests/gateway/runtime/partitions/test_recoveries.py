@@ -67,6 +67,17 @@ async def test_a_reopened_partition_is_recovered_in_a_thread_once(
         assert partition.append(batch(), NOW_MS).base_offset == 1
 
 
+async def test_a_reopened_partition_is_still_led_in_its_epoch(tmp_path: Path) -> None:
+    """Although the epoch has no records yet: an offset of it must be found."""
+    async with open_node(tmp_path) as node:
+        partition = await offline(node)
+        await node.services.partitions.recoveries.reopen(partition.log, partition)
+        partition.begin_leader_epoch(5)
+        partition.log.go_offline("a test says so")
+        await node.services.partitions.recoveries.reopen(partition.log, partition)
+        assert partition.log.epochs.end_offset(5, partition.log.log_end_offset) == (5, 1)
+
+
 async def test_a_caller_that_goes_away_stops_no_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

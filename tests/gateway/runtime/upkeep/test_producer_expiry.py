@@ -128,3 +128,15 @@ async def test_a_partition_that_comes_back_is_looked_at(
         assert known(node) == [1]
     await expiry.run()
     assert known(node) == [0]
+
+
+async def test_an_idle_producer_is_forgotten_though_the_clock_was_set_back(
+    node: Node, clock: FixedClock, expiry: ProducerExpiry
+) -> None:
+    write(node, 0, 1)
+    await expiry.run()
+    clock.time_ms -= 30 * EXPIRATION_MS
+    await expiry.run()
+    clock.time_ms += EXPIRATION_MS
+    await expiry.run()
+    assert known(node) == [0]
