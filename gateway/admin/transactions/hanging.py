@@ -178,6 +178,7 @@ class AbortHangingRequest(Request[TransactionAbort], tag="transactions.abort-han
 UNKNOWN_PRODUCER: Final = "unknown producer"
 NOT_PART: Final = "not part"
 OVERDUE: Final = "overdue"
+_FENCING_TIMEOUT_MS: Final = 1_000
 
 
 # The commands.
@@ -471,7 +472,8 @@ class ClusterEnding(ClusterTransactions):
             KafkaProducer,
             **self._cluster.client_settings(),
             transactional_id=transactional_id,
-            transaction_timeout_ms=before.timeout_ms,
+            # The limit of the timeout may be lower now than when the producer began.
+            transaction_timeout_ms=min(before.timeout_ms, _FENCING_TIMEOUT_MS),
         )
         try:
             producer.init_transactions()

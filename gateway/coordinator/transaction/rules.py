@@ -137,6 +137,10 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
         raise TransactionRefused(ErrorCode.producer_fenced)
     if current.state in DECIDED:
         raise TransactionRefused(ErrorCode.concurrent_transactions)
+    if current.producer_epoch == MAX_EPOCH:
+        # An end that the client retried may have told it this epoch. A timeout could not fence it: its abort,
+        # or InitProducerId, gets another producer id.
+        raise TransactionRefused(ErrorCode.invalid_producer_epoch)
     return current
 
 

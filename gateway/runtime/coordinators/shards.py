@@ -276,7 +276,7 @@ class CoordinatorShards(Generic[S]):
         for partition in self._stored():
             try:
                 self._load(partition)
-            except LogError as error:
+            except (LogError, Unavailable) as error:  # Unavailable: what loading adds can't be written
                 logger.error("%s-%d can't be loaded: %s", self.topic, partition.index, error)  # noqa: TRY400
 
     def load_stored(self) -> None:

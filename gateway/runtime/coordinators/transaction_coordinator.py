@@ -28,6 +28,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Change
 from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.rows import size_of
 from seqgate.gateway.coordinator.transaction import records as transaction_records
 from seqgate.gateway.coordinator.transaction import rules
 from seqgate.gateway.coordinator.transaction.records import (
@@ -44,8 +45,14 @@ from seqgate.gateway.coordinator.transaction.rules import (
     TransactionRefused,
     TransactionShard,
 )
-from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.metadata.image import (
+    INTERNAL_TOPICS,
+    MAX_NAME_LENGTH,
+    OFFSETS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from seqgate.gateway.runtime.coordinators.shards import (
+    BATCH_OVERHEAD_BYTES,
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
@@ -61,6 +68,10 @@ from seqgate.pid_allocator import NoProducerIds, ProducerIdAllocator
 logger = logging.getLogger(__name__)
 
 NO_LIMIT: Final = 2**31
+_LARGEST_PLACE_BYTES: Final = MAX_NAME_LENGTH + 16
+"""An upper bound of what one partition adds to a record."""
+_END_BYTES: Final = 64
+"""An upper bound of what the end of a transaction adds to its record."""
 
 _Loaded = LoadedShard[TransactionShard]
 
@@ -91,6 +102,7 @@ class TransactionCoordinator:
             on_load=self._resume,
             on_lost=self._give_up,
         )
+        parts.partitions.when_ready.append(self._partition_ready)
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
         """The partition and offset of an id's newest record, while that is not known to be durable."""
 
@@ -164,6 +176,19 @@ class TransactionCoordinator:
         for transactional_id in list(shard.decided):
             decided = WrittenState(loaded, shard.transactions[transactional_id], last_offset)
             self._begin_ending(transactional_id, decided, of_decided.get(transactional_id, ()))
+
+    def _partition_ready(self, topic: str, index: int) -> None:
+        """Compare the transactions of a partition that is opened late with those coordinated here."""
+        served = self._partitions.by_name.get(topic)
+        partition = None if served is None else served.peek(index)
+        if partition is None:
+            return
+        for one in _open_in(partition):
+            for loaded in self.shards:
+                transactional_id = loaded.shard.by_producer_id.get(one.producer.producer_id)
+                if transactional_id is not None and loaded.is_current:
+                    with contextlib.suppress(Unavailable):  # the shard is loaded again, and looks then
+                        self._adopt(loaded, transactional_id, one)
 
     def _give_up(self, loaded: _Loaded) -> None:
         self.endings.give_up(loaded)
@@ -293,7 +318,9 @@ class TransactionCoordinator:
     ) -> None:
         """Carry out AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
         loaded = self._of(transactional_id)
-        await self._change(loaded, transactional_id, self._adding(producer, places, client_version))
+        await self._change(
+            loaded, transactional_id, self._adding(loaded, transactional_id, producer, places, client_version)
+        )
         found = self.unpersisted(transactional_id)
         if found is not None:
             await self.shards.persisted(loaded, found[1])
@@ -309,16 +336,35 @@ class TransactionCoordinator:
         """
         loaded = self._of(transactional_id)
         if client_version >= rules.VERSION_2:
-            self._apply(loaded, transactional_id, self._adding(producer, frozenset({place}), client_version))
+            places = frozenset({place})
+            adding = self._adding(loaded, transactional_id, producer, places, client_version)
+            self._apply(loaded, transactional_id, adding)
         elif self.verifies:
             rules.check_partition(loaded.shard.transactions.get(transactional_id), producer, place)
         return self.unpersisted(transactional_id)
 
-    def _adding(self, producer: Producer, places: frozenset[TopicPartition], client_version: int) -> Judge:
-        most = self.limits.max_partitions
+    def _adding(
+        self,
+        loaded: _Loaded,
+        transactional_id: str,
+        producer: Producer,
+        places: frozenset[TopicPartition],
+        client_version: int,
+    ) -> Judge:
+        """Return what adds partitions, as many as one record can name."""
+        most, longest_id_bytes = self.limits.max_partitions, 3 * len(transactional_id)
+        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES - _END_BYTES
 
         def judge(current: Transaction | None, now_ms: int) -> Transaction | None:
-            return rules.add_partitions(current, producer, places, client_version, most, now_ms)
+            after = rules.add_partitions(current, producer, places, client_version, most, now_ms)
+            most_bytes = (
+                0 if after is None else len(after.partitions) * _LARGEST_PLACE_BYTES + longest_id_bytes
+            )
+            if after is not None and most_bytes > max_bytes:
+                record = TransactionRecord(transactional_id, after)
+                if size_of(transaction_records.encode, (record,)) > max_bytes:
+                    raise TransactionRefused(ErrorCode.policy_violation)
+            return after
 
         return judge
 
@@ -471,10 +517,14 @@ class OpenInPartition(NamedTuple):
 
 def open_in_partitions(partitions: Partitions) -> list[OpenInPartition]:
     """Return all transactions that are open in the partitions now."""
+    return [one for partition in partitions for one in _open_in(partition)]
+
+
+def _open_in(partition: Partition) -> list[OpenInPartition]:
+    if partition.topic in INTERNAL_TOPICS and partition.topic != OFFSETS_TOPIC:
+        return []
     return [
         OpenInPartition(partition, Producer(producer_id, found.producer_epoch))
-        for partition in partitions
-        if partition.topic not in INTERNAL_TOPICS or partition.topic == OFFSETS_TOPIC
         for producer_id, found in partition.log.transactions.open_transactions()
     ]
 

@@ -341,9 +341,7 @@ class TopicLifecycle:
                 flush_ms=flush_ms,
             )
         except NeedsRecovery:
-            self._recoveries.open_soon(
-                self._directory, (topic, index), lambda: self._partitions.get(topic, index)
-            )
+            self._recoveries.open_soon(self._directory, (topic, index), lambda: self._open_late(topic, index))
             return None
         except (LogError, IncompatibleFormat, OSError) as error:
             logger.error("the log of %s-%d can't be opened: %s", topic, index, error)  # noqa: TRY400
@@ -356,6 +354,11 @@ class TopicLifecycle:
         else:
             partition.flush_captures()
         return partition
+
+    def _open_late(self, topic: str, index: int) -> None:
+        """Open a recovered log, and let coordinators begin what needs it."""
+        if self._partitions.get(topic, index) is not None:
+            self._partitions.became_ready(topic, index)
 
     async def _delete_removed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:

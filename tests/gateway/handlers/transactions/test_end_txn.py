@@ -23,7 +23,9 @@ from seqgate.gateway.coordinator.transaction.rules import (
     NeedsProducerId,
     Producer,
     TransactionRefused,
+    add_partitions,
     complete,
+    fence,
 )
 from seqgate.gateway.handlers.transactions.end_txn import EndRequest, decided_by
 from tests.gateway.coordinator.transaction.test_rules import transaction
@@ -116,6 +118,19 @@ def test_the_end_of_a_transaction_that_wrote_nothing_has_a_start() -> None:
     after = decided_by(current, EndRequest(Producer(7, 4), ABORT, 2), None, NOW_MS)
     assert after is not None
     assert (after.start_ms, after.partitions) == (NOW_MS, frozenset())
+
+
+def test_the_last_epoch_takes_no_partitions_and_an_abort_gives_another_id() -> None:
+    """A timeout could not fence it. A client gets it when it repeats an abort that a timeout has made."""
+    place = frozenset({("t", 0)})
+    timed_out = complete(fence(transaction(ONGOING, producer_epoch=LAST_EPOCH_TO_BUMP), NOW_MS), NOW_MS)
+    assert end(timed_out, LAST_EPOCH_TO_BUMP, ABORT, 2) is None
+    with pytest.raises(TransactionRefused) as refused:
+        add_partitions(timed_out, Producer(7, MAX_EPOCH), place, 2, 10, NOW_MS)
+    assert refused.value.error_code is ErrorCode.invalid_producer_epoch
+    aborted = decided_by(timed_out, EndRequest(Producer(7, MAX_EPOCH), ABORT, 2), 20, NOW_MS)
+    assert aborted is not None
+    assert (complete(aborted, NOW_MS).producer_id, complete(aborted, NOW_MS).producer_epoch) == (20, 0)
 
 
 @pytest.mark.parametrize("commit", [COMMIT, ABORT])

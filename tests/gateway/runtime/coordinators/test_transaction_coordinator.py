@@ -5,7 +5,9 @@ time out.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ from seqgate.gateway.runtime.coordinators import transaction_coordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage, StorageFailed
+from seqgate.log.files.storage import DataFile
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.gateway.handlers.requests import create, delete
@@ -215,6 +218,26 @@ class TestLimits:
             await client.end(commit=True)
             await client.write("b", 1)
 
+    async def test_of_what_one_record_can_name(self, tmp_path: Path) -> None:
+        """The shard stays, and the transaction can end."""
+        async with open_node(tmp_path, *SETTINGS, "message.max.bytes=4096") as node:
+            client = await prepared(node)
+            transactions = node.services.coordinators.transactions
+            loaded = list(transactions.shards)
+            names = [f"{number:02d}".ljust(200, "x") for number in range(20)]
+            refusals = []
+            for name in names:
+                await create(node, name)
+                try:
+                    transactions.verify_or_add(NAME, client.producer, (name, 0), 2)
+                except TransactionRefused as error:
+                    refusals.append(error.error_code)
+            assert set(refusals) == {ErrorCode.policy_violation}
+            assert len(current(node).partitions) == len(names) - len(refusals) > 10
+            assert list(transactions.shards) == loaded
+            await client.end(commit=True)
+            assert current(node).state is COMPLETE_COMMIT
+
     async def test_of_time(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS, "transaction.max.timeout.ms=59999") as node:
             with pytest.raises(TransactionRefused) as refused:
@@ -374,6 +397,29 @@ class TestRestart:
             await settle(node)
             assert outcomes(node) == {"a": [Outcome.ABORTED]}
 
+    async def test_such_a_batch_does_not_hold_up_the_start_while_nothing_can_be_written(
+        self, tmp_path: Path
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            append(node, client.producer, "a")
+        full = FullDisk()
+        async with open_node(tmp_path, *SETTINGS, storage=full) as node:
+            with pytest.raises(Unavailable):
+                node.services.coordinators.transactions.find(NAME)
+            full.has_room = True
+            state = partition(node, topic=TRANSACTION_STATE_TOPIC)
+            state.log.reopen(node.clock.now_ms())
+            state.flush_finished()
+            assert current(node).partitions == {(TOPIC, 0)}
+
+    async def test_a_partition_that_is_opened_late_takes_part_again(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            append(node, client.producer, "a")
+            node.services.partitions.registry.became_ready(TOPIC, 0)
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
+
     async def test_a_stranger_is_told_of_and_left(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -385,6 +431,17 @@ class TestRestart:
             assert "producer 4711" in caplog.text
             await settle(node)
             assert outcomes(node) == {"strange": [Outcome.OPEN]}
+
+
+class FullDisk(Storage):
+    """Has no room for records of transactions."""
+
+    has_room = False
+
+    def write(self, file: DataFile, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        if TRANSACTION_STATE_TOPIC in file.path and not self.has_room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(file, buffers, position)
 
 
 def append(node: Node, producer: Producer, label: str) -> None:
