@@ -154,7 +154,8 @@ _CONSUMER: Final = {
     ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE),
     ResourceType.GROUP: (Operation.READ,),
 }
-_IDEMPOTENT: Final = {ResourceType.CLUSTER: (Operation.IDEMPOTENT_WRITE,)}
+_IDEMPOTENT: Final = (Operation.IDEMPOTENT_WRITE,)
+"""What an idempotent producer needs on the cluster, which the options need not name."""
 
 
 class WrongOptions(ValueError):
@@ -210,21 +211,17 @@ class Actions(msgspec.Struct, frozen=True):
             raise WrongOptions("--consumer needs --group")
         rights = [
             rights
-            for rights, is_asked in (
-                (_PRODUCER, self.producer),
-                (_CONSUMER, self.consumer),
-                (_IDEMPOTENT, self.idempotent),
-            )
+            for rights, is_asked in ((_PRODUCER, self.producer), (_CONSUMER, self.consumer))
             if is_asked
         ]
-        resources = list(resources)
-        if self.idempotent and ResourceType.CLUSTER not in kinds:
-            resources.append((ResourceType.CLUSTER, CLUSTER_NAME))
         named = [parse_operation(text) for text in self.operations]
         found: dict[tuple[Resource, Operation], None] = {}
         for resource in resources:
             operations = [*named, *(each for one in rights for each in one.get(resource[0], ()))]
             found.update(dict.fromkeys((resource, operation) for operation in operations))
+        if self.idempotent:
+            cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
+            found.update(dict.fromkeys((cluster, operation) for operation in _IDEMPOTENT))
         if not found:
             raise WrongOptions("name an --operation, or --producer, --consumer or --idempotent")
         return list(found)
@@ -394,7 +391,7 @@ def entries(
     resources: Sequence[Resource], pattern_type: PatternType, holders: Holders, actions: Actions
 ) -> list[AclEntry]:
     """Return the entries of all resources, holders and operations. Raises WrongOptions."""
-    if not resources and not actions.idempotent:
+    if not resources and (actions.operations or not actions.idempotent):
         raise WrongOptions(
             "name a resource: --topic, --group, --cluster, --transactional-id, --delegation-token or --user"
         )

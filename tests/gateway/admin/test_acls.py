@@ -65,6 +65,16 @@ def test_an_idempotent_producer_needs_a_right_on_the_cluster() -> None:
     ]
 
 
+def test_operations_of_an_idempotent_producer_are_those_on_the_named_resources() -> None:
+    both = Actions(["all"], idempotent=True)
+    assert texts((TOPIC, "t"), actions=both) == [
+        "User:alice may ALL topic t from *",
+        "User:alice may IDEMPOTENT_WRITE cluster kafka-cluster from *",
+    ]
+    with pytest.raises(WrongOptions, match="name a resource"):
+        texts(actions=both)
+
+
 def test_the_cluster_has_no_prefixes() -> None:
     (entry,) = entries(
         [(ResourceType.CLUSTER, "kafka-cluster")], PatternType.PREFIXED, ALICE, Actions(["alter"])
