@@ -90,13 +90,30 @@ async def change_metadata_until_it_counts(
     except TimeoutError:
         return ApiError(ErrorCode.request_timed_out, "The change is not durable yet and continues.")
     except LogError as error:
-        logger.error("a metadata change failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
-        return ApiError(ErrorCode(error.kafka_error_code), str(error))
+        return _failed(error)
     if note is not None:
         note(answer)
     # A client expects that any gateway knows what this one has acknowledged.
     await context.node.news.settled(min(OTHERS_WAIT_S, limit.left_s))
     return answer
+
+
+async def read_metadata(context: RequestContext[S], limit: TimeLimit) -> ApiError | None:
+    """Fold in what other gateways changed, for a search that is too long for a decision. Return the error
+    because of which the image may be old, or None.
+    """
+    try:
+        await limit.run(context.services.metadata_log.catch_up())
+    except TimeoutError:
+        return ApiError(ErrorCode.request_timed_out)
+    except LogError as error:
+        return _failed(error)
+    return None
+
+
+def _failed(error: LogError) -> ApiError:
+    logger.error("a metadata change failed: %s", error)
+    return ApiError(ErrorCode(error.kafka_error_code), str(error))
 
 
 def fresh_id() -> uuid.UUID:

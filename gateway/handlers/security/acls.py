@@ -42,13 +42,19 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, CloseConnection, RequestContext
-from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
+from seqgate.gateway.handlers.answering.changes import (
+    change_metadata_until_it_counts,
+    log_change,
+    read_metadata,
+)
+from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
@@ -139,15 +145,28 @@ async def handle_delete_acls(context: RequestContext[TopicServices], request: An
     if error is not None:
         return await _answer_delete(context, [error] * len(request.filters))
     filters = [filter_of_row(row) async for row in in_slices(request.filters)]
-    found = await _found(context, filters)
-    results = await change_metadata_until_it_counts(
-        context, lambda image: delete_acls(image.acls, found), note=lambda results: _note(context, results)
-    )
+    results = await _delete(context, filters)
     if isinstance(results, ApiError):
         return await _answer_delete(
             context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
         )
     return await _answer_delete(context, results)
+
+
+async def _delete(
+    context: RequestContext[TopicServices], filters: Sequence[AclFilter | ApiError]
+) -> list[Collection[AclEntry] | ApiError] | ApiError:
+    limit = TimeLimit(context)
+    error = await read_metadata(context, limit)
+    if error is not None:
+        return error
+    found = await _found(context, filters)
+    return await change_metadata_until_it_counts(
+        context,
+        lambda image: delete_acls(image.acls, found),
+        timedelta(seconds=limit.left_s),
+        note=lambda results: _note(context, results),
+    )
 
 
 def _note(context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]) -> None:

@@ -34,6 +34,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
 from seqgate.gateway.metadata.decision import ApiError, Decision
+from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired
 from seqgate.gateway.protocol.messages import milliseconds
@@ -241,15 +242,19 @@ async def _change_expiry(
         return answer(ErrorCode.delegation_token_request_not_allowed, NO_TIME)
     if not tokens.is_on:
         return answer(ErrorCode.delegation_token_auth_disabled, time_of(0))
-    token = tokens.with_password(password)
+    token: DelegationTokenRecord | None = None
+
+    def decide_on_newest(_image: MetadataImage) -> Decision[int | ApiError]:
+        # Another gateway may have created the token: this one finds it once it has read the metadata.
+        nonlocal token
+        token = tokens.with_password(password)
+        return decide(token)
 
     def note(expires_at_ms: int | ApiError) -> None:
         if token is not None and not isinstance(expires_at_ms, ApiError):
             log_change(context, f"{action} delegation token", [token.token_id])
 
-    expires_at_ms = await change_metadata_until_it_counts(
-        context, lambda image: decide(image.tokens.by_id.get(token.token_id) if token else None), note=note
-    )
+    expires_at_ms = await change_metadata_until_it_counts(context, decide_on_newest, note=note)
     if isinstance(expires_at_ms, ApiError):
         return answer(expires_at_ms.error_code, time_of(0))
     return answer(ErrorCode.none, time_of(expires_at_ms))

@@ -15,6 +15,8 @@ from seqgate.gateway.handlers.security import acls
 from seqgate.gateway.runtime.loop import slices
 from seqgate.gateway.runtime.loop.log_output import AUDIT
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed, Operation, ResourceType
+from seqgate.log import StorageFailed
+from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.support import Node, open_node, versions
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -227,6 +229,30 @@ async def test_a_deletion_that_looks_at_much_lets_requests_run(
         counting.cancel()
     assert [len(answer) for answer in answers] == [0, 0, 0, 30]
     assert turns > 4 * 30
+
+
+async def test_a_deletion_finds_an_entry_that_another_gateway_has_just_created(tmp_path: Path) -> None:
+    shared = SharedChanges()
+    settings = (AUTHORIZER, "super.users=User:ANONYMOUS")
+    async with (
+        open_node(tmp_path / "1", *settings, journal=shared.journal) as here,
+        open_node(tmp_path / "2", *settings, journal=shared.journal) as there,
+    ):
+        await create(there, row())
+        assert await delete(here, wanted(resource_name_filter="t")) == [["t"]]
+        assert await names(here) == []
+
+
+async def test_a_deletion_is_refused_where_the_metadata_cannot_be_read(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise StorageFailed("the store is away")
+
+    await create(node, row())
+    monkeypatch.setattr(node.services.topics.metadata_log, "catch_up", fail)
+    assert await delete(node, wanted()) == ["kafka_storage_error"]
+    assert await names(node) == ["t"]
 
 
 async def test_without_an_authorizer_security_is_disabled(node: Node) -> None:

@@ -21,6 +21,7 @@ from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
 from seqgate.gateway.security.sasl.scram import scram_mechanism
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
+from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -124,6 +125,21 @@ async def test_a_token_lives_as_long_as_it_is_asked_for(tmp_path: Path) -> None:
         assert await ann.renew(token["hmac"], 60 * DAY_MS) == (NONE, NOW_MS + 60 * DAY_MS)
         assert await ann.expire(token["hmac"], 30 * DAY_MS) == (NONE, NOW_MS + 30 * DAY_MS)
         assert await ann.renew(token["hmac"], 10**15) == (NONE, NOW_MS + 90 * DAY_MS)
+
+
+async def test_a_token_that_another_gateway_has_just_created_is_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="seqgate.changes")
+    shared = SharedChanges()
+    async with (
+        open_node(tmp_path / "1", KEY, journal=shared.journal) as here,
+        open_node(tmp_path / "2", KEY, journal=shared.journal) as there,
+    ):
+        token = await Client(there).create()
+        assert await Client(here).renew(token["hmac"]) == (NONE, NOW_MS + DAY_MS)
+        assert await Client(there).expire(token["hmac"]) == (NONE, NOW_MS)
+        assert f"expired delegation token {token['token_id']}" in caplog.text
 
 
 async def test_no_token_lives_longer_than_its_lifetime(tmp_path: Path) -> None:
