@@ -78,10 +78,9 @@ def new_id() -> str:
 FAILURES: Final = 5
 """Failed logins of a name or an address in a window; the next waits until the oldest has left it."""
 FAILURES_OF_ALL: Final = 60
+"""Failed logins in a window; so a window has no more than this many names and addresses."""
 WINDOW_S: Final = 60.0
-MOST_KEYS: Final = 5_000
-"""Names and addresses that are remembered; the one that failed longest ago is forgotten first."""
-_ALL: Final = "all"
+_ALL: Final = b"all"
 
 
 class LoginLimit:
@@ -89,32 +88,49 @@ class LoginLimit:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._failures: OrderedDict[bytes, deque[float]] = OrderedDict()
+        """The times of failures in the window, by what failed; what failed last is the last."""
 
-    def wait_s(self, username: str, address: str) -> float:
-        """Return the seconds until this login may be tried; 0: now."""
+    def begin(self, username: str, address: str) -> float:
+        """Count this login as failed, until `take_back`, and return 0. While too many have failed, count
+        nothing, and return the seconds until it may be tried.
+        """
         now = time.monotonic()
+        limits = _limits(username, address)
         with self._lock:
-            return max(self._wait_of(key, limit, now) for key, limit in _limits(username, address))
+            self._drop_old(now)
+            wait_s = max(self._wait_of(key, limit, now) for key, limit in limits)
+            if wait_s <= 0:
+                for key, limit in limits:
+                    self._failures.setdefault(key, deque(maxlen=limit)).append(now)
+                    self._failures.move_to_end(key)
+            return wait_s
 
-    def _wait_of(self, key: str, limit: int, now: float) -> float:
-        times = self._failures.get(key)
-        if times is None or len(times) < limit:
+    def _wait_of(self, key: bytes, limit: int, now: float) -> float:
+        times = self._failures.get(key, ())
+        if len(times) < limit:
             return 0.0
         return max(0.0, times[-limit] + WINDOW_S - now)
 
-    def count_failure(self, username: str, address: str) -> None:
-        now = time.monotonic()
+    def _drop_old(self, now: float) -> None:
+        while self._failures:
+            key, times = next(iter(self._failures.items()))
+            if times and times[-1] + WINDOW_S > now:
+                break
+            del self._failures[key]
+
+    def take_back(self, username: str, address: str) -> None:
+        """Forget a login that has begun, because it did not fail."""
         with self._lock:
-            for key, limit in _limits(username, address):
-                self._failures.setdefault(key, deque(maxlen=limit)).append(now)
-                self._failures.move_to_end(key)
-            while len(self._failures) > MOST_KEYS:
-                self._failures.popitem(last=False)
+            for key, _ in _limits(username, address):
+                if times := self._failures.get(key):
+                    times.pop()
 
 
-def _limits(username: str, address: str) -> tuple[tuple[str, int], ...]:
-    return (f"name {username}", FAILURES), (f"address {address}", FAILURES), (_ALL, FAILURES_OF_ALL)
+def _limits(username: str, address: str) -> tuple[tuple[bytes, int], ...]:
+    # A form may have a name of megabytes.
+    name = hashlib.sha256(username.encode(errors="surrogatepass")).digest()
+    return (b"name " + name, FAILURES), (f"address {address}".encode(), FAILURES), (_ALL, FAILURES_OF_ALL)
 
 
 # Sentences that the next page shows once, such as what a change did.

@@ -344,7 +344,7 @@ class ClusterLogin:
 
     def log_in(self, username: str, password: str) -> ClientSecurity:
         """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError."""
-        refusal = ControlError("the listener of the cluster needs no login")
+        refusal: ControlError | None = None
         protocol = "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
         for mechanism in self.mechanisms():
             security = ClientSecurity(protocol, self._security.context, mechanism, username, password)
@@ -352,11 +352,13 @@ class ClusterLogin:
                 first_that_answers(
                     self._places(security), lambda address: check_connection(address, LOGIN_TIMEOUT_S)
                 )
+            except Unreachable as error:
+                refusal = refusal or error
             except ControlError as error:
                 refusal = error
             else:
                 return security
-        raise refusal
+        raise refusal or ControlError("the listener of the cluster needs no login")
 
 
 def _offered(address: BrokerAddress) -> tuple[str, ...]:

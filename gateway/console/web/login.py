@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.console.answer import View
 from seqgate.gateway.console.page import Visit
@@ -86,15 +86,17 @@ async def _log_in(desk: Desk, request: Request, visit: Visit) -> Response:
     if not username or not password:
         return await _form(desk, request, visit, "Give a user name and a password.")
     limit = desk.console.login_limit
-    wait_s = limit.wait_s(username, visit.address)
+    wait_s = limit.begin(username, visit.address)
     if wait_s > 0:
         sentence = f"There were too many failed logins. Try again in {math.ceil(wait_s)} s."
         return await _form(desk, request, visit, sentence, _TOO_MANY)
     try:
         security = await anyio.to_thread.run_sync(desk.console.cluster_login.log_in, username, password)
     except ControlError as error:
-        limit.count_failure(username, visit.address)
+        if isinstance(error, Unreachable):
+            limit.take_back(username, visit.address)
         return await _form(desk, request, visit, str(error), _FORBIDDEN)
+    limit.take_back(username, visit.address)
     desk.console.sessions.end(visit.session_id)
     response = RedirectResponse(_own_path(visit.text("to")), _SEE_OTHER, headers=NOT_STORED)
     set_session_id(response, request, desk.console.options, desk.console.sessions.begin(security))

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
+import pytest
+
+from seqgate.gateway.admin.remote.client_security import OPEN
+from seqgate.gateway.admin.request import ControlError, Unreachable
+from seqgate.gateway.console.asking import connections
+from seqgate.gateway.console.asking.connections import ClusterLogin
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
@@ -35,3 +43,19 @@ def test_a_cluster_that_is_not_there_is_told_with_what_to_do() -> None:
         for path in ("/", "/topics", "/records/orders", "/login"):
             assert "start a gateway there" in text_of(console.page(path))
         assert "start a gateway there" in console.data("/api/figures", status=400)["error"]
+
+
+def test_a_refused_login_stays_refused_where_the_next_mechanism_gets_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = iter([ControlError("refuses the login of ann"), Unreachable("nothing answers")])
+
+    def fail(*_: object) -> NoReturn:
+        raise next(errors)
+
+    monkeypatch.setattr(connections, "first_that_answers", fail)
+    with ThreadPoolExecutor() as pool:
+        login = ClusterLogin([("127.0.0.1", 1)], OPEN, pool)
+        monkeypatch.setattr(login, "mechanisms", lambda: ("SCRAM-SHA-256", "PLAIN"))
+        with pytest.raises(ControlError, match="refuses"):
+            login.log_in("ann", "wrong")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import msgspec
 import pytest
 
 from seqgate.gateway.admin.client import ask
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.console.asking.connections import ClusterLogin
 from seqgate.gateway.console.command import exposure_complaint
 from seqgate.gateway.console.console import ConsoleOptions
+from seqgate.gateway.console.sessions import FAILURES
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_cluster import await_true
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -89,6 +91,34 @@ def test_a_wrong_password_is_refused_and_then_slowed_down(console: ConsoleClient
         assert "ann" in text_of(log_in(console, "ann", "wrong", status=403))
     assert "too many failed logins" in log_in(console, "ann", "wrong", status=429)
     assert "too many failed logins" in log_in(console, "ann", status=429)
+
+
+def test_logins_at_the_same_time_count_together(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statuses: list[int] = []
+
+    def refuse(username: str, password: str) -> NoReturn:
+        fields = {"csrf": console.token(), "username": username, "password": password}
+        statuses.append(console.http.post("/login", data=fields).status_code)
+        raise ControlError("refused")
+
+    monkeypatch.setattr(console.console.cluster_login, "log_in", refuse)
+    log_in(console, "ann", "wrong", status=403)
+    assert statuses == [429, 403, 403, 403, 403]
+
+
+def test_a_cluster_that_does_not_answer_is_no_failed_login(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_away(_username: str, _password: str) -> NoReturn:
+        raise Unreachable("nothing answers")
+
+    with monkeypatch.context() as away:
+        away.setattr(console.console.cluster_login, "log_in", is_away)
+        for _ in range(FAILURES + 1):
+            assert "nothing answers" in log_in(console, "ann", status=403)
+    assert title_of(log_in(console, "ann")) == "Topics"
 
 
 def test_people_see_what_their_user_may_see(console: ConsoleClient) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from seqgate.gateway.console.sessions import FAILURES, LoginLimit
+from seqgate.gateway.console import sessions
+from seqgate.gateway.console.sessions import FAILURES, FAILURES_OF_ALL, WINDOW_S, LoginLimit
 from seqgate.gateway.console.web.login import Hosts, _own_path
 from tests.support.console_client import ConsoleClient
 
@@ -90,8 +93,22 @@ def test_a_login_leads_to_no_other_site(path: str, safe: str) -> None:
 def test_failed_logins_must_wait() -> None:
     limit = LoginLimit()
     for _ in range(FAILURES):
-        assert limit.wait_s("ann", "10.0.0.1") == 0
-        limit.count_failure("ann", "10.0.0.1")
-    assert limit.wait_s("ann", "10.0.0.2") > 0
-    assert limit.wait_s("bob", "10.0.0.1") > 0
-    assert limit.wait_s("bob", "10.0.0.2") == 0
+        assert limit.begin("ann", "10.0.0.1") == 0
+    assert limit.begin("ann", "10.0.0.2") > 0
+    assert limit.begin("bob", "10.0.0.1") > 0
+    assert limit.begin("bob", "10.0.0.2") == 0
+    limit.take_back("ann", "10.0.0.1")
+    assert limit.begin("ann", "10.0.0.2") == 0
+
+
+def test_failed_logins_are_forgotten_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: now))
+    limit = LoginLimit()
+    for number in range(FAILURES_OF_ALL):
+        assert limit.begin("x" * 1_000_000 + str(number), f"10.0.0.{number}") == 0
+    assert limit.begin("ann", "10.0.1.1") == WINDOW_S
+    assert sum(map(len, limit._failures)) < 100 * len(limit._failures)
+    now = WINDOW_S
+    assert limit.begin("ann", "10.0.1.1") == 0
+    assert len(limit._failures) == 3
