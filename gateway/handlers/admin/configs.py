@@ -325,10 +325,11 @@ async def _alter(
     def note(errors: Sequence[ApiError | None]) -> None:
         altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
         if not validate_only:
+            texts = [_described(alteration, replaces=replaces) for alteration in altered]
+            # first, because a level may silence this line
+            log_change(context, "altered the configuration of", texts)
             _set_levels(altered)
             take(context, altered)
-            texts = [_described(alteration, replaces=replaces) for alteration in altered]
-            log_change(context, "altered the configuration of", texts)
 
     errors = await change_metadata_until_it_counts(
         context,
@@ -436,7 +437,16 @@ def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str
         _form_error(alteration)
         or alteration.denied
         or logger_error(alteration.resource_name, node_id, alteration.changes, loggers)
+        or _hiding_error(alteration)
     )
+
+
+def _hiding_error(alteration: Alteration) -> ApiError | None:
+    for change in alteration.changes:
+        if change.value is not None and log_output.hides_changes(change.name, change.value):
+            text = f"{change.name} records what users changed: its level may be INFO, DEBUG or TRACE"
+            return ApiError(ErrorCode.invalid_config, f"{text}, not {change.value}")
+    return None
 
 
 def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:

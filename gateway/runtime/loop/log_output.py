@@ -258,10 +258,22 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger. With None it inherits again, and `root` returns to its start level."""
-    inherited = _start_level if name == ROOT else logging.NOTSET
+    """Set the level of a logger. With None it inherits again; `root`, and the audit log with a file of its
+    own, return to their levels of the start.
+    """
     logger = logging.getLogger(None if name == ROOT else name)
-    logger.setLevel(inherited if level is None else _LEVELS[level])
+    if level is not None:
+        logger.setLevel(_LEVELS[level])
+    elif name == ROOT:
+        logger.setLevel(_start_level)
+    else:
+        has_own_file = name == AUDIT and not logger.propagate
+        logger.setLevel(logging.INFO if has_own_file else logging.NOTSET)
+
+
+def hides_changes(name: str, level: str) -> bool:
+    """Return whether this level of this logger drops the record of what users changed."""
+    return name in {UNLIMITED, AUDIT} and _LEVELS[level] > logging.INFO
 
 
 def _name(logger: logging.Logger) -> str:

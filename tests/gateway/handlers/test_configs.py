@@ -258,6 +258,27 @@ class TestLoggers:
         )
         assert await self.level(node) == before
 
+    @pytest.mark.parametrize("name", ["seqgate.changes", "seqgate.audit"])
+    async def test_the_record_of_changes_cannot_be_switched_off(self, node: Node, name: str) -> None:
+        result = await alter(node, LOGGER, "1", {name: "WARN"})
+        assert (result.error_code.name, result.error_message) == (
+            "invalid_config",
+            f"{name} records what users changed: its level may be INFO, DEBUG or TRACE, not WARN",
+        )
+        assert (await alter(node, LOGGER, "1", {name: "DEBUG"})).error_message is None
+        assert (await alter(node, LOGGER, "1", {name: None})).error_message is None
+
+    async def test_a_level_that_silences_the_log_stands_in_it(
+        self, node: Node, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        before = logging.getLogger().level
+        log_output.set_level(log_output.ROOT, "INFO")
+        try:
+            await alter(node, LOGGER, "1", {"root": "FATAL"})
+            assert "logger of broker 1 (root=FATAL)" in caplog.text
+        finally:
+            logging.getLogger().setLevel(before)
+
     async def test_every_logger_is_described(self, node: Node) -> None:
         told = values(await describe(node, LOGGER, "1"))
         assert {"root", "seqgate", "seqgate.gateway", "seqgate.gateway.runtime", "seqgate.log", NAME} <= set(

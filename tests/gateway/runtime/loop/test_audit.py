@@ -21,7 +21,7 @@ from seqgate.gateway.runtime.loop.audit import (
     FailedLogin,
     Requester,
 )
-from seqgate.gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for
+from seqgate.gateway.runtime.loop.log_output import AUDIT, JSON, TEXT, begin_audit, handler_for, set_level
 
 ALICE = Requester("User:alice", "192.0.2.7", "EXTERNAL", "app-1", "Fetch")
 
@@ -209,6 +209,9 @@ def test_a_file_of_its_own_has_objects_with_their_time(tmp_path: Path) -> None:
         audit.handle(record(LINE))
         path.rename(tmp_path / "audit.1")
         audit.handle(record(LINE))
+        set_level(AUDIT, "DEBUG")
+        set_level(AUDIT, None)
+        assert audit.level == logging.INFO
     finally:
         for handler in audit.handlers[:]:
             audit.removeHandler(handler)
