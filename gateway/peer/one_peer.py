@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import ssl
 from collections import deque
@@ -45,6 +46,10 @@ IDLE_SHARE: Final = 0.75
 """The share of `connections.max.idle.ms` after which an idle connection is replaced. The other gateway would
 close it soon.
 """
+SESSION_SHARE: Final = 0.85
+"""The share of a login's session (`connections.max.reauth.ms`) after which its connection is replaced. At the
+end the other gateway closes it. Kafka's clients log in again after 85 to 95 %.
+"""
 FIRST_DELAY_S: Final = 0.05
 MOST_DELAY_S: Final = 1.0
 """Delays between attempts to connect double from the first to the most: Kafka's reconnect.backoff.ms and its
@@ -72,6 +77,8 @@ class OnePeer:
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._line: Line | None = None
+        self._finishing: set[PeerConnection] = set()
+        """Connections that were replaced, and still have requests without an answer."""
         self._dialling: asyncio.Task[Line] | None = None
         self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._waiting = 0
@@ -100,9 +107,10 @@ class OnePeer:
         """Close the connection; its requests raise PeerUnavailable with this reason."""
         self._closed_because = reason
         await end_tasks(self._dialling)
-        if self._line is not None:
-            self._line.connection.close(reason)
-            await self._line.connection.finished()
+        current = () if self._line is None else (self._line.connection,)
+        for connection in (*current, *self._finishing):
+            connection.close(reason)
+            await connection.finished()
 
     async def _ask(self, request: Any, timeout_s: float) -> Any:
         line: Line | None = None
@@ -123,9 +131,12 @@ class OnePeer:
         if self._closed_because is not None:
             raise PeerUnavailable(self._closed_because)
         if self._line is not None:
-            if not self._is_idle(self._line) and self._line.connection.closed_because is None:
+            connection = self._line.connection
+            is_over = self._loop.time() >= self._line.renew_s
+            if not is_over and not self._is_idle(self._line) and connection.closed_because is None:
                 return self._line
-            self._line.connection.close("the connection was idle")
+            connection.finish("the session of its login ends" if is_over else "the connection was idle")
+            self._finishing = {each for each in (*self._finishing, connection) if each.in_flight}
             self._line = None
         if self._dialling is None:
             if self._loop.time() < self._next_attempt_s:
@@ -190,6 +201,8 @@ class Line(NamedTuple):
     address: PeerAddress
     connection: PeerConnection
     versions: Mapping[int, tuple[int, int]]
+    renew_s: float
+    """The loop's time at which another connection takes this one's place: its login soon counts no more."""
 
     def knows(self, request: Any) -> bool:
         """Return whether the other gateway knows the API and the version of a request."""
@@ -227,19 +240,19 @@ async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
     )
     connection = PeerConnection(reader, writer, client_id)
     try:
-        if security.mechanism:
-            await _log_in(connection, security)
+        session_s = await _log_in(connection, security) if security.mechanism else math.inf
+        renew_s = loop.time() + SESSION_SHARE * session_s
         asked = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
         answer = await connection.send(asked)
     except BaseException:
         connection.close("the connection is not ready")
         raise
     versions = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-    return Line(address, connection, versions)
+    return Line(address, connection, versions, renew_s)
 
 
-async def _log_in(connection: PeerConnection, security: PeerSecurity) -> None:
-    """Log in with SASL. Raises PeerUnavailable."""
+async def _log_in(connection: PeerConnection, security: PeerSecurity) -> float:
+    """Log in with SASL; return for how long (s) the login counts. Raises PeerUnavailable."""
     # only a gateway whose peers ask for a login needs it
     from seqgate.gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
@@ -262,7 +275,7 @@ async def _log_in(connection: PeerConnection, security: PeerSecurity) -> None:
         except LoginRefused as error:
             raise PeerUnavailable(f"the login of {security.username} failed: {error}") from None
         if message is None:
-            return
+            return answer.session_lifetime.total_seconds() or math.inf
     raise PeerUnavailable(f"it does not end the login of {security.username}")
 
 
@@ -299,6 +312,7 @@ class PeerConnection:
         """Why the connection is closed; None while it is open."""
         self.heard_s = self._loop.time()
         """The time (s) at which the last answer came, or the connection opened."""
+        self._finishing_because: str | None = None
         self._reading = self._loop.create_task(self._read())
 
     @property
@@ -323,6 +337,12 @@ class PeerConnection:
         self._asked.append(_Asked(self._correlation_id, self._loop.time(), request, answer))
         self._writer.write(frame)
         return answer
+
+    def finish(self, reason: str) -> None:
+        """Close the connection once its requests in flight are answered. Send nothing on it any more."""
+        self._finishing_because = reason
+        if not self._asked:
+            self.close(reason)
 
     def close(self, reason: str) -> None:
         """Close the connection; the requests in flight raise PeerUnavailable with this reason."""
@@ -367,6 +387,8 @@ class PeerConnection:
         self._asked.popleft()
         if not asked.answer.done():
             asked.answer.set_result(response)
+        if not self._asked and self._finishing_because is not None:
+            self.close(self._finishing_because)
 
 
 def _check_size(size: int) -> None:

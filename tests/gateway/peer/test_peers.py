@@ -18,8 +18,8 @@ from kio.static.primitive import i32
 from seqgate.gateway.config import load_config
 from seqgate.gateway.peer import one_peer
 from seqgate.gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build
-from tests.gateway.peer.fake_broker import fake_broker
+from seqgate.gateway.protocol.messages import build, encode_response
+from tests.gateway.peer.fake_broker import HEARTBEAT, fake_broker
 
 PATIENCE_S = 120.0
 OTHER = 2
@@ -341,6 +341,25 @@ class TestChanges:
             monkeypatch.setattr(one_peer, "IDLE_SHARE", 0.0)
             await peers.ask(OTHER, heartbeat())
             assert broker.connections == 2
+
+    async def test_a_replaced_connection_finishes_its_requests(
+        self, peers: Peers, addresses: Addresses
+    ) -> None:
+        async with fake_broker(silent) as broker:
+            addresses[OTHER] = broker.address
+            waiting = asyncio.create_task(peers.ask(OTHER, heartbeat(7)))
+            await broker.got(1)
+            peer = peers._by_id[OTHER]
+            assert peer._line is not None
+            old, (old_writer,) = peer._line.connection, broker.open
+            peer._line = peer._line._replace(renew_s=0.0)
+            broker.answer = beaten
+            assert (await peers.ask(OTHER, heartbeat(1))).error_code == 1
+            assert broker.connections == 2
+            assert old.closed_because is None
+            old_writer.write(encode_response(HEARTBEAT, 2, beaten(broker.requests[0])))
+            assert (await waiting).error_code == 7
+            assert old.closed_because == "the session of its login ends"
 
 
 async def test_a_closed_connection_refuses_requests() -> None:

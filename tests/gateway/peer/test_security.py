@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -16,6 +17,7 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import UserScramCredentialRecord
+from seqgate.gateway.peer.one_peer import SESSION_SHARE
 from seqgate.gateway.peer.peers import PeerAddress, Peers, PeerUnavailable
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from tests.support.certificates import Authority
@@ -65,8 +67,9 @@ async def listening(path: Path, protocol: str, *settings: str) -> AsyncIterator[
         await gateway.stop()
 
 
-async def ask(gateway: Gateway, protocol: str, *settings: str) -> None:
-    """Ask the gateway once, as another gateway with these settings. Raises PeerUnavailable."""
+@asynccontextmanager
+async def asking(gateway: Gateway, protocol: str, *settings: str) -> AsyncIterator[Peers]:
+    """Yield what asks the gateway, as another gateway with these settings."""
     config = load_config(
         overrides=[
             "listeners=PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0",
@@ -78,9 +81,15 @@ async def ask(gateway: Gateway, protocol: str, *settings: str) -> None:
     address = PeerAddress(HOST, gateway.services.node.bound["INSIDE"].port)
     peers = Peers(config, 1, {OTHER: address}.get)
     try:
-        assert (await peers.ask(OTHER, NOTHING)).markers == ()
+        yield peers
     finally:
         await peers.close()
+
+
+async def ask(gateway: Gateway, protocol: str, *settings: str) -> None:
+    """Ask the gateway once, as another gateway with these settings. Raises PeerUnavailable."""
+    async with asking(gateway, protocol, *settings) as peers:
+        assert (await peers.ask(OTHER, NOTHING)).markers == ()
 
 
 def stores(path: Path, authority: Authority, name: str) -> list[str]:
@@ -160,6 +169,29 @@ class TestLogins:
             if mechanism != "PLAIN":
                 await add_user(gateway, mechanism)
             await ask(gateway, "SASL_PLAINTEXT", *settings)
+
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+    async def test_a_gateway_logs_in_again_before_its_session_ends(
+        self, tmp_path: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings = (*login(mechanism), "connections.max.reauth.ms=3600000")
+        async with listening(tmp_path, "SASL_PLAINTEXT", *settings) as gateway:
+            if mechanism != "PLAIN":
+                await add_user(gateway, mechanism)
+            async with asking(gateway, "SASL_PLAINTEXT", *settings) as peers:
+                await peers.ask(OTHER, NOTHING)
+                first = peers._by_id[OTHER]._line
+                assert first is not None
+                left_s = first.renew_s - asyncio.get_running_loop().time()
+                assert 0 < left_s <= SESSION_SHARE * 3600
+                monkeypatch.setattr(peers._by_id[OTHER], "_line", first._replace(renew_s=0.0))
+                await peers.ask(OTHER, NOTHING)
+                second = peers._by_id[OTHER]._line
+                assert second is not None
+                assert second.connection is not first.connection
+                assert first.connection.closed_because == "the session of its login ends"
+                await peers.ask(OTHER, NOTHING)
+                assert peers._by_id[OTHER]._line is second
 
     @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
     async def test_a_wrong_password_is_refused(self, tmp_path: Path, mechanism: str) -> None:
