@@ -140,13 +140,16 @@ NETWORK_SETTINGS = (
     ),
     _NETWORK.whole("max.connections", INT_MAX, minimum=0, dynamic=True, per_listener=True)(
         "Connections that are open at once. Further connections are closed when they arrive. "
-        "`listener.name.NAME.max.connections` limits one listener, in addition to the limit of all listeners."
+        "`listener.name.NAME.max.connections` limits one listener, in addition to the limit of all "
+        "listeners, which refuses no connection at the listener that `inter.broker.listener.name` names, "
+        "where there are others."
     ),
     _NETWORK.whole("max.connection.creation.rate", INT_MAX, minimum=1, dynamic=True, per_listener=True)(
         "New connections in a second, over the last `quota.window.num` windows. Beyond the rate the "
         "listener accepts no connection for a while, at most for one window (`quota.window.size.seconds`): "
         "clients wait, and none is refused. `listener.name.NAME.max.connection.creation.rate` limits one "
-        "listener, in addition to the limit of all listeners."
+        "listener, in addition to the limit of all listeners, which does not hold for the listener that "
+        "`inter.broker.listener.name` names, where there are others."
     ),
     _NETWORK.whole("max.connections.per.ip", INT_MAX, minimum=0, dynamic=True)(
         "Connections that are open at once from one address. Further connections are closed when they arrive."

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from seqgate.gateway.config import Config, Listener
+from seqgate.gateway.config.cluster import LISTENER as INTER_BROKER_LISTENER
 from seqgate.gateway.config.listeners import is_loopback
 from seqgate.gateway.config.network import parse_overrides
 from seqgate.gateway.config.setting import INT_MAX
@@ -474,6 +475,11 @@ class Admission:
         self._windows = Windows(config.int("quota.window.num"), self._longest_ms)
         self._rates: dict[str, Rate] = {}
         """The rates of new connections, by the name of the listener."""
+        between = config.optional_str(INTER_BROKER_LISTENER)
+        self._protected = between.upper() if between and len(config.listeners) > 1 else None
+        """The listener of the other gateways, which clients elsewhere can't shut out (Kafka's
+        protectedListener).
+        """
 
     def admit(self, listener_name: str, host: str) -> AdmissionVerdict:
         self._total += 1
@@ -500,7 +506,7 @@ class Admission:
     def _limit_complaint(self, listener_name: str, host: str) -> str:
         config = self._config
         limit = config.int(MAX_CONNECTIONS)
-        if self._total > limit:
+        if self._total > limit and listener_name != self._protected:
             return f"{MAX_CONNECTIONS} is {limit}"
         of_listener = config.own_of_listener(listener_name, MAX_CONNECTIONS)
         if isinstance(of_listener, int) and self._per_listener[listener_name] > of_listener:
@@ -538,7 +544,7 @@ class Admission:
     def _limited_rates(self, listener_name: str) -> list[tuple[str, int]]:
         of_all = self._config.int(CREATION_RATE)
         of_listener = self._config.own_of_listener(listener_name, CREATION_RATE)
-        rates = [(_ALL, of_all)] if of_all < INT_MAX else []
+        rates = [(_ALL, of_all)] if of_all < INT_MAX and listener_name != self._protected else []
         if isinstance(of_listener, int):
             rates.append((listener_name, of_listener))
         return rates

@@ -29,6 +29,23 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
     assert door.admit("B").refusal == "max.connections is 3"
 
 
+def test_clients_do_not_shut_out_the_other_gateways() -> None:
+    listeners = "listeners=A://127.0.0.1:0,B://127.0.0.1:0"
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    limits = ("max.connections=1", "max.connection.creation.rate=1", "listener.name.b.max.connections=2")
+    door = Door(listeners, protocols, *limits, "inter.broker.listener.name=b")
+    assert [door.admit("B"), door.admit("B")] == [WELCOME, WELCOME]
+    assert door.admit("B").refusal == "listener.name.b.max.connections is 2"
+    assert door.admit("A").refusal == "max.connections is 1"
+    for _ in range(20):
+        door.admit("A")
+    door.admission.dismiss("B", "192.0.2.1")
+    door.admission.dismiss("B", "192.0.2.1")
+    assert door.admit("B") == WELCOME
+    alone = Door("listeners=B://127.0.0.1:0", protocols, *limits, "inter.broker.listener.name=b")
+    assert [alone.admit("B"), alone.admit("B").refusal] == [WELCOME, "max.connections is 1"]
+
+
 def test_an_altered_limit_counts_for_the_next_connection() -> None:
     door = Door()
     assert door.admit() == WELCOME
