@@ -100,6 +100,8 @@ class Server:
         self.refused_connections = 0
         self._config = config
         self._connections: dict[Connection, None] = {}
+        self._delayed: set[Connection] = set()
+        """The connections over the rate of their address, which are closed later."""
         self._numbers = itertools.count(1)
         self._admission = Admission(config, lambda: int(loop.time() * 1000), quotas, handles_limit)
         self._acceptors: dict[str, Acceptor] = {}
@@ -248,6 +250,8 @@ class Server:
         if not verdict.refusal:
             logger.debug("%s has opened a connection", connection.name)
             return None
+        if verdict.close_after_ms:
+            self._delayed.add(connection)
         self.refused_connections += 1
         logger.warning("refused a connection of %s: %s", connection.name, verdict.refusal)
         return verdict.close_after_ms / 1000
@@ -255,7 +259,11 @@ class Server:
     def dismiss(self, connection: Connection) -> None:
         logger.debug("the connection of %s has ended", connection.name)
         self._connections.pop(connection, None)
-        self._admission.dismiss(connection.listener_name, connection.peer_host)
+        if connection in self._delayed:
+            self._delayed.remove(connection)
+            self._admission.dismiss_delayed()
+        else:
+            self._admission.dismiss(connection.listener_name, connection.peer_host)
 
     def close_idle(self) -> None:
         """Close connections that sent nothing for connections.max.idle.ms; check again later. Drop closed
@@ -469,6 +477,8 @@ class Admission:
         self._quotas = quotas
         self._handles_limit = handles_limit
         self._total = 0
+        self._delayed = 0
+        """Refused connections that are closed later. They have file handles, and count for no other limit."""
         self._per_host: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self._longest_ms = config.int("quota.window.size.seconds") * 1000
@@ -493,6 +503,8 @@ class Admission:
             close_after_ms = self._quotas.delay_of_connection(host)
             if close_after_ms:
                 self._take_back(listener_name)
+                self.dismiss(listener_name, host)
+                self._delayed += 1
                 return AdmissionVerdict("its address is over its connection_creation_rate", close_after_ms)
         return AdmissionVerdict(hold_ms=hold_ms)
 
@@ -503,6 +515,10 @@ class Admission:
             if not counts[key]:
                 del counts[key]
 
+    def dismiss_delayed(self) -> None:
+        """Forget a refused connection that has been closed after its delay."""
+        self._delayed -= 1
+
     def _limit_complaint(self, listener_name: str, host: str) -> str:
         config = self._config
         limit = config.int(MAX_CONNECTIONS)
@@ -512,7 +528,7 @@ class Admission:
         if isinstance(of_listener, int) and self._per_listener[listener_name] > of_listener:
             return f"listener.name.{listener_name.lower()}.{MAX_CONNECTIONS} is {of_listener}"
         handles = split_file_handles(self._handles_limit, config.int("seqgate.log.max.open.files"))
-        if self._total > handles.connections:
+        if self._total + self._delayed > handles.connections:
             return (
                 f"the process may open {self._handles_limit} files (ulimit -n), "
                 f"{handles.connections} for connections"

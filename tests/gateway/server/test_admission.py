@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from seqgate.gateway.config import load_config
+from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.server.server import Admission, AdmissionVerdict
 
 WELCOME = AdmissionVerdict()
@@ -44,6 +47,24 @@ def test_clients_do_not_shut_out_the_other_gateways() -> None:
     assert door.admit("B") == WELCOME
     alone = Door("listeners=B://127.0.0.1:0", protocols, *limits, "inter.broker.listener.name=b")
     assert [alone.admit("B"), alone.admit("B").refusal] == [WELCOME, "max.connections is 1"]
+
+
+def test_a_connection_that_is_refused_late_has_a_file_handle() -> None:
+    class Quotas:
+        limits_connections = True
+
+        def delay_of_connection(self, host: str) -> int:
+            return 500 if host == "192.0.2.1" else 0
+
+    handles = 1000
+    connections = split_file_handles(handles, 4096).connections
+    quotas: Any = Quotas()
+    admission = Admission(load_config(), lambda: 0, quotas, handles)
+    assert {admission.admit("A", "192.0.2.1").close_after_ms for _ in range(connections)} == {500}
+    assert "ulimit" in admission.admit("A", "192.0.2.2").refusal
+    admission.dismiss("A", "192.0.2.2")
+    admission.dismiss_delayed()
+    assert admission.admit("A", "192.0.2.2") == WELCOME
 
 
 def test_an_altered_limit_counts_for_the_next_connection() -> None:

@@ -246,6 +246,29 @@ async def test_an_address_over_quota_is_refused_late(tmp_path: Path) -> None:
         assert not node.services.node.quotas.is_on
 
 
+async def test_a_connection_that_is_refused_late_takes_no_room(tmp_path: Path) -> None:
+    async with open_node(tmp_path, "max.connections=11") as node:
+        await limit(node, "connection_creation_rate", 1.0, (("ip", "127.0.0.1"),))
+        server = Server(
+            asyncio.get_running_loop(),
+            node.services.node.config,
+            Dispatcher(APIS, node.services),
+            quotas=node.services.node.quotas,
+        )
+        peers: list[Any] = [FakePeer() for _ in range(30)]
+        assert [server.admit(peer) for peer in peers] == [None] * 10 + [1.0] * 20
+        others: list[Any] = [FakePeer(), FakePeer()]
+        for other in others:
+            other.peer_host = "192.0.2.1"
+        assert [server.admit(other) for other in others] == [None, 0.0]
+        for refused in (*peers[10:], others[1]):
+            server.dismiss(refused)
+        assert server.admit(others[1]) == 0.0
+        server.dismiss(others[1])
+        server.dismiss(peers[0])
+        assert server.admit(others[1]) is None
+
+
 async def test_a_version_of_api_versions_that_is_too_new_is_refused_as_without_quotas(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         frame = memoryview(struct.pack(">hhih", 18, 99, 7, -1))
