@@ -149,6 +149,10 @@ def add(
         raise stop(
             f"--iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}, not {iterations}", code=2
         )
+    try:
+        check_name(user)
+    except ControlError as error:
+        raise stop(str(error), code=2) from None
     password = read_password(password_file)
     request = AddUserRequest(user, [credential_for(hashing, password, iterations) for hashing in hashes])
     with opened as client:
@@ -220,6 +224,14 @@ def _checked(mechanisms: list[str] | None) -> list[str]:
 
 def _listed(changed: ChangedUser) -> str:
     return " and ".join(changed.mechanisms)
+
+
+def check_name(user: str) -> None:
+    """Check that a user of this name could log in. Raises ControlError."""
+    if not user.isascii():
+        raise ControlError(
+            f"no user {shown(user)} could log in: SCRAM takes names of ASCII characters only, as in Kafka"
+        )
 
 
 # The password of a new user, from a file, standard input or a prompt; never from an argument, which other

@@ -22,6 +22,7 @@ from seqgate.gateway.admin.users import (
     RemoveUserRequest,
     UserRow,
     add_user,
+    check_name,
     credential_for,
     find_users,
     remove_user,
@@ -366,6 +367,7 @@ def set_password(visit: Visit) -> PageAnswer:
 
 
 def _set(visit: Visit, user: str) -> list[str]:
+    check_name(user)
     password = visit.text("password")
     if not password:
         raise ControlError("the password is empty; type one, or make one")

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
@@ -21,6 +22,7 @@ from seqgate.gateway.admin.users import (
     credential_for,
     read_password,
 )
+from seqgate.gateway.cli import app
 from seqgate.gateway.config import load_config
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.log import Storage
@@ -109,6 +111,14 @@ async def test_a_directory_in_use_gets_no_user(tmp_path: Path) -> None:
             await stopped_answer(tmp_path, adding("bob"))
     finally:
         storage.unlock(str(tmp_path / LOCK))
+
+
+def test_a_name_with_which_nobody_can_log_in_is_refused(tmp_path: Path) -> None:
+    where = ("--password-file", "-", "--data-dir", str(tmp_path / "data"))
+    refused = CliRunner().invoke(app, ["users", "add", "müller", *where], input="pencil\n")
+    assert refused.exit_code == 2
+    assert "no user müller could log in" in refused.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_the_text_of_a_request_has_no_secret() -> None:
