@@ -159,6 +159,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self.principal = self._identify(connected)
             except Unidentified as error:
+                self._server.note_refused(self, str(error))
                 self.abort(str(error))
 
     def limits_changed(self) -> None:

@@ -189,12 +189,13 @@ class Server:
         def door() -> TlsDoor:
             connection = Connection(self, listener.name, tls.principal if knows_clients else _unknown)
             return TlsDoor(
-                self.loop, guard(connection), tls.context, timeout_s, self._turns, self._note_refused
+                self.loop, guard(connection), tls.context, timeout_s, self._turns, self.note_refused
             )
 
         return door
 
-    def _note_refused(self, connection: Connection, reason: str) -> None:
+    def note_refused(self, connection: Connection, reason: str) -> None:
+        """Count and audit a client whose certificate is missing, not accepted, or gives no principal."""
         if self._logins is not None:
             self._logins.note_refused_certificate(connection, reason)
 

@@ -81,25 +81,31 @@ def test_a_failed_login_is_written_without_what_may_be_a_password(tmp_path: Path
 def test_a_certificate_that_is_refused_is_written(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     secured = Secured(
-        tmp_path, ssl_client_auth="required", authorizer_class_name=AUTHORIZER, seqgate_audit_file=str(path)
+        tmp_path,
+        ssl_client_auth="required",
+        ssl_principal_mapping_rules="RULE:^CN=(w.*?),.*$/$1/U",
+        authorizer_class_name=AUTHORIZER,
+        seqgate_audit_file=str(path),
     )
     with secured.gateway:
         foreign = Authority("Others").client("ann").write_pem(tmp_path / "foreign.pem")
-        for shown in (None, foreign):
+        unmapped = secured.authority.client("ann").write_pem(tmp_path / "unmapped.pem")
+        for shown in (None, foreign, unmapped):
             with contextlib.suppress(OSError), secured.client(shown) as client:
                 assert not client.recv(1)
         with secured.connect() as client:
             client.sendall(b"no TLS at all")
             assert not client.recv(1)
-        eventually(lambda: len(path.read_text().splitlines()) >= 2, "the refusals")
-        assert ask(tmp_path / "data", StatusRequest()).failed_logins == 2
+        eventually(lambda: len(path.read_text().splitlines()) >= 3, "the refusals")
+        assert ask(tmp_path / "data", StatusRequest()).failed_logins == 3
         secured.gateway.stop()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["event"], line["principal"], line["mechanism"], line["listener"]) for line in lines] == [
         ("login_failed", None, "TLS", "SSL")
-    ] * 2
+    ] * 3
     assert lines[0]["reason"] == "it showed no certificate, which ssl.client.auth=required asks for"
     assert lines[1]["reason"].startswith("its certificate is not accepted: ")
+    assert lines[2]["reason"].startswith("no rule of ssl.principal.mapping.rules matches the subject 'CN=ann")
 
 
 def test_a_file_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:
