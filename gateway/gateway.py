@@ -24,6 +24,7 @@ from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.process import open_files_limit
 from seqgate.gateway.runtime.composition import compose, start_coordinators, stop_coordinators
+from seqgate.gateway.runtime.loop.audit import Requester
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
@@ -199,8 +200,10 @@ class Gateway:
             self._metrics = self._make_metrics(services, dispatcher.time_requests())
         self._services = services
 
-    async def _answer_question(self, question: str, may: Callable[[Operation], bool]) -> bytes:
-        return await self._control.answer_question(question, may)
+    async def _answer_question(
+        self, question: str, may: Callable[[Operation], bool], requester: Requester
+    ) -> bytes:
+        return await self._control.answer_question(question, may, requester)
 
     async def _metrics_text(self) -> str:
         """Return the metrics. Without metrics of its own, the gateway begins with the first question to read

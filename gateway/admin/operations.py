@@ -208,7 +208,7 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
     )
     if changes_something(request):
         caller = caller_of(client)
-        work.add_done_callback(partial(note_change, gateway.services.node.audit, caller, request))
+        work.add_done_callback(partial(_note_ended, gateway.services.node.audit, caller, request))
     try:
         # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked
         # for.
@@ -225,12 +225,16 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
     return ControlAnswer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
 
 
-async def answer_question(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> bytes:
+async def answer_question(
+    gateway: LiveGateway, question: str, may: Callable[[Operation], bool], requester: Requester
+) -> bytes:
     """Return the answer to a request that came over the Kafka protocol, both as JSON."""
-    return msgspec.json.encode(await _told(gateway, question, may))
+    return msgspec.json.encode(await _told(gateway, question, may, requester))
 
 
-async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], bool]) -> ControlAnswer:
+async def _told(
+    gateway: LiveGateway, question: str, may: Callable[[Operation], bool], requester: Requester
+) -> ControlAnswer:
     try:
         request = _decoder.decode(question)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -248,11 +252,14 @@ async def _told(gateway: LiveGateway, question: str, may: Callable[[Operation], 
         return ControlAnswer.of_error(error)
     except TimeoutError:
         return ControlAnswer(error=f"not done within {OPERATION_TIMEOUT_S:g} s")
+    if changes_something(request):
+        by = f"{requester.principal} at {requester.address} (client {requester.client_id!r})"
+        _note_change(gateway.services.node.audit, requester._replace(request=name), by, request)
     return ControlAnswer(msgspec.Raw(msgspec.json.encode(result)))
 
 
-# Finds the process that sends a request on the control socket, and logs the changes that the process makes,
-# also in the audit log.
+# Finds the process that sends a request on the control socket, and logs the changes that a process or a
+# client makes, also in the audit log.
 
 CONTROL_SOCKET: Final = "control socket"
 _CREDENTIALS: Final = Struct("3i")
@@ -297,20 +304,22 @@ def words_of(request: msgspec.Struct) -> str:
     return ", ".join(words)
 
 
-def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
-    """Log a change that has ended, unless it failed. The logged text of a request contains no secret."""
+def _note_ended(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
+    """Log the change of a process that has ended, unless it failed."""
     if work.cancelled() or work.exception() is not None:
         return
-    name = request.operation_name()
     requester = Requester(
-        f"system user {caller.user}", CONTROL_SOCKET, CONTROL_SOCKET, f"pid {caller.pid}", name
+        f"system user {caller.user}",
+        CONTROL_SOCKET,
+        CONTROL_SOCKET,
+        f"pid {caller.pid}",
+        request.operation_name(),
     )
-    words = words_of(request)
-    audit.changed(requester, f"seqgate {name}", [words])
-    logger_caller.info(
-        "seqgate %s%s, by the system user %s (pid %d)",
-        name,
-        f": {words}" if words else "",
-        caller.user,
-        caller.pid,
-    )
+    _note_change(audit, requester, f"the system user {caller.user} (pid {caller.pid})", request)
+
+
+def _note_change(audit: AuditLog, requester: Requester, by: str, request: Request[Any]) -> None:
+    """Log a change. The logged text of a request contains no secret."""
+    name, words = request.operation_name(), words_of(request)
+    audit.changed(requester, f"seqgate {name}", [words] if words else [])
+    logger_caller.info("seqgate %s%s, by %s", name, f": {words}" if words else "", by)

@@ -20,6 +20,7 @@ from seqgate.gateway.admin.request import (
     ControlAnswer,
     short_path,
 )
+from seqgate.gateway.runtime.loop.audit import Requester
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
@@ -150,11 +151,13 @@ class ControlServer:
             )
         return self._gateway
 
-    async def answer_question(self, question: str, may: Callable[[Operation], bool]) -> bytes:
+    async def answer_question(
+        self, question: str, may: Callable[[Operation], bool], requester: Requester
+    ) -> bytes:
         """Return the answer to a question that came over the Kafka protocol."""
         from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415 - as above
 
-        return await answer_question(self.live_gateway(), question, may)
+        return await answer_question(self.live_gateway(), question, may, requester)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -25,7 +25,7 @@ from seqgate.gateway.runtime.coordinators.streams_topics import StreamsTopics
 from seqgate.gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
-from seqgate.gateway.runtime.loop.audit import AuditLog
+from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.upkeep.compaction import Compaction
 
 
-AnswersQuestions = Callable[[str, Callable[[Operation], bool]], Awaitable[bytes]]
+AnswersQuestions = Callable[[str, Callable[[Operation], bool], Requester], Awaitable[bytes]]
 """Returns the answer to a question of another gateway, or of a command, about this gateway, both as JSON. The
 function tells whether the asker has a right on the cluster.
 """

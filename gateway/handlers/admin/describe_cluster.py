@@ -64,7 +64,7 @@ async def _told(context: RequestContext[NodeServices], question: str) -> bytes |
         return is_gateway or context.may_cluster(right)
 
     answers = context.node.questions
-    return None if answers is None else await answers(question, may)
+    return None if answers is None else await answers(question, may, context.requester())
 
 
 def _answer(context: RequestContext[NodeServices], **fields: Any) -> Any:

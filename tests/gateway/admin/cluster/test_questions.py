@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -9,11 +11,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.backup.bucket import HoldRequest
+from seqgate.gateway.admin import operations
+from seqgate.gateway.admin.backup.bucket import HeldLog, HoldRequest
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.logs import LogLinesRequest
+from seqgate.gateway.admin.operation import ControlOperation
 from seqgate.gateway.admin.operations import answer_question
 from seqgate.gateway.admin.pids import ClaimBlockRequest
 from seqgate.gateway.admin.producers import ListProducersRequest
@@ -21,11 +25,15 @@ from seqgate.gateway.admin.request import ControlAnswer, ControlError, Request
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.admin.verdicts import ListVerdictsRequest
+from seqgate.gateway.runtime.loop.audit import Requester
+from seqgate.gateway.runtime.loop.log_output import AUDIT, UNLIMITED
 from seqgate.gateway.security.acls.access import Operation
 from tests.gateway.admin.answers import answer, live
 from tests.gateway.handlers.support import open_node
 from tests.gateway.handlers.two_brokers import OTHER
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
+
+ASKER = Requester("User:ann", "192.0.2.7", "SASL_SSL", "seqgate", "DescribeCluster")
 
 
 @pytest.fixture
@@ -52,7 +60,7 @@ async def test_another_gateway_answers_for_itself(
 async def test_an_answer_may_be_longer_than_a_string_of_kafka(cluster: Cluster) -> None:
     long = ControlAnswer(error="x" * 0x8000)
 
-    async def answered(question: str, may: object) -> bytes:
+    async def answered(question: str, may: object, requester: object) -> bytes:
         return msgspec.json.encode(long)
 
     cluster.there.services.node.questions = answered
@@ -103,7 +111,7 @@ async def test_a_question_needs_a_right(
     question = msgspec.json.encode(request_type()).decode()
     async with open_node(tmp_path) as node:
         refused, told = [
-            msgspec.json.decode(await answer_question(live(node), question, may), type=ControlAnswer)
+            msgspec.json.decode(await answer_question(live(node), question, may, ASKER), type=ControlAnswer)
             for may in (lambda _: False, lambda asked: asked is right)
         ]
     assert refused.error is not None
@@ -116,7 +124,12 @@ async def test_a_question_that_changes_something_needs_alter(tmp_path: Path) -> 
     async with open_node(tmp_path) as node:
         refused, told = [
             msgspec.json.decode(
-                await answer_question(live(node), question, lambda asked, has=has: asked is has),  # type: ignore[misc]
+                await answer_question(
+                    live(node),
+                    question,
+                    lambda asked, has=has: asked is has,  # type: ignore[misc]
+                    ASKER,
+                ),
                 type=ControlAnswer,
             )
             for has in (Operation.DESCRIBE, Operation.ALTER)
@@ -125,11 +138,34 @@ async def test_a_question_that_changes_something_needs_alter(tmp_path: Path) -> 
     assert told.error == "this gateway has no bucket: it was started without --cluster"
 
 
+async def test_a_change_over_the_network_names_who_asked_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    held = ControlOperation(HoldRequest, lambda *_: HeldLog(1, 2, "n", 3), changes=True)
+    monkeypatch.setitem(operations._BY_REQUEST, HoldRequest, held)
+    async with open_node(tmp_path) as node:
+        node.services.node.audit.is_on = True
+        for request in (ListTasksRequest(), HoldRequest("b")):
+            question = msgspec.json.encode(request).decode()
+            await answer_question(live(node), question, lambda _: True, ASKER)
+    (audited,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == AUDIT]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == UNLIMITED]
+    assert audited == {
+        "event": "changed",
+        **ASKER._asdict(),
+        "request": "backup.hold",
+        "action": "seqgate backup.hold",
+        "resources": ["backup b"],
+    }
+    assert line == "seqgate backup.hold: backup b, by User:ann at 192.0.2.7 (client 'seqgate')"
+
+
 @pytest.mark.parametrize("question", ["", "[", '{"type":"no such"}', '{"x":' * 6_000], ids=len)
 async def test_what_is_no_question_is_refused(tmp_path: Path, question: str) -> None:
     async with open_node(tmp_path) as node:
         told = msgspec.json.decode(
-            await answer_question(live(node), question, lambda _: True), type=ControlAnswer
+            await answer_question(live(node), question, lambda _: True, ASKER), type=ControlAnswer
         )
     assert told.error is not None
     assert told.error.startswith("the question is not understood: ")
