@@ -222,7 +222,9 @@ class Visit:
         return self.console.sampler.history
 
     def figures(self, names: Sequence[str]) -> Data:
-        """Return figures of the whole gateway over the range of the address, for a chart."""
+        """Return figures of the whole cluster over the range of the address, for a chart. They name no topic,
+        group or client, and need no right.
+        """
         keys = {name: Key(name) for name in names}
         return self.chart(self.history, keys, self.console.sampler.error)
 
