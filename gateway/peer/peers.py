@@ -35,6 +35,11 @@ class AsksPeers(Protocol):
         """Return the answer: kio's response of the request's version. Raises PeerUnavailable."""
 
 
+def client_id_of(node_id: int) -> str:
+    """Return the client id of a gateway's requests to other gateways."""
+    return f"broker-{node_id}"
+
+
 _GONE: Final = "it is unknown or fenced"
 _MOVED: Final = "it has another address now"
 
@@ -49,7 +54,7 @@ class Peers:
         """`find` returns the present address of a broker; None for one that is unknown or fenced."""
         self._config = config
         self._node_id = node_id
-        self._client_id = f"broker-{node_id}".encode()
+        self._client_id = client_id_of(node_id).encode()
         self._find = find
         self._by_id: dict[int, OnePeer] = {}
         """The gateways that were asked, at most as many as the metadata has brokers."""

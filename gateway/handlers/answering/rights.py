@@ -19,9 +19,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.config.load import inter_broker_listener
 from seqgate.gateway.coordinator.group.consumer_assignors import EVERYTHING, Sight
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.peer.peers import client_id_of
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 
@@ -96,6 +98,18 @@ async def refused_ids(
 def has_on_cluster(context: RequestContext[Any], operation: Operation) -> bool:
     """Return whether the client has a right on the cluster, where a right on the topic does as well."""
     return context.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def is_from_gateway(context: RequestContext[Any]) -> bool:
+    """Return whether another gateway of the cluster sent the request. A client that claims to be one needs
+    the right of a gateway, and the listener between gateways.
+    """
+    node = context.node
+    return (
+        context.client_id in map(client_id_of, node.brokers.others())
+        and context.listener_name == inter_broker_listener(node.config)
+        and has_on_cluster(context, Operation.CLUSTER_ACTION)
+    )
 
 
 async def describes_all(context: RequestContext[Any], names: Iterable[str]) -> bool:

@@ -15,7 +15,8 @@ from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
-from seqgate.gateway.handlers.answering.rights import has_on_cluster
+from seqgate.gateway.handlers.answering.changes import log_change
+from seqgate.gateway.handlers.answering.rights import has_on_cluster, is_from_gateway
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, OFFSETS_TOPIC
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
@@ -39,11 +40,15 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         }
         for marker in request.markers
     ]
+    # the markers of other gateways end the transactions of producers as usual
+    is_change = not is_from_gateway(context)
     rows = []
     for marker, outcome in zip(request.markers, outcomes, strict=True):
         if not outcome:
             continue
         errors = {place: await _when_durable(one) for place, one in outcome.items()}
+        if is_change:
+            _note(context, marker, errors)
         topics = [_topic(topic, errors) for topic in marker.topics]
         rows.append({"producer_id": marker.producer_id, "topics": topics})
     return context.answer(markers=rows)
@@ -77,6 +82,13 @@ async def _when_durable(outcome: MarkerResult) -> ErrorCode:
         return outcome
     partition, offset = outcome
     return ErrorCode.none if await partition.persisted(offset) else ErrorCode.kafka_storage_error
+
+
+def _note(context: RequestContext[Services], marker: Any, errors: dict[TopicPartition, ErrorCode]) -> None:
+    """Log a marker that a client has written, with its partitions."""
+    ended = "committed" if marker.transaction_result else "aborted"
+    written = [f"{topic}-{index}" for (topic, index), error in errors.items() if error is ErrorCode.none]
+    log_change(context, f"{ended} the transaction of producer {marker.producer_id} in", written)
 
 
 def _topic(topic: Any, errors: dict[TopicPartition, ErrorCode]) -> dict[str, Any]:

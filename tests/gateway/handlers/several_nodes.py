@@ -14,7 +14,7 @@ from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
-from seqgate.gateway.peer.peers import PeerUnavailable
+from seqgate.gateway.peer.peers import PeerUnavailable, client_id_of
 from seqgate.gateway.protocol.messages import decode_answer, encode_request
 from seqgate.gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import FakePeer, Node, open_node
@@ -58,7 +58,7 @@ class Network:
             await self.held.wait()
         if to not in self.nodes or self.lose(sender, to, request):
             raise PeerUnavailable(f"broker {to} is away")
-        frame = encode_request(request, 1, b"peer")
+        frame = encode_request(request, 1, client_id_of(sender).encode())
         begun = self._dispatchers[to].begin(memoryview(frame)[4:], FakePeer())
         answer = begun.answer if isinstance(begun, Deferred) else begun
         if isinstance(begun, Deferred) and answer is None:

@@ -21,6 +21,7 @@ from seqgate.gateway.handlers.transactions.transactions import (
     LIST_TRANSACTIONS_API,
 )
 from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.partitions.producer_clients import ClientRow
 from seqgate.gateway.security.principals import ANONYMOUS
 from tests.gateway.admin.answers import answer
@@ -363,6 +364,15 @@ class TestWriteTxnMarkers:
         assert errors == ["none", "unknown_topic_or_partition", "invalid_topic_exception"]
         assert outcomes(node) == {"a": [Outcome.ABORTED]}
         assert await self.write(node, version, client, 0, TOPIC) == ["invalid_producer_epoch"]
+
+    async def test_the_markers_of_a_client_are_logged(
+        self, node: Node, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", logger=UNLIMITED)
+        await client.write("a", 0)
+        await self.write(node, 2, client, 1, TOPIC, "nowhere")
+        what = f"aborted the transaction of producer {client.producer.producer_id} in {TOPIC}-0"
+        assert caplog.messages == [f"{what}, by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')"]
 
     async def test_a_marker_without_a_producer_epoch_is_refused(self, node: Node, client: Client) -> None:
         await client.write("a", 0)

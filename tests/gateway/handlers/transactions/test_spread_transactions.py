@@ -20,14 +20,19 @@ from seqgate.gateway.admin.transactions.list_and_describe import (
 from seqgate.gateway.coordinator.transaction.records import PREPARE_COMMIT, Transaction
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.answering.api import Deferred
+from seqgate.gateway.handlers.answering.rights import is_from_gateway
 from seqgate.gateway.handlers.records.produce_late import OBJECTS_BYTES
+from seqgate.gateway.handlers.transactions import write_txn_markers
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from seqgate.gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transaction_markers import marker_request
+from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
+from tests.gateway.handlers.rights import Rights
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of
 from tests.gateway.handlers.spread_client import NAME, OFFSETS, STATE, TOPIC, Spread, SpreadClient
 from tests.gateway.handlers.support import FakePeer
@@ -103,6 +108,26 @@ class TestWhole:
         await ended(spread)
         asked = cluster.network.asked
         assert [asked[3, to, "WriteTxnMarkers"] for to in NODES] == [1, 1, 0]
+
+    async def test_markers_of_gateways_are_no_changes_of_clients(
+        self, cluster: Cluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level("INFO", logger=UNLIMITED)
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        assert await client.end(commit=True) == 0
+        await ended(spread)
+        assert cluster.network.asked[3, 1, "WriteTxnMarkers"] == 1
+        assert "transaction of producer" not in caplog.text
+        node = cluster.nodes[1]
+        node.services.node.access = rights = Rights()
+        claimed = node.context(write_txn_markers.API, 2)
+        claimed.client_id = "broker-3"
+        assert not is_from_gateway(claimed)
+        rights.allow(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        assert is_from_gateway(claimed)
 
     @both_versions
     async def test_later_batches_and_offsets_of_a_transaction_need_no_question(
