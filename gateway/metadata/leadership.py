@@ -33,12 +33,15 @@ NO_MOVE: Final = -1
 
 
 class PartitionMove(NamedTuple):
-    """A partition that its leader hands over."""
+    """A partition that its leader hands over. Each later order raises `partition_epoch`, also one that takes
+    the order of this move back.
+    """
 
     topic_id: uuid.UUID
     partition: int
     leader: int
     leader_epoch: int
+    partition_epoch: int
     to: int
 
 
@@ -126,29 +129,34 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
                 yield without_reassignment_and_move(partition, _with(target, partition.leader), partition.isr)
 
 
-def move(
-    image: MetadataImage, topic_id: uuid.UUID, index: int, *, leader: int, leader_epoch: int, to: int
-) -> Decision[bool]:
-    """Make `to` the leader; only the present leader, in its present epoch, decides this. The answer says
-    whether it moves. Ends the reassignment in progress; without one, `to` becomes the preferred replica.
+def wanted(image: MetadataImage, planned: PartitionMove) -> PartitionRecord | None:
+    """Return the partition of a move; None if its record has changed since the plan, or `to` is not live."""
+    partition = image.partition(planned.topic_id, planned.partition)
+    if partition is None or planned.to == planned.leader:
+        return None
+    epochs = (partition.leader, partition.leader_epoch, partition.partition_epoch)
+    if epochs != (planned.leader, planned.leader_epoch, planned.partition_epoch):
+        return None
+    return partition if planned.to in image.brokers.live(planned.leader) else None
+
+
+def move(image: MetadataImage, planned: PartitionMove) -> Decision[bool]:
+    """Carry out a move while it is wanted; only the present leader decides this. The answer says whether the
+    partition moves. Ends the reassignment in progress; without one, `to` becomes the preferred replica.
     """
-    partition, live = image.partition(topic_id, index), image.brokers.live(leader)
-    if partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch):
-        return Decision((), False)
-    if to == leader or to not in live:
+    partition, to = wanted(image, planned), planned.to
+    if partition is None:
         return Decision((), False)
     replicas = reassigned_replicas(partition)
     if not has_adding_or_removing_replicas(partition):
         replicas = (to, *(replica for replica in replicas if replica != to))[: len(replicas)]
+    live = image.brokers.live(planned.leader)
     return Decision((_led(partition, to, _with(replicas, to), live),), True)
 
 
 def move_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[list[bool]]:
     """Carry out moves of different partitions in one change, each as `move` does."""
-    decisions = [
-        move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to)
-        for topic_id, index, leader, leader_epoch, to in moves
-    ]
+    decisions = [move(image, planned) for planned in moves]
     return Decision(
         [record for decision in decisions for record in decision.records],
         [decision.answer for decision in decisions],
@@ -163,7 +171,7 @@ def stay_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[l
     """
     stays: list[MetadataRecord] = []
     answer = []
-    for topic_id, index, leader, leader_epoch, _ in moves:
+    for topic_id, index, leader, leader_epoch, _, _ in moves:
         partition = image.partition(topic_id, index)
         has_moved = partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch)
         answer.append(has_moved)
@@ -376,6 +384,7 @@ class _Plan:
             partition = self._image.topics_by_id[topic_id].partitions[index]
             to = self._leaders[topic_id][index]
             if partition.leader == node_id and to != node_id:
-                made = PartitionMove(topic_id, index, node_id, partition.leader_epoch, to)
+                epochs = partition.leader_epoch, partition.partition_epoch
+                made = PartitionMove(topic_id, index, node_id, *epochs, to)
                 moves.append(((topic_id, index) not in self._is_fixed, made))
         return [made for _, made in sorted(moves, key=lambda entry: entry[0])]

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all
+from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all, wanted
 from seqgate.gateway.metadata.records import RegisterBrokerRecord, TopicRecord, decode_record
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.workers.leaving_topics import LeavingTopics, LeftDirectory
@@ -282,7 +282,14 @@ HandOn = Callable[[int, int, Collection[tuple[str, int]]], None]
 def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[PartitionMove]:
     """Return the moves from one of these workers to another that are ordered and not carried out."""
     return [
-        PartitionMove(topic.topic_id, index, partition.leader, partition.leader_epoch, partition.next_leader)
+        PartitionMove(
+            topic.topic_id,
+            index,
+            partition.leader,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            partition.next_leader,
+        )
         for topic in image.topics_by_id.values()
         for index, partition in topic.partitions.items()
         if partition.next_leader not in {NO_MOVE, partition.leader}
@@ -348,13 +355,14 @@ class Moves:
 
     def _carry_out(self) -> None:
         self._metadata.catch_up()
-        by_id = self._metadata.image.topics_by_id
+        image = self._metadata.image
+        # The workers that still ran may have deleted topics, or replaced orders.
+        moves = [move for move in self._moves if wanted(image, move)]
         keys: dict[tuple[int, int], set[tuple[str, int]]] = defaultdict(set)
-        for move in self._moves:
-            if move.topic_id in by_id:
-                keys[move.leader, move.to].add((by_id[move.topic_id].name, move.partition))
+        for move in moves:
+            keys[move.leader, move.to].add((image.topics_by_id[move.topic_id].name, move.partition))
         for (leader, to), some in keys.items():
             self._hand_on(leader, to, some)
-        decision = move_all(self._metadata.image, self._moves)
+        decision = move_all(image, moves)
         self._metadata.change(decision.records)
         logger.info("moved partitions: %d", sum(decision.answer))

@@ -9,8 +9,9 @@ A partition moves in these steps, and nobody leads it between the first and the 
        session
     4. commit: the metadata names the new leader, in the next leader epoch
 
-If one of the first three steps fails, this gateway serves the partition again. If the last one does, this
-gateway waits until the metadata shows who leads the partition.
+If one of the first three steps fails, or the order is taken back or replaced meanwhile, this gateway serves
+the partition again. If the last step fails, this gateway waits until the metadata shows who leads the
+partition.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.metadata.leadership import NO_MOVE, PartitionMove, move_all, planned_moves, stay_all
+from seqgate.gateway.metadata.leadership import (
+    NO_MOVE,
+    PartitionMove,
+    move_all,
+    planned_moves,
+    stay_all,
+    wanted,
+)
 from seqgate.gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -132,7 +140,8 @@ class PartitionMoves:
         """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old."""
         at_once = self._config.int("seqgate.cluster.moves.at.once")
         for first in range(0, len(moves), at_once):
-            group = [move for move in moves[first : first + at_once] if self._is_wanted(move)]
+            image = self._metadata_log.image
+            group = [move for move in moves[first : first + at_once] if wanted(image, move)]
             try:
                 moved = await self.hand_over(group)
             except Exception:
@@ -156,13 +165,6 @@ class PartitionMoves:
     def _is_awaited(self, move: PartitionMove) -> bool:
         topic = self._metadata_log.image.topics_by_id.get(move.topic_id)
         return topic is not None and self._partitions.is_awaited(topic.name, move.partition)
-
-    def _is_wanted(self, move: PartitionMove) -> bool:
-        topic_id, index, *led, to = move
-        image = self._metadata_log.image
-        partition = image.partition(topic_id, index)
-        is_led = partition is not None and [partition.leader, partition.leader_epoch] == led
-        return is_led and to in image.brokers.live(self._brokers.node_id)
 
     async def hand_over(self, moves: Sequence[PartitionMove]) -> int:
         """Hand partitions over that this gateway leads; return how many have moved."""

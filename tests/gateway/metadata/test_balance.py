@@ -22,8 +22,7 @@ def plan(image: MetadataImage, *, is_balanced: bool = True) -> list[PartitionMov
 
 
 def make(image: MetadataImage, planned: PartitionMove) -> None:
-    topic_id, index, leader, leader_epoch, to = planned
-    assert carry_out(image, move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to))
+    assert carry_out(image, move(image, planned))
 
 
 def spread(image: MetadataImage) -> int:
@@ -94,8 +93,8 @@ def test_an_ordered_move_is_planned_first_and_without_balancing() -> None:
     leader = topic.partitions[3].leader
     to = next(node for node in (1, 2, 3) if node != leader)
     assert carry_out(image, order_move(image, topic.topic_id, 3, to)) is None
-    assert plan(image, is_balanced=False) == [PartitionMove(topic.topic_id, 3, leader, 0, to)]
-    assert planned_moves(image, leader)[0] == PartitionMove(topic.topic_id, 3, leader, 0, to)
+    assert plan(image, is_balanced=False) == [PartitionMove(topic.topic_id, 3, leader, 0, 1, to)]
+    assert planned_moves(image, leader)[0] == PartitionMove(topic.topic_id, 3, leader, 0, 1, to)
 
 
 def test_a_gateway_alone_moves_nothing() -> None:

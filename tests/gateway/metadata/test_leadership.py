@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
 from seqgate.gateway.handlers.admin.alter_partition_reassignments import reassign
-from seqgate.gateway.metadata.decision import ApiError
+from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
     PartitionMove,
@@ -28,12 +28,13 @@ def partition(image: MetadataImage, index: int = 0) -> PartitionRecord:
     return image.topics_by_name[NAME].partitions[index]
 
 
+def planned(image: MetadataImage, to: int, index: int = 0) -> PartitionMove:
+    led = partition(image, index)
+    return PartitionMove(led.topic_id, index, led.leader, led.leader_epoch, led.partition_epoch, to)
+
+
 def moved(image: MetadataImage, to: int, index: int = 0) -> bool:
-    topic = image.topics_by_name[NAME]
-    led = topic.partitions[index]
-    return carry_out(
-        image, move(image, topic.topic_id, index, leader=led.leader, leader_epoch=led.leader_epoch, to=to)
-    )
+    return carry_out(image, move(image, planned(image, to, index)))
 
 
 def code(answer: ApiError | None) -> ErrorCode:
@@ -42,21 +43,35 @@ def code(answer: ApiError | None) -> ErrorCode:
 
 def test_only_the_present_leader_in_its_epoch_moves_a_partition() -> None:
     image = cluster([1, 2], [1])
-    topic_id = image.topics_by_name[NAME].topic_id
     leader = partition(image).leader
     other = 3 - leader
+    right = planned(image, other)
     for wrong in (
-        move(image, topic_id, 0, leader=other, leader_epoch=0, to=leader),
-        move(image, topic_id, 0, leader=leader, leader_epoch=1, to=other),
-        move(image, topic_id, 0, leader=leader, leader_epoch=0, to=7),
-        move(image, topic_id, 0, leader=leader, leader_epoch=0, to=leader),
-        move(image, topic_id, 5, leader=leader, leader_epoch=0, to=other),
+        right._replace(leader=other, to=leader),
+        right._replace(leader_epoch=1),
+        right._replace(to=7),
+        right._replace(to=leader),
+        right._replace(partition=5),
     ):
-        assert wrong.records == ()
-        assert not wrong.answer
-    assert moved(image, other)
+        assert move(image, wrong) == Decision((), False)
+    assert carry_out(image, move(image, right))
     assert (partition(image).leader, partition(image).leader_epoch) == (other, 1)
     assert partition(image).replicas == (other,)
+
+
+def test_an_order_that_was_taken_back_or_replaced_is_not_carried_out() -> None:
+    image = cluster([1, 2, 3], [1], 1)
+    leader = partition(image).leader
+    first, second = (node for node in (1, 2, 3) if node != leader)
+    carry_out(image, reassign(image, NAME, 0, [first], 1))
+    ordered = planned(image, first)
+    carry_out(image, reassign(image, NAME, 0, None, 1))
+    assert move(image, ordered) == Decision((), False)
+    carry_out(image, reassign(image, NAME, 0, [first], 1))
+    ordered = planned(image, first)
+    carry_out(image, reassign(image, NAME, 0, [second], 1))
+    assert move(image, ordered) == Decision((), False)
+    assert (partition(image).leader, partition(image).next_leader) == (leader, second)
 
 
 def test_after_a_move_whose_outcome_is_unknown_the_leader_stays_or_the_answer_tells() -> None:
@@ -64,7 +79,7 @@ def test_after_a_move_whose_outcome_is_unknown_the_leader_stays_or_the_answer_te
     topic_id = image.topics_by_name[NAME].topic_id
     leader = partition(image).leader
     assert carry_out(image, order_move(image, topic_id, 0, 3 - leader)) is None
-    moves = [PartitionMove(topic_id, 0, leader, 0, 3 - leader)]
+    moves = [planned(image, 3 - leader)]
     before = partition(image)
     assert carry_out(image, stay_all(image, moves)) == [False]
     assert partition(image) == replace(before, partition_epoch=before.partition_epoch + 1)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from seqgate.gateway.metadata.records import PartitionRecord, TopicRecord
 from seqgate.gateway.workers.directory_storage import RETRY_S, STOP_LIMIT_S, Moves, ordered
@@ -114,3 +115,14 @@ def test_a_topic_that_is_deleted_meanwhile_does_not_move(scene: Scene) -> None:
     del scene.metadata.image.topics_by_id[TOPIC_ID]
     assert scene.moves.ended(2, 2.0, is_clean=True)
     assert not scene.handed
+
+
+def test_an_order_that_is_replaced_meanwhile_is_not_carried_out(scene: Scene) -> None:
+    scene.order()
+    scene.moves.begin(1.0)
+    scene.metadata.change([replace(order(0, 1, 3), partition_epoch=2)])
+    scene.moves.ended(1, 2.0, is_clean=True)
+    assert scene.moves.ended(2, 2.0, is_clean=True)
+    assert scene.handed == [("t", 2, 2)]
+    assert scene.leaders() == [1, 1, 2]
+    assert scene.moves.begin(2.0) == {1, 3}

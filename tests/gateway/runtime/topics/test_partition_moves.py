@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.handlers.admin.alter_partition_reassignments import reassign
 from seqgate.gateway.handlers.admin.brokers import drain_broker
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import MetadataImage
@@ -134,6 +135,23 @@ async def test_a_partition_whose_upload_fails_is_served_again(tmp_path: Path) ->
         assert leader(node) == (THIS, 3)
         _, row = await produce(node, 9, 0)
         assert row["error_code"] == 0
+
+
+async def test_a_move_that_is_taken_back_meanwhile_leaves_the_partition_here(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        log = node.services.topics.metadata_log
+        uploads.may_end.clear()
+        made.start()
+        await log.commit(lambda image: reassign(image, "t", 0, [OTHER], THIS))
+        await uploads.begun.wait()
+        await log.commit(lambda image: reassign(image, "t", 0, None, THIS))
+        uploads.may_end.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while not uploads.kept:
+                await asyncio.sleep(0)
+        assert leader(node) == (THIS, 3)
+        assert log.image.topics_by_id[TOPIC_ID].partitions[0].replicas == (THIS,)
+        assert (await produce(node, 9, 0))[1]["error_code"] == 0
 
 
 class TestAMoveWhoseOutcomeIsUnknown:
