@@ -137,22 +137,24 @@ class PartitionMoves:
             pass
 
     async def _carry_out(self, moves: Sequence[PartitionMove]) -> None:
-        """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old."""
+        """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old.
+        Rest only if all moves failed: the next plan begins with those that failed, and the others follow.
+        """
         at_once = self._config.int("seqgate.cluster.moves.at.once")
+        tried = moved = 0
         for first in range(0, len(moves), at_once):
             image = self._metadata_log.image
             group = [move for move in moves[first : first + at_once] if wanted(image, move)]
+            tried += len(group)
             try:
-                moved = await self.hand_over(group)
+                moved += await self.hand_over(group)
             except Exception:
                 logger.exception("partitions can't be handed over")
-                moved = 0
             self._serve_again(group)
-            if group and not moved:
-                await asyncio.sleep(RETRIED_AFTER_S)
-                return
             if self._wake.is_set():
-                return
+                break
+        if tried and not moved:
+            await asyncio.sleep(RETRIED_AFTER_S)
 
     def _serve_again(self, moves: Iterable[PartitionMove]) -> None:
         """Open what has not moved, for retention, and for coordinators that have forgotten their state."""

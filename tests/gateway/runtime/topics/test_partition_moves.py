@@ -154,6 +154,24 @@ async def test_a_move_that_is_taken_back_meanwhile_leaves_the_partition_here(tmp
         assert (await produce(node, 9, 0))[1]["error_code"] == 0
 
 
+async def test_partitions_that_can_not_be_handed_over_hold_up_no_others(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        at_once = node.services.node.config.int("seqgate.cluster.moves.at.once")
+        await commit(node, *(partition(TOPIC_ID, index, THIS) for index in range(2, at_once + 3)))
+        healthy = uploads.hand_over
+
+        async def hand_over(topic: str, index: int) -> None:
+            if index < at_once + 2:
+                raise OSError("the store refuses")
+            await healthy(topic, index)
+
+        uploads.hand_over = hand_over  # type: ignore[method-assign]
+        await node.services.topics.metadata_log.commit(lambda image: drain_broker(image, THIS))
+        made.start()
+        await until(node, lambda: leader(node, at_once + 2)[0] == OTHER)
+        assert leader(node)[0] == THIS
+
+
 class TestAMoveWhoseOutcomeIsUnknown:
     """The change of the metadata fails, and may be in the log all the same."""
 
