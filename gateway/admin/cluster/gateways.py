@@ -268,6 +268,7 @@ _WAITING_EPOCH: Final = -2
 _NOT_DRAINED: Final = {
     "broker_id_not_registered": "no live gateway has the node id {node_id}",
     "invalid_request": "no other live gateway can take the partitions of node {node_id}",
+    "policy_violation": "workers of one data directory are not drained, because they stop together",
     "no_reassignment_in_progress": "node {node_id} is not drained any more: somebody has taken that back, or "
     "the node has started again",
     "stale_broker_epoch": "the gateway at {address} is of an earlier release, which takes no drain back: ask "

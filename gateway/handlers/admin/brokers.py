@@ -6,6 +6,8 @@ gateway, or take a drain back. Rights: `CLUSTER_ACTION` on the cluster.
     `want_shut_down`                         the broker hands over what it leads; `should_shut_down`:
                                              it leads nothing any more
     `want_shut_down`, and no successor       INVALID_REQUEST
+    `want_shut_down` for a worker of a data  POLICY_VIOLATION
+    directory without a bucket
     the epoch −1 without `want_shut_down`    a drain of the broker is taken back
     the epoch −2 with `want_shut_down`       nothing is ordered; NO_REASSIGNMENT_IN_PROGRESS where the broker
                                              lives and is not drained
@@ -124,10 +126,13 @@ def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:
         return Decision((), _not_live(node_id))
+    broker = image.brokers.by_id[node_id]
+    if not broker.cluster_version:  # it writes nothing into a bucket
+        text = "workers of one data directory are not drained, because they stop together"
+        return Decision((), ApiError(ErrorCode.policy_violation, text))
     if not set(live) - {node_id} - set(image.brokers.draining()):
         text = f"no other live gateway can take the partitions of node {node_id}"
         return Decision((), ApiError(ErrorCode.invalid_request, text))
-    broker = image.brokers.by_id[node_id]
     if broker.in_controlled_shutdown:
         return Decision((), None)
     change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.metadata.decision import Decision
@@ -92,7 +93,7 @@ class Cluster:
 
 def registration(node_id: int) -> RegisterBrokerRecord:
     place = BrokerEndpoint("PLAINTEXT", f"n{node_id}.example", 9092)
-    return RegisterBrokerRecord(node_id, uuid.UUID(int=node_id), 1, (place,))
+    return RegisterBrokerRecord(node_id, uuid.UUID(int=node_id), 1, (place,), cluster_version=CLUSTER_VERSION)
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.cluster.wal.sessions import CLUSTER_VERSION
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import (
     BrokerEndpoint,
@@ -34,7 +35,12 @@ ADDRESSES = {THIS: ("gateway.example", 9092), OTHER: ("other.example", 19092)}
 def broker(node_id: int, epoch: int = 1) -> RegisterBrokerRecord:
     host, port = ADDRESSES[node_id]
     return RegisterBrokerRecord(
-        node_id, uuid.UUID(int=node_id), epoch, (BrokerEndpoint("PLAINTEXT", host, port),), rack=f"r{node_id}"
+        node_id,
+        uuid.UUID(int=node_id),
+        epoch,
+        (BrokerEndpoint("PLAINTEXT", host, port),),
+        rack=f"r{node_id}",
+        cluster_version=CLUSTER_VERSION,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.admin.cluster.gateways import (
     Drained,
@@ -27,8 +28,10 @@ from seqgate.gateway.admin.cluster.gateways import (
 from seqgate.gateway.admin.remote import broker, operations
 from seqgate.gateway.admin.request import ControlError
 from tests.gateway.admin.answers import answer
+from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition
+from tests.gateway.handlers.two_brokers import broker as broker_of
 
 ANY, WAITING = -1, -2
 """Epochs in requests of commands."""
@@ -98,6 +101,19 @@ async def test_what_can_not_be_done_is_refused(
     async with node_of_two(tmp_path) as node:
         with pytest.raises(ControlError, match=reason):
             await answer(node, request_)
+
+
+async def test_workers_of_a_data_directory_are_not_drained(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        await commit(node, *(replace(broker_of(each, 2), cluster_version=0) for each in (THIS, OTHER)))
+        with pytest.raises(ControlError, match="workers of one data directory are not drained"):
+            await answer(node, DrainRequest(THIS))
+        heartbeat = {"broker_id": THIS, "current_metadata_offset": -1, "want_fence": False}
+        asked = await Asking(node).ask(
+            "broker_heartbeat", 0, **heartbeat, broker_epoch=ANY, want_shut_down=True
+        )
+        assert asked["error_code"] == int(ErrorCode.policy_violation)
+        assert not node.services.topics.metadata_log.image.brokers.draining()
 
 
 async def test_a_gateway_alone_has_no_cluster(tmp_path: Path) -> None:
