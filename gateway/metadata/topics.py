@@ -206,7 +206,7 @@ def _manual_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | No
                 f"Found multiple manual partition assignments for partition {partition}",
             )
         seen.add(partition)
-        error = error_unless_live_and_distinct(replicas, brokers, replication_factor)
+        error = replicas_error(replicas, brokers, replication_factor)
         if error:
             return error
     if seen != set(range(len(seen))):
@@ -217,11 +217,11 @@ def _manual_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | No
     return None
 
 
-def error_unless_live_and_distinct(
-    replicas: Sequence[int], brokers: Sequence[int], replication_factor: int | None = None
+def replicas_error(
+    replicas: Sequence[int], brokers: Collection[int], replication_factor: int | None = None
 ) -> ApiError | None:
-    """Return the error in the replicas of a request for a partition: none, one that is not live (`brokers`
-    are), one named twice, or another number than `replication_factor`.
+    """Return the error in the replicas of a request for a partition: none, one that is not among `brokers`,
+    one named twice, or another number than `replication_factor`.
     Source: Kafka's ReplicationControlManager.validateManualPartitionAssignment.
     """
     if not replicas:

@@ -332,7 +332,9 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     place = f"{request.topic}-{request.partition}"
     deadline_s = time.monotonic() + request.timeout_ms / 1000
     replicas = _replicas(metadata(cluster.reached, TIMEOUT_S).topics, request)
-    wanted = (request.node_id, *(node for node in replicas if node != request.node_id))[: len(replicas)]
+    # A gateway that was removed from the cluster may still be a replica, and a reassignment to it is refused.
+    known = set(cluster.broker_ids()) - {request.node_id}
+    wanted = (request.node_id, *(node for node in replicas if node in known))[: len(replicas)]
     _reassign(cluster, request, wanted)
     left_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
     limit = i32Timedelta.parse(timedelta(milliseconds=left_ms))

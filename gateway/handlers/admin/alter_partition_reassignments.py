@@ -2,8 +2,9 @@
 the cluster.
 
     replicas                            answer
-    live gateways, the leader too       accepted, and complete at once
-    other live gateways                 accepted: the leader hands the partition over to the first of them
+    gateways, the leader too            accepted, and complete at once
+    other gateways                      accepted: the leader hands over to the first of them that is live
+    gateways of which none is live      INVALID_REPLICA_ASSIGNMENT
     null (cancel)                       the reassignment ends; without one NO_REASSIGNMENT_IN_PROGRESS
     any other list                      INVALID_REPLICA_ASSIGNMENT
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
@@ -43,7 +44,7 @@ from seqgate.gateway.metadata.leadership import (
     without_reassignment_and_move,
 )
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
-from seqgate.gateway.metadata.topics import error_unless_live_and_distinct
+from seqgate.gateway.metadata.topics import replicas_error
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
@@ -138,7 +139,7 @@ def reassign(
     if replicas is None:
         return _cancelled(partition)
     live = image.brokers.live(node_id)
-    error = error_unless_live_and_distinct(replicas, live)
+    error = replicas_error(replicas, image.brokers.by_id or live)
     if error is not None or not image.brokers.by_id:
         return Decision((), error)
     count = len(reassigned_replicas(partition))
@@ -147,9 +148,13 @@ def reassign(
         return Decision((), ApiError(ErrorCode.invalid_replication_factor, message))
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     target = tuple(replicas)
+    live_target = tuple(replica for replica in target if replica in live)
+    if not live_target:
+        message = f"None of the brokers {list(target)} is live."
+        return Decision((), ApiError(ErrorCode.invalid_replica_assignment, message))
     removing = tuple(replica for replica in before if replica not in target)
     if partition.leader in target or partition.leader not in live:
-        changed = without_reassignment_and_move(partition, target, target)
+        changed = without_reassignment_and_move(partition, target, live_target)
     else:
         adding = tuple(replica for replica in target if replica not in before)
         changed = next_record(
@@ -157,7 +162,7 @@ def reassign(
             replicas=target + removing,
             adding_replicas=adding,
             removing_replicas=removing,
-            next_leader=target[0],
+            next_leader=live_target[0],
         )
     is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
     return Decision(() if is_same else (changed,), None)

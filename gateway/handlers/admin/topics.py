@@ -66,10 +66,10 @@ from seqgate.gateway.metadata.topics import (
     TopicResult,
     create_topics,
     doubled,
-    error_unless_live_and_distinct,
     new_partition,
     new_partitions,
     nobody_to_lead,
+    replicas_error,
 )
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -315,7 +315,7 @@ def _increase_error(
             "given.",
         )
     for replicas in topic.assignments:
-        error = error_unless_live_and_distinct(replicas, brokers, _replication_factor(found))
+        error = replicas_error(replicas, brokers, _replication_factor(found))
         if error:
             return error
     return None

@@ -128,6 +128,22 @@ def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -
     assert partition(image).next_leader == -1
 
 
+def test_a_reassignment_names_registered_gateways_of_which_one_is_live() -> None:
+    image = cluster([1, 2, 3, 4], [1], 1)
+    leader = partition(image).leader
+    gone, other, gone_too = (node for node in (1, 2, 3, 4) if node != leader)
+    for node in (gone, gone_too):
+        carry_out(image, end_session(image, node, image.brokers.by_id[node].broker_epoch))
+    none_is_live = reassign(image, NAME, 0, [gone, gone_too], 1)
+    assert (none_is_live.records, code(none_is_live.answer)) == ((), ErrorCode.invalid_replica_assignment)
+    assert code(carry_out(image, reassign(image, NAME, 0, [gone, other], 1))) is ErrorCode.none
+    assert partition(image).next_leader == other
+    assert moved(image, other)
+    assert (partition(image).replicas, partition(image).isr) == ((gone, other), (other,))
+    assert code(carry_out(image, reassign(image, NAME, 0, [other, gone_too], 1))) is ErrorCode.none
+    assert (partition(image).replicas, partition(image).isr) == ((other, gone_too), (other,))
+
+
 def test_a_reassignment_is_cancelled() -> None:
     image = cluster([1, 2, 3], [1], 2)
     before = partition(image).replicas

@@ -24,6 +24,7 @@ from seqgate.gateway.admin.cluster.gateways import (
     UndrainRequest,
     drain_remote,
     gateways_remote,
+    move_remote,
 )
 from seqgate.gateway.admin.remote import broker, operations
 from seqgate.gateway.admin.request import ControlError
@@ -146,6 +147,21 @@ def test_a_command_that_waits_for_a_drain_orders_it_once(
         with pytest.raises(ControlError, match="node 2 is not drained any more"):
             drain_remote(cluster, DrainRequest(2))
         assert epochs == [ANY, WAITING]
+
+
+def test_a_move_over_the_network_leaves_out_removed_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def ask(request: Any, timeout_s: float = 0) -> Any:
+        asked.append(request)
+        return SimpleNamespace(error_code=0, error_message=None, responses=[], replica_election_results=[])
+
+    row = SimpleNamespace(partition_index=0, replica_nodes=[1, 9, 3])
+    topics = [SimpleNamespace(name="t", partitions=[row])]
+    monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
+    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask, broker_ids=lambda: [1, 2, 3])
+    assert move_remote(cluster, MoveRequest("t", 0, 2)) == MovedPartition("t", 0, 2)
+    assert asked[0].topics[0].partitions[0].replicas == (2, 1, 3)
 
 
 @pytest.mark.parametrize("tells", [True, False])
