@@ -181,7 +181,9 @@ def stay_all(image: MetadataImage, moves: Sequence[PartitionMove]) -> Decision[l
 
 
 def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -> Decision[ApiError | None]:
-    """Order the leader of a partition to hand the partition over to `to`."""
+    """Order the leader of a partition to hand the partition over to `to`. If `to` leads already, it becomes
+    the preferred replica, and a move or a reassignment that was ordered ends.
+    """
     partition = image.partition(topic_id, index)
     if partition is None:
         return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
@@ -189,11 +191,27 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
         text = f"Broker {to} is not live."
         return Decision((), ApiError(ErrorCode.preferred_leader_not_available, text))
     if partition.leader == to:
-        text = "Leader election not needed for topic partition."
-        return Decision((), ApiError(ErrorCode.election_not_needed, text))
+        stays = staying(partition, image.brokers.live(to))
+        return Decision(() if _is_settled(partition) else (stays,), None)
     if partition.next_leader == to:
         return Decision((), None)
     return Decision((next_record(partition, next_leader=to),), None)
+
+
+def _is_settled(partition: PartitionRecord) -> bool:
+    """Whether the preferred replica leads, and nothing else is ordered."""
+    is_to_move = partition.next_leader != NO_MOVE or has_adding_or_removing_replicas(partition)
+    return partition.leader == partition.replicas[0] and not is_to_move
+
+
+def staying(partition: PartitionRecord, live: Collection[int]) -> PartitionRecord:
+    """Return the next record of a partition that its leader keeps, as the preferred replica: no move and no
+    reassignment are ordered any more.
+    """
+    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    replicas = (partition.leader, *(replica for replica in before if replica != partition.leader))
+    isr = tuple(replica for replica in replicas if replica in live)
+    return without_reassignment_and_move(partition, replicas, isr)
 
 
 def has_adding_or_removing_replicas(partition: PartitionRecord) -> bool:

@@ -487,9 +487,8 @@ async def move_live(gateway: LiveGateway, request: MoveRequest) -> MovedPartitio
     topic = gateway.services.topics.metadata_log.image.topics_by_name.get(request.topic)
     if topic is None or request.partition not in topic.partitions:
         raise ControlError(f"there is no partition {request.topic}-{request.partition}")
-    if topic.partitions[request.partition].leader != request.node_id:
-        decide = partial(order_move, topic_id=topic.topic_id, index=request.partition, to=request.node_id)
-        await _carry_out(gateway, decide)
+    decide = partial(order_move, topic_id=topic.topic_id, index=request.partition, to=request.node_id)
+    await _carry_out(gateway, decide)
 
     def leads(image: MetadataImage) -> bool:
         found = image.topics_by_id.get(topic.topic_id)

@@ -41,9 +41,10 @@ from seqgate.gateway.metadata.leadership import (
     has_adding_or_removing_replicas,
     next_record,
     reassigned_replicas,
+    staying,
     without_reassignment_and_move,
 )
-from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord
+from seqgate.gateway.metadata.records import MetadataRecord
 from seqgate.gateway.metadata.topics import replicas_error
 from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
@@ -136,9 +137,11 @@ def reassign(
         return Decision(
             (), ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
         )
-    if replicas is None:
-        return _cancelled(partition)
     live = image.brokers.live(node_id)
+    if replicas is None:
+        if not has_adding_or_removing_replicas(partition):
+            return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
+        return Decision((staying(partition, live),), None)
     error = replicas_error(replicas, image.brokers.by_id or live)
     if error is not None or not image.brokers.by_id:
         return Decision((), error)
@@ -166,16 +169,6 @@ def reassign(
         )
     is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
     return Decision(() if is_same else (changed,), None)
-
-
-def _cancelled(partition: PartitionRecord) -> Decision[ApiError | None]:
-    if not has_adding_or_removing_replicas(partition):
-        return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
-    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
-    # The leader is first, as it was when the reassignment began or became so since.
-    first = tuple(replica for replica in before if replica == partition.leader)
-    replicas = first + tuple(replica for replica in before if replica != partition.leader)
-    return Decision((without_reassignment_and_move(partition, replicas, replicas),), None)
 
 
 async def _topic(

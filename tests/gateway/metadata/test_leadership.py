@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
@@ -180,14 +179,28 @@ def test_an_order_to_a_gateway_that_ends_is_taken_back() -> None:
     assert partition(image).leader == leader
 
 
-@pytest.mark.parametrize(
-    ("to", "expected"), [(7, ErrorCode.preferred_leader_not_available), (None, ErrorCode.election_not_needed)]
-)
-def test_an_order_that_can_not_be_carried_out_is_refused(to: int | None, expected: ErrorCode) -> None:
-    image = cluster([1, 2], [1])
+def test_an_order_to_the_leader_ends_other_orders_and_makes_it_preferred() -> None:
+    image = cluster([1, 2, 3], [1], 2)
     topic_id = image.topics_by_name[NAME].topic_id
-    answer = order_move(image, topic_id, 0, partition(image).leader if to is None else to).answer
-    assert code(answer) is expected
+    leader, follower = before = partition(image).replicas
+    assert order_move(image, topic_id, 0, leader) == Decision((), None), "it is preferred already"
+    carry_out(image, order_move(image, topic_id, 0, follower))
+    carry_out(image, order_move(image, topic_id, 0, leader))
+    assert (partition(image).next_leader, partition(image).replicas) == (-1, before)
+    carry_out(image, reassign(image, NAME, 0, [6 - leader - follower], 1))
+    carry_out(image, order_move(image, topic_id, 0, leader))
+    assert (partition(image).next_leader, partition(image).replicas) == (-1, before)
+    assert not has_adding_or_removing_replicas(partition(image))
+    carry_out(image, end_session(image, leader, image.brokers.by_id[leader].broker_epoch))
+    assert (partition(image).leader, partition(image).replicas) == (follower, before)
+    carry_out(image, order_move(image, topic_id, 0, follower))
+    assert partition(image).replicas == (follower, leader)
+
+
+def test_an_order_to_a_gateway_that_is_not_live_is_refused() -> None:
+    image = cluster([1, 2], [1])
+    refused = order_move(image, image.topics_by_name[NAME].topic_id, 0, 7)
+    assert (refused.records, code(refused.answer)) == ((), ErrorCode.preferred_leader_not_available)
 
 
 def test_an_unknown_partition_is_refused() -> None:

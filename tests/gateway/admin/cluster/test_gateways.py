@@ -62,6 +62,16 @@ async def test_a_move_waits_until_the_new_leader_leads(tmp_path: Path) -> None:
         assert image.topics_by_id[TOPIC_ID].partitions[0].next_leader == -1
 
 
+async def test_a_move_to_the_leader_takes_back_the_move_away_from_it(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        await commit(
+            node, replace(partition(TOPIC_ID, 0, THIS, 3), replicas=(OTHER, THIS), next_leader=OTHER)
+        )
+        assert await answer(node, MoveRequest("t", 0, THIS)) == MovedPartition("t", 0, THIS)
+        stored = node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID].partitions[0]
+        assert (stored.next_leader, stored.replicas) == (-1, (THIS, OTHER))
+
+
 async def test_a_drain_says_what_is_left_and_is_taken_back(tmp_path: Path) -> None:
     async with node_of_two(tmp_path) as node:
         assert await answer(node, DrainRequest(THIS, timeout_ms=1)) == Drained(THIS, 1)
