@@ -499,6 +499,8 @@ async def move_live(gateway: LiveGateway, request: MoveRequest) -> MovedPartitio
             f"{request.topic}-{request.partition} has not moved in {request.timeout_ms / 1000:.0f} s; the "
             "move goes on, and the log of its leader says what it waits for"
         )
+    if topic.topic_id not in gateway.services.topics.metadata_log.image.topics_by_id:
+        raise ControlError(f"the topic {request.topic} was deleted before its partition moved")
     return MovedPartition(request.topic, request.partition, request.node_id)
 
 

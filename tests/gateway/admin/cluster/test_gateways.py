@@ -28,6 +28,7 @@ from seqgate.gateway.admin.cluster.gateways import (
 )
 from seqgate.gateway.admin.remote import broker, operations
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.metadata.records import RemoveTopicRecord
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import open_node
@@ -70,6 +71,17 @@ async def test_a_move_to_the_leader_takes_back_the_move_away_from_it(tmp_path: P
         assert await answer(node, MoveRequest("t", 0, THIS)) == MovedPartition("t", 0, THIS)
         stored = node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID].partitions[0]
         assert (stored.next_leader, stored.replicas) == (-1, (THIS, OTHER))
+
+
+async def test_a_move_of_a_topic_that_is_deleted_meanwhile_ends_with_a_sentence(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        moving = asyncio.create_task(answer(node, MoveRequest("t", 0, OTHER)))
+        assert await node.services.topics.waiters.until(
+            lambda image: image.topics_by_id[TOPIC_ID].partitions[0].next_leader == OTHER, 30.0
+        )
+        await commit(node, RemoveTopicRecord(TOPIC_ID))
+        with pytest.raises(ControlError, match="the topic t was deleted before its partition moved"):
+            await moving
 
 
 async def test_a_drain_says_what_is_left_and_is_taken_back(tmp_path: Path) -> None:
