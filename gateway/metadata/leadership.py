@@ -193,6 +193,9 @@ def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -
     if partition.leader == to:
         stays = staying(partition, image.brokers.live(to))
         return Decision(() if _is_settled(partition) else (stays,), None)
+    if to in image.brokers.draining():
+        text = f"Broker {to} is drained, and leads no more partitions."
+        return Decision((), ApiError(ErrorCode.preferred_leader_not_available, text))
     if partition.next_leader == to:
         return Decision((), None)
     return Decision((next_record(partition, next_leader=to),), None)

@@ -2,6 +2,7 @@
 
     preferred election                  answer: the first row that fits
     the preferred gateway is not live   PREFERRED_LEADER_NOT_AVAILABLE, whoever leads
+    it is drained, and another leads    PREFERRED_LEADER_NOT_AVAILABLE
     another gateway leads               none, once that one has handed over to the preferred gateway
     it leads here without a usable log  PREFERRED_LEADER_NOT_AVAILABLE
     it leads                            ELECTION_NOT_NEEDED
@@ -169,12 +170,14 @@ async def elect_preferred(context: RequestContext[Services], request: Any) -> di
             topic = image.topics_by_name[name]
             partition = topic.partitions[index]
             preferred = partition.replicas[0]
-            if preferred not in image.brokers.live(preferred):
-                text = _not_live(preferred)
-                outcomes[name, index] = ApiError(ErrorCode.preferred_leader_not_available, text)
-            elif partition.leader != preferred:
-                records += order_move(image, topic.topic_id, index, preferred).records
-                targets[name, index] = preferred
+            if preferred == partition.leader and preferred in image.brokers.live(preferred):
+                continue
+            decision = order_move(image, topic.topic_id, index, preferred)
+            if decision.answer is not None:
+                outcomes[name, index] = decision.answer
+                continue
+            records += decision.records
+            targets[name, index] = preferred
         return Decision(records, None)
 
     def refused(error: ApiError) -> dict[TopicPartition, ApiError]:

@@ -148,6 +148,14 @@ async def test_an_election_says_which_gateway_is_not_live(node: Node) -> None:
     }
 
 
+async def test_an_election_moves_nothing_onto_a_drained_gateway(node: Node) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    await commit(node, replace(broker(OTHER, 2), in_controlled_shutdown=True))
+    no_preferred = int(ErrorCode.preferred_leader_not_available)
+    assert await elect(node, 0, 1) == {0: no_preferred, 1: int(ErrorCode.election_not_needed)}
+    assert node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID].partitions[0].next_leader == -1
+
+
 async def test_the_quorum_has_all_live_gateways(node: Node) -> None:
     topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
     answer = await Asking(node).ask("describe_quorum", 2, topics=topics)
