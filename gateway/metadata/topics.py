@@ -31,6 +31,10 @@ from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, Parti
 #: (ReplicationControlManager.MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
+NOBODY_LEADS: Final = ApiError(ErrorCode.not_controller, "No gateway has joined the cluster yet; retry.")
+"""The error of new partitions while no broker is live. A gateway that starts serves before it has joined.
+Kafka's StripedReplicaPlacer answers INVALID_REPLICATION_FACTOR, upon which clients give up."""
+
 Assignments = Sequence[tuple[int, Sequence[int]]]
 
 
@@ -106,10 +110,10 @@ def create_internal_topic(
     fresh_id: uuid.UUID,
     node_id: int,
 ) -> Decision[None]:
-    """Create a topic in which this gateway stores its own state, unless the topic exists."""
-    if name in image.topics_by_name:
-        return Decision((), None)
+    """Create a topic in which this gateway stores its own state, unless it exists, or no broker is live."""
     brokers = image.brokers.live(node_id)
+    if name in image.topics_by_name or not brokers:
+        return Decision((), None)
     partitions = new_partitions(
         fresh_id,
         range(num_partitions),
@@ -156,6 +160,8 @@ def _refusal(
 
 def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | None:
     """Return the error in the numbers of partitions and replicas, or in the manual assignment, or None."""
+    if not brokers:
+        return NOBODY_LEADS
     if topic.assignments:
         return _manual_error(topic, brokers)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -167,8 +173,6 @@ def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | Non
         return ApiError(
             ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
         )
-    if not brokers:
-        return nobody_to_lead(max(topic.replication_factor, 1))
     if topic.replication_factor > len(brokers):
         return ApiError(
             ErrorCode.invalid_replication_factor,
@@ -177,14 +181,6 @@ def _shape_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | Non
             "are registered.",
         )
     return None
-
-
-def nobody_to_lead(replication_factor: int) -> ApiError:
-    """Return the error of partitions for which no broker is live. Source: Kafka's StripedReplicaPlacer."""
-    return ApiError(
-        ErrorCode.invalid_replication_factor,
-        f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced.",
-    )
 
 
 def _manual_error(topic: TopicCreation, brokers: Sequence[int]) -> ApiError | None:

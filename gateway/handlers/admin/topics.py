@@ -5,7 +5,8 @@ CreateTopics (key 19, versions 2-7): create topics with their partitions and con
 no configuration).
 
 Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist.
-From v5 on it has the effective configuration, from v7 on the topic id.
+From v5 on it has the effective configuration, from v7 on the topic id. While no gateway has joined the
+cluster, which a gateway does right after its start, the error is NOT_CONTROLLER, upon which clients retry.
 
 The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists;
 refused topics are listed last. From v5 on a topic is created for a client without DESCRIBE_CONFIGS on it,
@@ -61,6 +62,7 @@ from seqgate.gateway.metadata.described import describe_topic
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from seqgate.gateway.metadata.topics import (
+    NOBODY_LEADS,
     PartitionRoom,
     TopicCreation,
     TopicResult,
@@ -68,7 +70,6 @@ from seqgate.gateway.metadata.topics import (
     doubled,
     new_partition,
     new_partitions,
-    nobody_to_lead,
     replicas_error,
 )
 from seqgate.gateway.protocol.messages import build
@@ -296,6 +297,8 @@ def _increase_error(
             f"The partitions of {topic.name} can't change: their number decides where each group or "
             "transactional id is stored.",
         )
+    if not brokers:
+        return NOBODY_LEADS
     present = len(found.partitions)
     if topic.count == present:
         return ApiError(ErrorCode.invalid_partitions, f"Topic already has {present} partition(s).")
@@ -306,7 +309,7 @@ def _increase_error(
             "increase.",
         )
     if topic.assignments is None:
-        return None if brokers else nobody_to_lead(_replication_factor(found))
+        return None
     additional = topic.count - present
     if len(topic.assignments) != additional:
         return ApiError(

@@ -84,6 +84,15 @@ class TestMetadata:
             assert [(row["broker_id"], row["is_fenced"]) for row in answer["brokers"]] == expected
 
 
+@pytest.mark.parametrize("key_type", [0, 1, 2])
+async def test_no_coordinator_is_available_before_a_gateway_has_joined(node: Node, key_type: int) -> None:
+    """A gateway that starts again serves before its registration is written."""
+    await commit(node, *(BrokerRegistrationChangeRecord(each, 1, fenced=1) for each in (THIS, OTHER)))
+    keys = [f"g:{topic_id_text(TOPIC_ID)}:0"]
+    found = await Asking(node).ask("find_coordinator", 6, key_type=key_type, coordinator_keys=keys)
+    assert found["coordinators"][0]["error_code"] == int(ErrorCode.coordinator_not_available)
+
+
 class TestRecords:
     @pytest.mark.parametrize("version", [3, 9, 10, 12, 13])
     async def test_a_producer_learns_the_leader_of_a_partition_that_is_led_elsewhere(
