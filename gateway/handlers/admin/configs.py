@@ -31,9 +31,10 @@ ConfigAdminManager, ConfigurationControlManager.incrementalAlterConfigs.
 ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142). Rights:
 `DESCRIBE_CONFIGS` on the cluster.
 
-Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker
-and its loggers are always listed; a group and a subscription are listed only when configurations are set on
-them. The right is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
+Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, and the
+registered brokers that have the client's listener, with their loggers, are always listed; a group and a
+subscription are listed only when configurations are set on them. The right is checked before the types.
+Source: Kafka's KafkaApis.handleListConfigResources.
 
 `config_refusal` checks the right to describe or alter the configurations of a resource:
 
@@ -726,7 +727,7 @@ def _names(context: RequestContext[TopicServices], resource_type: int) -> Collec
     if resource_type == TOPIC_RESOURCE:
         return image.topics_by_name
     if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
-        return (str(context.node.node_id),)
+        return [str(broker.node_id) for broker in context.node.brokers.on(context.listener_name)]
     return image.configured(resource_type)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.metadata.image import BROKER_RESOURCE
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from seqgate.gateway.protocol.error_answers import with_throttle_time
 from seqgate.gateway.protocol.frames import topic_id_text
@@ -82,6 +83,16 @@ class TestMetadata:
         for asked, expected in ((False, [(THIS, False)]), (True, [(THIS, False), (OTHER, True)])):
             answer = await Asking(node).ask("describe_cluster", 2, **fields, include_fenced_brokers=asked)
             assert [(row["broker_id"], row["is_fenced"]) for row in answer["brokers"]] == expected
+
+
+async def test_all_brokers_with_the_listener_have_configurations(node: Node) -> None:
+    asking = Asking(node)
+    await commit(node, BrokerRegistrationChangeRecord(OTHER, 1, fenced=1))
+    for listener, expected in (("PLAINTEXT", [THIS, OTHER]), ("INTERNAL", [THIS])):
+        node.services.node.brokers.advertised[listener] = Endpoint("inside.example", 9093)
+        asking.peer.listener_name = listener
+        found = await asking.ask("list_config_resources", 1, resource_types=[BROKER_RESOURCE])
+        assert [int(row["resource_name"]) for row in found["config_resources"]] == expected
 
 
 @pytest.mark.parametrize("key_type", [0, 1, 2])
