@@ -77,7 +77,7 @@ def _topic(context: RequestContext[Services], topic: TopicImage, indexes: range)
         state = partition_state(context, topic.partitions[index], served, index)
         partitions.append(
             {
-                "error_code": state.error_code,
+                "error_code": ErrorCode.none,
                 "partition_index": index,
                 "leader_id": state.leader_id,
                 "leader_epoch": state.leader_epoch,

@@ -15,6 +15,8 @@ from seqgate.gateway.protocol.produce_codec import ProduceRow
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
+FIRST_WITH_LISTENER_NOT_FOUND: Final = 6
+"""The first version of Metadata with this error."""
 NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 Row = TypeVar("Row", FetchRow, ProduceRow)
 
@@ -36,19 +38,29 @@ def partition_state(
     """Return the state of a partition; one without a usable log has no leader, as on Kafka's failed disks."""
     brokers = context.node.brokers
     if brokers.leads(image) and (topic is None or topic.is_unusable(index)):
-        leader = NO_LEADER
+        leader, error = NO_LEADER, ErrorCode.leader_not_available
         offline: tuple[int, ...] = (context.node.node_id,)
     else:
-        leader = brokers.leader_of(image)
+        leader, error = _reachable_leader(context, image)
         offline = brokers.fenced_replicas_of(image)
     return PartitionState(
-        ErrorCode.leader_not_available if leader == NO_LEADER else ErrorCode.none,
-        leader,
-        image.leader_epoch,
-        brokers.replicas_of(image),
-        brokers.isr_of(image),
-        offline,
+        error, leader, image.leader_epoch, brokers.replicas_of(image), brokers.isr_of(image), offline
     )
+
+
+def _reachable_leader(context: RequestContext[Any], image: PartitionRecord) -> tuple[int, ErrorCode]:
+    """Return the node id of the leader; -1 and an error where clients of this listener can't reach it.
+    Source: Kafka's KRaftMetadataCache.partitionMetadata.
+    """
+    brokers = context.node.brokers
+    leader = brokers.leader_of(image)
+    if leader == NO_LEADER:
+        return NO_LEADER, ErrorCode.leader_not_available
+    if leader == context.node.node_id or brokers.find(leader, context.listener_name) is not None:
+        return leader, ErrorCode.none
+    if context.api_version < FIRST_WITH_LISTENER_NOT_FOUND:
+        return NO_LEADER, ErrorCode.leader_not_available
+    return NO_LEADER, ErrorCode.listener_not_found
 
 
 def name_leaders(

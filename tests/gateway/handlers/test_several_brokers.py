@@ -70,6 +70,24 @@ class TestMetadata:
         answer = await asking.ask("metadata", 12, topics=[], allow_auto_topic_creation=False)
         assert [(row["node_id"], row["host"]) for row in answer["brokers"]] == [(THIS, "inside.example")]
 
+    async def test_a_leader_without_the_listener_of_the_client_is_not_named(self, node: Node) -> None:
+        asking = Asking(node)
+        node.services.node.brokers.advertised["INTERNAL"] = Endpoint("inside.example", 9093)
+        asking.peer.listener_name = "INTERNAL"
+        for version, expected in (
+            (5, ErrorCode.leader_not_available),
+            (6, ErrorCode.listener_not_found),
+            (13, ErrorCode.listener_not_found),
+        ):
+            fields = {"topics": [{"name": "t", "topic_id": None}], "allow_auto_topic_creation": False}
+            rows = (await asking.ask("metadata", version, **fields))["topics"][0]["partitions"]
+            assert [(row["leader_id"], row["error_code"]) for row in rows] == [(THIS, 0), (-1, int(expected))]
+        answer = await asking.ask(
+            "describe_topic_partitions", 0, topics=[{"name": "t"}], response_partition_limit=10, cursor=None
+        )
+        rows = answer["topics"][0]["partitions"]
+        assert [(row["leader_id"], row["error_code"]) for row in rows] == [(THIS, 0), (-1, 0)]
+
     async def test_pages_of_topics_name_the_same_leaders(self, node: Node) -> None:
         answer = await Asking(node).ask(
             "describe_topic_partitions", 0, topics=[{"name": "t"}], response_partition_limit=10, cursor=None
