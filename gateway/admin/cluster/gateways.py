@@ -221,10 +221,7 @@ def drain(opened: Opened[Asker], node_id: NodeId, *, timeout_s: Timeout = 30, co
         def drain_it(execute: bool) -> Drained:
             if execute:
                 return client.ask(DrainRequest(node_id, timeout_s * 1000))
-            leaders = {row.node_id: row.leaders for row in client.ask(GatewaysRequest()).gateways}
-            if node_id not in leaders:
-                raise ControlError(_NOT_DRAINED["broker_id_not_registered"].format(node_id=node_id))
-            return Drained(node_id, leaders[node_id])
+            return planned_drain(client.ask(GatewaysRequest()).gateways, node_id)
 
         def plan(planned: Drained) -> list[Block]:
             would = (
@@ -239,6 +236,16 @@ def drain(opened: Opened[Asker], node_id: NodeId, *, timeout_s: Timeout = 30, co
     left = f"still leads {counted(answer.leaders, 'partition')}, and hands them over"
     text = f"Node {node_id} {left if answer.leaders else 'leads nothing any more'}."
     return Output(answer, [text], code=1 if answer.leaders else 0)
+
+
+def planned_drain(gateways: Sequence[GatewayRow], node_id: int) -> Drained:
+    """Return what the drain of a gateway would begin with. Raises ControlError as the drain would."""
+    live = {row.node_id: row for row in gateways if row.state != "ended"}
+    if node_id not in live:
+        raise ControlError(_NOT_DRAINED["broker_id_not_registered"].format(node_id=node_id))
+    if not any(row.state == "live" for row in live.values() if row.node_id != node_id):
+        raise ControlError(_NOT_DRAINED["invalid_request"].format(node_id=node_id))
+    return Drained(node_id, live[node_id].leaders)
 
 
 @asks(gateway_or_cluster)

@@ -25,6 +25,7 @@ from seqgate.gateway.admin.cluster.gateways import (
     drain_remote,
     gateways_remote,
     move_remote,
+    planned_drain,
 )
 from seqgate.gateway.admin.remote import broker, operations
 from seqgate.gateway.admin.request import ControlError
@@ -143,6 +144,24 @@ async def test_a_gateway_alone_has_no_cluster(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         with pytest.raises(ControlError, match="serves alone"):
             await answer(node, GatewaysRequest())
+
+
+@pytest.mark.parametrize(
+    ("states", "reason"),
+    [
+        (["live", "live", "ended"], None),
+        (["draining", "live", "ended"], None),
+        (["ended", "live", "live"], "no live gateway has the node id 1"),
+        (["live", "draining", "ended"], "no other live gateway can take the partitions of node 1"),
+    ],
+)
+def test_the_plan_of_a_drain_refuses_what_the_drain_refuses(states: list[str], reason: str | None) -> None:
+    rows = [GatewayRow(node, "h:1", None, state, 1, 4, 4) for node, state in enumerate(states, start=1)]
+    if reason is None:
+        assert planned_drain(rows, 1) == Drained(1, 4)
+    else:
+        with pytest.raises(ControlError, match=reason):
+            planned_drain(rows, 1)
 
 
 @pytest.mark.parametrize("is_old", [False, True])
