@@ -337,6 +337,16 @@ class Cluster:
             if row["error_code"] == 0 and row["leader_id"] >= 0
         ]
 
+    def unled_partitions(self, topic: str) -> list[int]:
+        """Return the partitions of a topic without a leader, in order; none of a topic that is not there."""
+        return sorted(
+            row["partition_index"]
+            for found in self.all_topics()
+            if found["name"] == topic
+            for row in found["partitions"]
+            if row["error_code"] or row["leader_id"] < 0
+        )
+
     def starts(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offsets of partitions, all of which must have a leader."""
         return self.offsets(places, EARLIEST)

@@ -421,11 +421,20 @@ async def abort_hanging(source: Ending, request: AbortHangingRequest) -> Transac
     name = f"{request.topic}-{request.partition}"
     if producer is None:
         raise ControlError(f"{name} has no open transaction that begins at offset {request.first_offset}")
+    offline = source.offline_partitions
     known = source.known([producer.producer_id])(producer.producer_id)
     if known is not None and producer.place in known.transaction.partitions:
         raise ControlError(
             f"{name} takes part in the transaction of {known.transactional_id}, which must end everywhere at "
             f"once; abort that: seqgate transactions abort {known.transactional_id}"
+        )
+    # A partition may have gone, or come back, while the coordinators were asked.
+    offline = sorted({*offline, *source.offline_partitions})
+    if known is None and offline:
+        indexes = ", ".join(map(str, offline))
+        raise ControlError(
+            f"producer {producer.producer_id} may have a live transaction: {indexes} of __transaction_state "
+            "is offline (seqgate status); abort it when all partitions are back"
         )
     pending = source.pending(None, producer.producer_id)
     if pending and request.topic != OFFSETS_TOPIC:
@@ -459,8 +468,10 @@ class ClusterEnding(ClusterTransactions):
 
     @property
     def offline_partitions(self) -> list[int]:
-        """Return none: nobody reports them over the Kafka protocol."""
-        return []
+        """The partitions of `__transaction_state` without a leader: nobody lists their transactions."""
+        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415 - slow to import
+
+        return self._cluster.unled_partitions(TRANSACTION_STATE_TOPIC)
 
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
         """Initialize a new producer of the id, which fences the old one and aborts its transaction."""

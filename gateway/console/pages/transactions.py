@@ -69,13 +69,13 @@ def transactions(visit: Visit) -> PageAnswer:
 def hanging(visit: Visit) -> PageAnswer:
     """Show the open transactions that no coordinator will end."""
     topic, partition = visit.place()
-    rows, paging = page_of(
-        visit.ask(FindHangingRequest(topic, partition)).hanging, visit.number("page", 1, 1)
-    )
+    found = visit.ask(FindHangingRequest(topic, partition))
+    rows, paging = page_of(found.hanging, visit.number("page", 1, 1))
     return View(
         "transactions_hanging.html",
         {
             "rows": rows,
+            "offline": found.offline_partitions,
             "paging": paging,
             "topic": topic,
             "partition": partition,

@@ -113,6 +113,9 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
         error, unknown = ErrorCode.invalid_regular_expression, ()
     except TimeoutError:
         error = ErrorCode.request_timed_out
+    if error is ErrorCode.none and context.services.transactions.shards.is_loading:
+        error = ErrorCode.coordinator_load_in_progress
+    if error is not ErrorCode.none:
         states.clear()
     return context.answer(error_code=error, unknown_state_filters=unknown, transaction_states=tuple(states))
 

@@ -291,6 +291,22 @@ class CoordinatorShards(Generic[S]):
             if partition.log.log_end_offset > partition.log.log_start_offset:
                 yield partition
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition led here lacks its state: its records have not come yet, or can't be read. A
+        partition that is offline has no leader, and does not count.
+        """
+        topic = self._partitions.by_name.get(self.topic)
+        if topic is None:
+            return False
+        return any(map(topic.is_awaited, range(topic.count))) or any(
+            not partition.log.offline and not self._is_loaded(partition) for partition in self._stored()
+        )
+
+    def _is_loaded(self, partition: Partition) -> bool:
+        loaded = self._loaded.get(partition.index)
+        return loaded is not None and loaded.is_current
+
     def lose(self, loaded: LoadedShard[S]) -> None:
         """Drop a shard whose state is ahead of its log, or whose partition is gone."""
         loaded.failed = True

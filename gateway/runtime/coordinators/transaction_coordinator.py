@@ -231,7 +231,9 @@ class TransactionCoordinator:
         return self._of(transactional_id).shard.transactions.get(transactional_id)
 
     def all(self) -> list[tuple[str, Transaction]]:
-        """Return every transactional id; those of a shard that can't be loaded are left out."""
+        """Return every transactional id; those of a shard that can't be loaded (`shards.is_loading`) are left
+        out.
+        """
         self.load_led()
         return [
             item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()

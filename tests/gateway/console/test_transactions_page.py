@@ -8,8 +8,9 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from seqgate.gateway.testing import Broker
 from tests.compat.topics import fresh_topic
-from tests.support.console_client import ConsoleClient, text_of, title_of
+from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.producing import begun, open_transaction, send
 
@@ -151,6 +152,16 @@ def test_hanging_transactions_are_found_and_aborted(
     assert "No transaction hangs" in text_of(unmeasured.page(f"/transactions/hanging?topic={topic}"))
     refused = unmeasured.send("/transactions/abort-hanging", fields, status=400)
     assert "no open transaction that begins at offset 0" in text_of(refused)
+
+
+def test_an_offline_coordinator_is_told_beside_what_hangs() -> None:
+    with Broker() as broker, console_client(broker.bootstrap) as console:
+        begun(broker.bootstrap, "idle")
+        assert "No transaction hangs" in text_of(console.page("/transactions/hanging"))
+        with broker.faults.partition_offline("__transaction_state"):
+            text = text_of(console.page("/transactions/hanging"))
+        assert "missing: 0 of __transaction_state is offline" in text
+        assert "No transaction hangs" not in text
 
 
 def test_unknown_ids_are_told(unmeasured: ConsoleClient) -> None:

@@ -21,9 +21,11 @@ from seqgate.gateway.handlers.transactions.transactions import (
     LIST_TRANSACTIONS_API,
 )
 from seqgate.gateway.protocol.messages import build
+from seqgate.gateway.runtime.coordinators.shards import LoadedShard
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
 from seqgate.gateway.runtime.partitions.producer_clients import ClientRow
 from seqgate.gateway.security.principals import ANONYMOUS
+from seqgate.log import LogError
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
@@ -330,6 +332,22 @@ class TestList:
         fields = {**NO_FILTER, "transactional_id_pattern": "(b"}
         answer = await node.ask(LIST_TRANSACTIONS_API, 2, lambda _: fields)
         assert answer.error_code is ErrorCode.invalid_regular_expression
+
+    @pytest.mark.usefixtures("ids")
+    async def test_while_a_partition_can_not_be_read(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*_: Any) -> None:
+            raise LogError("a test says so")
+
+        shards = node.services.coordinators.transactions.shards
+        monkeypatch.setattr(LoadedShard, "load", fails)
+        shards.lose(shards.at(0))
+        answer = await node.ask(LIST_TRANSACTIONS_API, 2, lambda _: NO_FILTER)
+        assert answer.error_code is ErrorCode.coordinator_load_in_progress
+        assert answer.transaction_states == ()
+        monkeypatch.undo()
+        assert await self.names(node) == ["a-idle", "b-idle", "b-open"]
 
 
 class TestWriteTxnMarkers:

@@ -31,10 +31,13 @@ from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
+from seqgate.gateway.admin.remote.operations import RemoteClient
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
-from seqgate.gateway.admin.transactions.hanging import ClusterEnding
+from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, ClusterEnding, FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
@@ -120,6 +123,18 @@ def test_a_transaction_that_ended_while_its_coordinator_was_asked_does_not_hang(
         ended = producer._replace(first_offset=99)
         assert source.still_open([producer, ended]) == [producer]
         assert source.still_open([]) == []
+
+
+def test_nobody_is_unknown_while_the_coordinator_is_offline(broker: Broker) -> None:
+    with (
+        connected(parse_addresses(broker.bootstrap)) as cluster,
+        broker.faults.partition_offline(TRANSACTION_STATE_TOPIC),
+    ):
+        client = RemoteClient(cluster)
+        page = client.ask(FindHangingRequest("orders"))
+        assert (page.hanging, page.offline_partitions) == ([], [0])
+        with pytest.raises(ControlError, match="may have a live transaction: 0 of __transaction_state"):
+            client.ask(AbortHangingRequest("orders", 1, 0, execute=True))
 
 
 def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

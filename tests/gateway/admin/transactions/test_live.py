@@ -153,6 +153,8 @@ class TestHanging:
             assert (page.hanging, page.offline_partitions) == ([], [0])
             listed = await answer(node, ListTransactionsRequest())
             assert (listed.transactions, listed.offline_partitions) == ([], [0])
+            with pytest.raises(ControlError, match="may have a live transaction: 0 of __transaction_state"):
+                await answer(node, AbortHangingRequest(TOPIC, 0, 0, execute=True))
             for name in (NAME, "nobody"):
                 with pytest.raises(ControlError, match=f"transactional id {name} can't answer now"):
                     await answer(node, DescribeTransactionRequest(name))
