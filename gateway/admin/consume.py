@@ -351,6 +351,8 @@ class _Reading:
         self._left = limit
         self._read: dict[Any, int] = {}
         self._committed: dict[Any, int] = {}
+        self._beyond: set[Any] = set()
+        """Partitions in which the group began beyond the end."""
 
     def records(self) -> Generator[Any]:
         """Yield the records, and commit those that the reader was done with when it stops: not the last one,
@@ -377,12 +379,16 @@ class _Reading:
             assigned = self._consumer.assignment()
             now = {place: self._consumer.position(place, timeout_ms=POLL_MS) for place in assigned}
             # Control records of transactions are read, too, and not yielded.
-            past = {place: self._clipped(place, at) for place, at in now.items() if at is not None}
+            past = {place: at for place, at in now.items() if at is not None}
             is_waiting = not assigned and time.monotonic() - last_progress > UNASSIGNED_S
             self._note_group(is_waiting=is_waiting)
             if past != before:
                 before, last_progress = past, time.monotonic()
-            self._read = {place: at for place, at in self._read.items() if place in assigned} | past
+            self._read = {place: at for place, at in self._read.items() if place in assigned} | {
+                place: until
+                for place, at in past.items()
+                if (until := self._to_commit(place, at)) is not None
+            }
             self._pause()
             self._check_stall(time.monotonic() - last_progress)
             if self._ends is not None:
@@ -397,8 +403,19 @@ class _Reading:
             self._left -= 1
         return self._left == 0
 
-    def _clipped(self, place: Any, position: int) -> int:
-        return position if self._ends is None else min(position, self._ends[place])
+    def _to_commit(self, place: Any, position: int) -> int | None:
+        """Return the offset to commit at a position; None: the group began beyond the end, at an offset that
+        it has committed, and a commit of the end would take it back.
+        """
+        if self._ends is None or position <= self._ends[place]:
+            return position
+        if place in self._read:
+            return self._ends[place]
+        if self._group is not None and place not in self._beyond:
+            if self._consumer.committed(place) is None:
+                return self._ends[place]
+            self._beyond.add(place)
+        return None
 
     def _pause(self) -> None:
         """Print what was read, then commit it."""

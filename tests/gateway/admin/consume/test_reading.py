@@ -8,9 +8,10 @@ from contextlib import closing
 import pytest
 
 from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, FROM_THE_END, Start, read_records
+from seqgate.gateway.admin.groups.describing import committed_offsets
 from seqgate.gateway.admin.produce import ProducedRecord, send_records
 from seqgate.gateway.admin.remote.addresses import parse_addresses
-from seqgate.gateway.admin.remote.cluster import Cluster, connected
+from seqgate.gateway.admin.remote.cluster import Cluster, connected, topic_partition
 from seqgate.gateway.testing import Broker
 
 SENT = [str(number).encode() for number in range(10)]
@@ -73,6 +74,25 @@ def test_a_record_whose_output_is_cut_off_is_not_committed(cluster: Cluster) -> 
 def test_a_group_without_offsets_may_begin_at_the_end(cluster: Cluster) -> None:
     assert read(cluster, "late", start=FROM_THE_END) == []
     assert read(cluster, "late") == []
+
+
+def test_an_offset_beyond_the_end_at_the_start_is_not_taken_back(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def committed() -> dict[tuple[str, int], int]:
+        found = committed_offsets(cluster, ["busy"])["busy"]
+        return {place: each.offset for place, each in found.items()}
+
+    assert sorted(read(cluster, "busy")) == SENT
+    before = committed()
+    # As with open transactions, or an application that read on while the group was balanced.
+    early = {topic_partition(*place): at - 2 for place, at in before.items()}
+    monkeypatch.setattr(cluster, "ends", lambda *_: early)
+    assert read(cluster, "busy") == []
+    assert committed() == before
+    assert read(cluster, "new", start=FROM_THE_END) == []
+    monkeypatch.undo()
+    assert len(read(cluster, "new")) == 4
 
 
 def test_what_the_pipe_did_not_take_is_not_committed(cluster: Cluster) -> None:
