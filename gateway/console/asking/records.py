@@ -8,7 +8,7 @@ import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -164,7 +164,7 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
         spans = _spans_back(cluster, topic, wish, wanted, starts, ends)
     else:
         spans = _spans_on(cluster, topic, wish, starts, ends)
-    found = Search(
+    search = Search(
         topic,
         spans,
         wanted,
@@ -172,11 +172,16 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
         wish.committed,
         wish.longest_kept,
         STEP_SECONDS if wish.is_step and not is_backward else MOST_SECONDS,
-    ).run(cluster)
+    )
+    found = search.run(cluster)
+    while is_backward and found.stopped is not None:
+        # The rest of the spans is the newest part of them: begin later, and leave more to the older pages.
+        spans = _narrowed(spans, found.positions)
+        found = replace(search, spans=spans).run(cluster)
     ordered = sorted(found.records, key=_order(spans), reverse=is_backward)
     older = {partition: span.first for partition, span in spans.items()}
     newer = dict(found.positions)
-    if is_backward and found.stopped is None:
+    if is_backward:
         newer = {partition: span.end for partition, span in spans.items()}
     for kept in ordered[wish.rows :]:
         partition, offset = kept.record.partition, kept.record.offset
@@ -197,6 +202,16 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
             for partition in spans
         ),
     )
+
+
+def _narrowed(spans: Mapping[int, OffsetSpan], reached: Mapping[int, int]) -> dict[int, OffsetSpan]:
+    """Return the ends of spans of which a search reached only positions: half as many offsets as it read."""
+    narrowed = {}
+    for partition, span in spans.items():
+        read = reached[partition] - span.first
+        first = span.first if reached[partition] >= span.end else span.end - (read + 1) // 2
+        narrowed[partition] = OffsetSpan(first, span.end)
+    return narrowed
 
 
 def _partitions(topic: TopicPlaces, wish: Wish) -> tuple[list[int], int]:
@@ -406,9 +421,11 @@ class Search:
                 committed=self.committed,
             )
             left &= stretches.keys()
+            came = any(stretch.next_offset > stretch.position for stretch in stretches.values())
             for partition, stretch in stretches.items():
                 matches[partition] += self._take(found, partition, stretch, self.most - matches[partition])
-                if self._is_done(found, partition, stretch) or matches[partition] >= self.most:
+                is_done = not came or self._is_done(found, partition, stretch)
+                if is_done or matches[partition] >= self.most:
                     left.discard(partition)
         return found
 
@@ -432,10 +449,11 @@ class Search:
         return taken
 
     def _is_done(self, found: SearchResult, partition: int, stretch: BatchStretch) -> bool:
-        """Return whether a partition has no more for this search. A stretch without progress is the last."""
+        """Return whether a partition has no more for this search. One of which nothing came, because others
+        filled the answer, has its turn later.
+        """
         position = found.positions[partition]
-        nothing_came = not stretch.size_bytes
-        return position >= self.spans[partition].end or position >= stretch.end_offset or nothing_came
+        return position >= self.spans[partition].end or position >= stretch.end_offset
 
     def _bound(self, found: SearchResult, deadline: float) -> str | None:
         if found.size_bytes >= MOST_BYTES:

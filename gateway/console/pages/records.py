@@ -431,19 +431,24 @@ def export(visit: Visit) -> PageAnswer:
 
 
 def _pages(visit: Visit, wish: Wish, wanted: RecordFilter) -> Iterator[list[ReadRecord]]:
-    """Yield the records of the page; of a search those of the following pages too."""
+    """Yield the records of the page; of a search those of the following pages too. Raises ControlError where
+    a search can't read all, which breaks a download off that has begun.
+    """
     number = size_bytes = 0
     while True:
         with visit.cluster() as cluster:
             page = record_page(cluster, topic_places(cluster, visit.text("topic")), wish, wanted)
+        is_search = wanted.matches is not None
+        if is_search and page.found.problems:
+            raise ControlError(f"the file would lack records: {'; '.join(page.found.problems[:5])}")
         room = MOST_DOWNLOADED - number
         yield [kept.record for kept in page.records[:room]]
         number += len(page.records)
         size_bytes += sum((kept.key_bytes or 0) + (kept.value_bytes or 0) for kept in page.records)
         following = page.following
-        if wanted.matches is None or following is None or number >= MOST_DOWNLOADED:
+        if not is_search or following is None or number >= MOST_DOWNLOADED:
             return
-        if size_bytes >= MOST_DOWNLOADED_BYTES or page.found.problems:
+        if size_bytes >= MOST_DOWNLOADED_BYTES:
             return
         towards = From.BEFORE if page.is_newest_first else From.AFTER
         wish = replace(wish, start=towards, positions=following, rows=RECORDS_MOST_ROWS)

@@ -9,12 +9,30 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 
+from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.cluster import Cluster, connected
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.records import read_positions, written_positions
+from seqgate.gateway.console.asking import records as asking
+from seqgate.gateway.console.asking.records import (
+    ANYWHERE,
+    FetchLimits,
+    From,
+    Wish,
+    read_positions,
+    record_filter,
+    record_page,
+    written_positions,
+)
+from seqgate.gateway.console.asking.topics import topic_places
+from seqgate.gateway.console.pages.records import export
 from tests.gateway.console.test_contents import ORDER, avro_bytes, descriptors
 from tests.support.console_client import ConsoleClient, text_of
 from tests.support.gateway_process import GatewayProcess
@@ -140,6 +158,57 @@ def test_a_search_comes_in_steps(console: ConsoleClient, producer: KafkaProducer
     assert (hits[0] == "value 119") == (start == "from=newest")
     assert step["left"] == 0
     assert searched >= 120
+
+
+def paged(cluster: Cluster, topic: str, text: str) -> list[tuple[int, int]]:
+    """Return partition and offset of all records that a search finds from the newest on."""
+    wanted = record_filter(text, ANYWHERE, is_regex=False, markers=False)
+    found, wish = [], Wish(rows=500, is_step=True)
+    while True:
+        page = record_page(cluster, topic_places(cluster, topic), wish, wanted)
+        found += [(kept.record.partition, kept.record.offset) for kept in page.records]
+        if page.following is None:
+            return found
+        wish = replace(wish, start=From.BEFORE, positions=page.following)
+
+
+def test_a_search_that_is_stopped_begins_later(
+    shared_gateway: GatewayProcess, topics: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MOST_BYTES", 10_000)
+    with_gzip = {"compression_type": "gzip", "linger_ms": 60_000, "batch_size": 1 << 20}
+    producer = KafkaProducer(bootstrap_servers=[shared_gateway.bootstrap], **with_gzip)
+    topic = topics("rp-stopped")
+    for _ in range(40):
+        producer.send(topic, b"x" * 1_000)
+    producer.close()
+    with connected(parse_addresses(shared_gateway.bootstrap)) as cluster:
+        assert paged(cluster, "rp-stopped", "x") == [(0, offset) for offset in range(39, -1, -1)]
+
+
+def test_a_full_answer_leaves_no_partition_out(
+    shared_gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "FetchLimits", lambda: FetchLimits(answer_bytes=1, partition_bytes=1))
+    with connected(parse_addresses(shared_gateway.bootstrap)) as cluster:
+        found = paged(cluster, "rp-two", "value")
+    assert sorted(found) == [(partition, offset) for partition in (0, 1) for offset in range(30)]
+
+
+def test_a_search_that_can_not_read_all_gives_no_file(
+    shared_gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"topic": "rp-newest", "format": "csv", "filter": "value"}
+    monkeypatch.setattr(asking, "crc_matches", lambda header, _: header.base_offset > 0)
+    with connected(parse_addresses(shared_gateway.bootstrap)) as cluster:
+        visit: Any = SimpleNamespace(
+            text=lambda name: fields.get(name, ""),
+            number=lambda _name, default, *_: default,
+            optional_number=lambda *_: None,
+            cluster=lambda: nullcontext(cluster),
+        )
+        with pytest.raises(ControlError, match="would lack records: offset 0 of partition 0 is unreadable"):
+            export(visit)
 
 
 def test_records_are_downloaded(
