@@ -438,17 +438,33 @@ def create_missing(cluster: Cluster, name: str) -> None:
 def alter_topic(
     cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
 ) -> TopicOutcome:
-    """Set and unset configurations of a topic, then add partitions; stop at the first refusal."""
+    """Set and unset configurations of a topic, then add partitions. Nothing is changed where the cluster
+    would refuse the partitions.
+    """
     (topic,) = cluster.existing_topics([name])
     if settings or unset:
         from seqgate.gateway.admin import configs  # noqa: PLC0415 - as above
 
+        if partitions is not None:
+            outcome = _with_partitions(cluster, name, partitions, validate_only=True)
+            if outcome.error is not None:
+                return outcome
         error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)
         if error is not None:
             return TopicOutcome(name, REFUSED, error=error)
     if partitions is None:
         return TopicOutcome(name, ALTERED, len(topic["partitions"]))
-    answer = cluster.admin.create_partitions({name: partitions}, raise_errors=False)
+    outcome = _with_partitions(cluster, name, partitions, validate_only=False)
+    if outcome.error is not None and (settings or unset):
+        error = f"the configurations are altered, the partitions are not: {outcome.error}"
+        return msgspec.structs.replace(outcome, error=error)
+    return outcome
+
+
+def _with_partitions(cluster: Cluster, name: str, partitions: int, *, validate_only: bool) -> TopicOutcome:
+    answer = cluster.admin.create_partitions(
+        {name: partitions}, validate_only=validate_only, raise_errors=False
+    )
     (row,) = answer.results
     return _unless_refused(TopicOutcome(name, ALTERED, partitions), row.error_code, row.error_message)
 
