@@ -20,7 +20,8 @@ from kio.static.primitive import i8, i32, i32Timedelta, i64
 from seqgate.gateway.admin.remote.broker import ask_broker
 from seqgate.gateway.admin.remote.cluster import Cluster, refusal
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, partition_figures
+from seqgate.gateway.admin.tables import counted
+from seqgate.gateway.console.asking.topics import TopicPlaces, known_offsets, partition_figures
 from seqgate.log import CorruptRecord, LogError
 from seqgate.log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
 from seqgate.log.format.records import iterate_records, read_end_marker
@@ -95,6 +96,8 @@ LONGEST_KEPT: Final = 16 << 10
 """Bytes that a search keeps of a key, a value or a header; of longer ones it keeps the beginning."""
 MOST_SECONDS: Final = 8.0
 _LONGEST_POSITIONS: Final = 2_000
+_MOST_NAMED: Final = 10
+"""Partitions that a sentence names; it counts the others."""
 
 
 class From(StrEnum):
@@ -157,8 +160,8 @@ class RecordPage:
 
 def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: RecordFilter) -> RecordPage:
     """Return the records of a page. Raises ControlError or an error of kafka-python."""
-    partitions, left_out = _partitions(topic, wish)
-    starts, ends = offsets(cluster, topic.name, partitions)
+    partitions, left_out = partitions_to_read(topic, wish.partition, wish.positions)
+    starts, ends = known_offsets(cluster, topic.name, partitions)
     is_backward = wish.is_backward
     if is_backward:
         spans = _spans_back(cluster, topic, wish, wanted, starts, ends)
@@ -178,6 +181,8 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
         # The rest of the spans is the newest part of them: begin later, and leave more to the older pages.
         spans = _narrowed(spans, found.positions)
         found = replace(search, spans=spans).run(cluster)
+    if wish.partition is None:
+        found.problems[:0] = without_leader(topic.unled)
     ordered = sorted(found.records, key=_order(spans), reverse=is_backward)
     older = {partition: span.first for partition, span in spans.items()}
     newer = dict(found.positions)
@@ -214,18 +219,29 @@ def _narrowed(spans: Mapping[int, OffsetSpan], reached: Mapping[int, int]) -> di
     return narrowed
 
 
-def _partitions(topic: TopicPlaces, wish: Wish) -> tuple[list[int], int]:
-    """Return the partitions to read, and how many are left out. Raises ControlError."""
+def partitions_to_read(
+    topic: TopicPlaces, partition: int | None, positions: Mapping[int, int] | None = None
+) -> tuple[list[int], int]:
+    """Return the partitions to read, and how many that have a leader are left out. Raises ControlError."""
     led = topic.led
-    if wish.partition is not None:
-        if wish.partition not in {place.partition for place in topic.partitions}:
-            raise ControlError(f"topic {topic.name} has no partition {wish.partition}")
-        if wish.partition not in led:
-            raise ControlError(f"partition {wish.partition} of topic {topic.name} has no leader now")
-        return [wish.partition], 0
-    if wish.positions is not None:
-        led = [partition for partition in led if partition in wish.positions]
+    if partition is not None:
+        if partition not in {place.partition for place in topic.partitions}:
+            raise ControlError(f"topic {topic.name} has no partition {partition}")
+        if partition not in led:
+            raise ControlError(f"partition {partition} of topic {topic.name} has no leader now")
+        return [partition], 0
+    if positions is not None:
+        led = [each for each in led if each in positions]
     return led[:MOST_PARTITIONS], max(0, len(led) - MOST_PARTITIONS)
+
+
+def without_leader(partitions: Sequence[int]) -> list[str]:
+    """Return a sentence about partitions that no broker leads; none without such partitions."""
+    if not partitions:
+        return []
+    more = len(partitions) - _MOST_NAMED
+    named = ", ".join(map(str, partitions[:_MOST_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+    return [f"Records of {counted(len(partitions), 'partition')} without a leader are missing: {named}."]
 
 
 def _spans_back(

@@ -50,6 +50,10 @@ class TopicPlaces:
     def led(self) -> list[int]:
         return [place.partition for place in self.partitions if place.leader is not None]
 
+    @property
+    def unled(self) -> list[int]:
+        return [place.partition for place in self.partitions if place.leader is None]
+
     def by_leader(self, partitions: Container[int]) -> dict[tuple[str, int], list[int]]:
         found: dict[tuple[str, int], list[int]] = {}
         for place in self.partitions:
@@ -122,6 +126,19 @@ def offsets(cluster: Cluster, topic: str, partitions: Sequence[int]) -> tuple[di
     spans = cluster.spans((topic, partition) for partition in partitions)
     starts = {partition: start for (_, partition), (start, _) in spans.items()}
     return starts, {partition: end for (_, partition), (_, end) in spans.items()}
+
+
+def known_offsets(
+    cluster: Cluster, topic: str, partitions: Sequence[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Return what `offsets` returns. Raises ControlError where a leader does not answer."""
+    starts, ends = offsets(cluster, topic, partitions)
+    if partitions and not ends:
+        raise ControlError(
+            f"the offsets of topic {topic} are not known: the leader of a partition does not answer; try "
+            "again, or choose one partition"
+        )
+    return starts, ends
 
 
 def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> dict[int, int]:

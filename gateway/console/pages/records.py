@@ -30,7 +30,6 @@ from seqgate.gateway.console.answer import (
 from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     LONGEST_KEPT,
-    MOST_PARTITIONS,
     FetchLimits,
     From,
     Kept,
@@ -41,12 +40,14 @@ from seqgate.gateway.console.asking.records import (
     Search,
     Wish,
     fetch,
+    partitions_to_read,
     read_positions,
     record_filter,
     record_page,
+    without_leader,
     written_positions,
 )
-from seqgate.gateway.console.asking.topics import TopicPlaces, offsets, topic_lines, topic_places
+from seqgate.gateway.console.asking.topics import TopicPlaces, known_offsets, topic_lines, topic_places
 from seqgate.gateway.console.contents import (
     AUTO,
     AVRO,
@@ -98,6 +99,7 @@ def records(visit: Visit) -> PageAnswer:
         topic = topic_places(cluster, name)
         if wish is not None and not is_search:
             page = record_page(cluster, topic, wish, wanted)
+    only = visit.optional_number("partition", 0, (1 << 31) - 1)
     kept = kept_fields(visit, "partition", "rows", *FILTER_FIELDS, *FORM_FIELDS, WHOLE_PAGE)
     place = kept_fields(visit, "from", "offset", "time", "at")
     path = records_path(name)
@@ -110,6 +112,8 @@ def records(visit: Visit) -> PageAnswer:
             "forms": forms,
             "start": start,
             "is_search": is_search,
+            "left_out": partitions_to_read(topic, only)[1] if start == LIVE else 0,
+            "unled": without_leader(topic.unled) if start == LIVE and only is None else [],
             "here": kept | place,
             "has_parquet": find_spec("pyarrow") is not None,
             "path": path,
@@ -245,7 +249,7 @@ def _read(visit: Visit, longest: int) -> tuple[TopicPlaces, Kept, int]:
     offset = visit.number("offset", 0)
     with visit.cluster() as cluster:
         topic = topic_places(cluster, name)
-        starts, ends = offsets(cluster, name, [partition] if partition in topic.led else [])
+        starts, ends = known_offsets(cluster, name, [partition] if partition in topic.led else [])
         if partition not in ends:
             raise ControlError(f"topic {name} has no partition {partition} with a leader")
         kept = None
@@ -484,13 +488,14 @@ def tail(visit: Visit) -> PageAnswer:
         skipped += max(0, len(found) - RECORD_TAIL_MOST_ROWS)
         positions[partition] = stretch.next_offset
         problems += stretch.problems
+    problems += without_leader([partition for partition in positions if partition not in stretches])
     return Data(_answer(rows, positions, skipped, problems))
 
 
 def _log_ends(cluster: Any, topic: TopicPlaces, visit: Visit) -> dict[int, int]:
     only = visit.optional_number("partition", 0, (1 << 31) - 1)
-    chosen = [partition for partition in topic.led if only is None or partition == only][:MOST_PARTITIONS]
-    return offsets(cluster, topic.name, chosen)[1]
+    chosen, _ = partitions_to_read(topic, only)
+    return known_offsets(cluster, topic.name, chosen)[1]
 
 
 def _answer(

@@ -247,15 +247,15 @@ def delete(visit: Visit) -> PageAnswer:
             figures = partition_figures(cluster, topic, first).values()
             offsets = sum((row.log_end_offset or 0) - (row.log_start_offset or 0) for row in figures)
             more = "more than " if len(topic.partitions) > len(first) else ""
+            records = f"{more}{counted(offsets, 'record')}"
+            if any(row.log_end_offset is None for row in figures):
+                records = "an unknown number of records"
             return Confirmation(
                 title=f"Delete topic {name}?",
                 action="Delete the topic",
                 back=topic_path(name),
                 sentences=(
-                    (
-                        f"The topic has {counted(len(topic.partitions), 'partition')} with {more}"
-                        f"{counted(offsets, 'record')}."
-                    ),
+                    f"The topic has {counted(len(topic.partitions), 'partition')} with {records}.",
                     "All its records and settings are deleted. They can't be brought back.",
                 ),
                 typed=name,

@@ -9,10 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -32,9 +29,9 @@ from seqgate.gateway.console.asking.records import (
     written_positions,
 )
 from seqgate.gateway.console.asking.topics import topic_places
-from seqgate.gateway.console.pages.records import export
+from seqgate.gateway.testing import Broker
 from tests.gateway.console.test_contents import ORDER, avro_bytes, descriptors
-from tests.support.console_client import ConsoleClient, text_of
+from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
 
@@ -196,19 +193,11 @@ def test_a_full_answer_leaves_no_partition_out(
 
 
 def test_a_search_that_can_not_read_all_gives_no_file(
-    shared_gateway: GatewayProcess, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleClient, producer: KafkaProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fields = {"topic": "rp-newest", "format": "csv", "filter": "value"}
     monkeypatch.setattr(asking, "crc_matches", lambda header, _: header.base_offset > 0)
-    with connected(parse_addresses(shared_gateway.bootstrap)) as cluster:
-        visit: Any = SimpleNamespace(
-            text=lambda name: fields.get(name, ""),
-            number=lambda _name, default, *_: default,
-            optional_number=lambda *_: None,
-            cluster=lambda: nullcontext(cluster),
-        )
-        with pytest.raises(ControlError, match="would lack records: offset 0 of partition 0 is unreadable"):
-            export(visit)
+    refused = console.data("/api/records/rp-newest/download?format=csv&filter=value", status=400)
+    assert "would lack records: offset 0 of partition 0 is unreadable" in refused["error"]
 
 
 def test_records_are_downloaded(
@@ -346,6 +335,26 @@ def test_the_tail_brings_what_arrives(
     ]
     assert found["at"] == "0:3,1:1"
     assert console.data(f"/api/records/rp-tail/tail?at={found['at']}")["rows"] == []
+
+
+def test_partitions_that_are_not_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = "Records of 1 partition without a leader are missing: 7."
+    with Broker() as broker, console_client(broker.bootstrap) as console:
+        broker.create_topic("wide", 40)
+        with broker.faults.partition_offline("wide", 7):
+            for place in ("", "?from=live"):
+                text = text_of(console.page(f"/records/wide{place}"))
+                assert missing in text
+                assert "leaves out 7." in text
+            step = console.data("/api/records/wide/search?filter=x")
+            assert (step["problems"], step["left_out"]) == ([missing], 7)
+            assert console.data("/api/records/wide/tail?at=7:0")["problems"] == [missing]
+            refused = console.data("/api/records/wide/download?format=csv&filter=x", status=400)
+            assert missing in refused["error"]
+            question = text_of(console.send("/topics/wide/delete", {}))
+            assert "40 partitions with an unknown number of records" in question
+        monkeypatch.setattr(Cluster, "spans", lambda *_: {})
+        assert "are not known: the leader of a partition" in text_of(console.page("/records/wide"))
 
 
 def test_an_empty_topic_says_what_to_do(console: ConsoleClient, topics: Callable[..., str]) -> None:
