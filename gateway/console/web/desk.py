@@ -116,6 +116,8 @@ class Desk:
             return self.sent(request, visit, await self._answer(endpoint.function, visit))
         except ControlError as error:
             return self.refused(request, visit, error, status=_BAD_REQUEST)
+        finally:
+            self.work.forget(visit.session_id)
 
     async def _answer(self, function: Function, visit: Visit) -> PageAnswer:
         return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)

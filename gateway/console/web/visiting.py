@@ -303,14 +303,28 @@ MOST_WAITING: Final = 64
 """Functions that run or wait for a thread; a further request is refused."""
 PATIENCE_S: Final = 0.6
 """Time that a browser waits for a page before it is told what the page waits for."""
-KEPT_S: Final = 60.0
-"""Time for which a finished answer waits for the browser that asked."""
+KEPT_S: Final = 10.0
+"""Time for which a finished answer waits for the browser that asked, which asks again every second; then it
+is too old to be shown.
+"""
 
 
 @dataclass(slots=True)
 class Running:
     future: Future[PageAnswer]
     began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+
+    def __post_init__(self) -> None:
+        self.future.add_done_callback(self._ends)
+
+    def _ends(self, _: Future[PageAnswer]) -> None:
+        self.ended = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the answer has waited too long for its browser."""
+        return self.ended is not None and time.monotonic() - self.ended >= KEPT_S
 
 
 class Work:
@@ -337,17 +351,24 @@ class Work:
             self._unfinished -= 1
 
     def resume(self, key: str) -> Running | None:
-        """Return, and forget, what an earlier request of the same browser for the same page has begun."""
+        """Return, and forget, what an earlier request of the same browser for the same page has begun; None
+        where that has ended too long ago.
+        """
         with self._lock:
-            return self._kept.pop(key, None)
+            found = self._kept.pop(key, None)
+        return None if found is None or found.is_old else found
+
+    def forget(self, session_id: str) -> None:
+        """Forget what a session has begun: a change of the same person may have made it wrong."""
+        with self._lock:
+            for key in [key for key in self._kept if key.startswith(f"{session_id} ")]:
+                del self._kept[key]
 
     def keep(self, key: str, running: Running) -> None:
-        """Remember a function that still runs, for the next request."""
-        before = time.monotonic() - KEPT_S
+        """Remember a function that still runs, for the next request; a key begins with the session id."""
         with self._lock:
-            for old in [name for name, known in self._kept.items() if known.began < before]:
-                if self._kept[old].future.done():
-                    del self._kept[old]
+            for old in [name for name, known in self._kept.items() if known.is_old]:
+                del self._kept[old]
             self._kept[key] = running
             while len(self._kept) > MOST_WAITING:
                 self._kept.popitem(last=False)
