@@ -15,6 +15,12 @@ function cell(text, style) {
 
 /** Fills the body of a table, the newest event first. @param {HTMLElement} body @param {any[]} events */
 export function fillEvents(body, events) {
+  const newest = events.at(-1);
+  if (!newest) return;
+  // Rows stay while nothing happens: somebody may read or mark them.
+  const shown = [events.length, newest.time, newest.kind, newest.last].join(" ");
+  if (shown === body.dataset.shown) return;
+  body.dataset.shown = shown;
   const rows = events.slice(-MOST_ROWS).reverse().map((event) => {
     const row = document.createElement("tr");
     const known = (/** @type {number | null} */ value) => (value === null || value < 0 ? "–" : String(value));
@@ -25,8 +31,5 @@ export function fillEvents(body, events) {
     labelCells(row, body.closest("table"));
     return row;
   });
-  if (rows.length && rows.length !== Number(body.dataset.rows)) {
-    body.dataset.rows = String(rows.length);
-    body.replaceChildren(...rows);
-  }
+  body.replaceChildren(...rows);
 }

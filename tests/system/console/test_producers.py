@@ -111,6 +111,28 @@ def test_a_strip_follows_what_the_producer_does(browser: Browser, measured: str,
         window.check()
 
 
+FILLED_TWICE = """async () => {
+  const { fillEvents } = await import("/static/strip-table.js");
+  const body = document.createElement("table").createTBody();
+  const events = Array.from({ length: 300 }, (_, last) => (
+    { time: last, kind: "accepted", first: last, last, records: 1, offset: last, epoch: 0, outcome: null }
+  ));
+  const newest = () => body.rows[0].cells[2].textContent;
+  fillEvents(body, events);
+  const before = [body.rows.length, newest(), body.rows[0]];
+  fillEvents(body, events);
+  const stays = body.rows[0] === before[2];
+  fillEvents(body, [...events.slice(1), { ...events[299], time: 300, first: 300, last: 300 }]);
+  return [before[0], before[1], stays, body.rows.length, newest()];
+}"""
+
+
+def test_the_table_of_events_follows_when_it_is_full(browser: Browser, measured: str) -> None:
+    with watched(browser, measured) as window:
+        found = window.open("/producers").evaluate(FILLED_TWICE)
+        assert found == [300, "299–299", True, 300, "300–300"]
+
+
 def test_keys_tell_the_cells_of_a_strip(browser: Browser, measured: str, busy: Busy) -> None:
     with watched(browser, measured) as window:
         page = window.open(f"/producers/one?topic={busy.topic}&partition=0&id={busy.producer_id}")
