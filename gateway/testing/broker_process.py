@@ -15,11 +15,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
 from seqgate.gateway.testing.control.command import ControlRefused, ask, shown
@@ -88,6 +90,7 @@ class BrokerProcess(AnyBroker):
         self._end(lambda process: process.end(signal.SIGKILL, STOP_TIMEOUT_S))
 
     def power_cut(self) -> None:
+        self.faults.end_run()
         self._ask("POST", "/power-cut")
         self._end(lambda process: process.await_end(STOP_TIMEOUT_S))
 
@@ -96,6 +99,7 @@ class BrokerProcess(AnyBroker):
             empty(self.directory)
             self.start()
         else:
+            self.faults.end_run()
             self._ask("POST", "/reset")
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
@@ -127,6 +131,7 @@ class BrokerProcess(AnyBroker):
             raise _KINDS.get(error.status, ValueError)(str(error)) from None
 
     def _end(self, order: Callable[[ServeProcess], int]) -> None:
+        self.faults.end_run()
         process, self._process = self._process, None
         if process is not None:
             order(process)
@@ -233,10 +238,14 @@ Ask = Callable[..., Any]
 
 
 class RemoteFault:
+    """A fault of one run of the process. After the run its counts stay, and its end does nothing: another
+    fault may have its number by then.
+    """
+
     def __init__(self, ask: Ask, row: Mapping[str, Any]) -> None:
         self._ask = ask
-        self._path = f"/faults/{row['id']}"
-        self._text = str(row["text"])
+        self._row = row
+        self._is_over = False
 
     def __enter__(self) -> Self:
         return self
@@ -247,15 +256,29 @@ class RemoteFault:
     @property
     def seen(self) -> int:
         """The requests of the choice so far."""
-        return int(self._ask("GET", self._path)["seen"])
+        return int(self._asked("GET")["seen"])
 
     @property
     def struck(self) -> int:
-        return int(self._ask("GET", self._path)["struck"])
+        return int(self._asked("GET")["struck"])
 
     def end(self) -> None:
         """Strike no more requests, and repair what is broken."""
-        self._ask("DELETE", self._path)
+        self._asked("DELETE")
+
+    def end_run(self) -> None:
+        """Note the counts before the process ends, or forgets its faults."""
+        with suppress(ControlError):  # nobody answers where the process has died
+            self._asked("GET")
+        self._is_over = True
+
+    def _asked(self, method: str) -> Mapping[str, Any]:
+        if not self._is_over:
+            try:
+                self._row = self._ask(method, f"/faults/{self._row['id']}") or self._row
+            except LookupError:
+                self._is_over = True
+        return self._row
 
     def wait_until_struck(self, times: int = 1, timeout_s: float = 30.0) -> None:
         """Wait until the fault has struck so often. Raises TimeoutError."""
@@ -266,18 +289,26 @@ class RemoteFault:
             time.sleep(_POLL_S)
 
     def __str__(self) -> str:
-        return self._text
+        return str(self._row["text"])
 
 
 class RemoteFaults(FaultOrders[RemoteFault]):
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._ordered: list[RemoteFault] = []
 
     def order(self, fault: str, **said: Any) -> RemoteFault:
         """Order a fault by its name. Raises ValueError for a wrong order, LookupError for a missing topic."""
         if said.get("kinds") is not None:
             said["kinds"] = [kind.name.lower() for kind in said["kinds"]]
-        return RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
+        ordered = RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
+        self._ordered.append(ordered)
+        return ordered
+
+    def end_run(self) -> None:
+        """Note the counts of all faults before the process ends, or forgets them."""
+        while self._ordered:
+            self._ordered.pop().end_run()
 
     def partition_offline(self, topic: str, partition: int = 0) -> RemoteFault:
         """Take a partition offline until the end of the fault."""
@@ -296,4 +327,5 @@ class RemoteFaults(FaultOrders[RemoteFault]):
         self._ask("POST", f"/transactional-ids/{quote(transactional_id, safe='')}/fence")
 
     def reset(self) -> None:
+        self.end_run()
         self._ask("DELETE", "/faults")

@@ -82,6 +82,24 @@ def test_broken_parts_are_repaired_at_the_end(broker: BrokerProcess) -> None:
         assert produce(broker, b"y")["error_code"] == 0
 
 
+def test_a_fault_ends_with_its_run_and_keeps_its_counts(broker: BrokerProcess) -> None:
+    with broker.faults.error("NOT_ENOUGH_REPLICAS", api="Produce") as killed:
+        assert produce(broker, b"x")["error_code"] == NOT_ENOUGH_REPLICAS
+        broker.kill()
+        assert (killed.seen, killed.struck) == (1, 1)
+        broker.start()
+        # it has the number of the fault before, which must not end it
+        other = broker.faults.error("NOT_ENOUGH_REPLICAS", api="Produce")
+    assert produce(broker, b"x")["error_code"] == NOT_ENOUGH_REPLICAS
+    with broker.faults.error("NOT_ENOUGH_REPLICAS", api="Produce", times=2) as cleared:
+        assert produce(broker, b"x")["error_code"] == NOT_ENOUGH_REPLICAS
+        broker.faults.reset()
+        assert produce(broker, b"x")["error_code"] == 0
+    with broker.faults.watch() as watched:
+        broker.reset()
+    assert (killed.struck, other.struck, cleared.struck, watched.struck) == (1, 1, 1, 0)
+
+
 def test_wrong_orders_raise_what_a_broker_in_a_thread_raises(broker: BrokerProcess) -> None:
     with pytest.raises(ValueError, match="'Publish' is not the name of an API"):
         broker.faults.close(api="Publish")
