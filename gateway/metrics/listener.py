@@ -36,8 +36,8 @@ _VIEW: Final = "/view/"
 VIEW_TIMEOUT_S: Final = 30.0
 """Time for a view, as for an operation of the control socket."""
 _NO_VIEWS: Final = (
-    b"views are shown on 127.0.0.1 only, because they name topics, groups and producers without a login; "
-    b"set seqgate.metrics.views.everywhere=true where only trusted programs reach the listener\n"
+    "views are shown on 127.0.0.1 only, because they name topics, groups and producers without a login; "
+    "set seqgate.metrics.views.everywhere=true where only trusted programs reach the listener"
 )
 _INDEX: Final = (
     b"/metrics   what the gateway counts, for Prometheus\n"
@@ -105,7 +105,7 @@ class MetricsListener:
 
     async def _view(self, name: str, request: HttpRequest) -> HttpAnswer:
         if not self._shows_views(request):
-            return HttpAnswer(403, PLAIN, _NO_VIEWS)
+            return _error(403, _NO_VIEWS)
         try:
             async with asyncio.timeout(VIEW_TIMEOUT_S):
                 return HttpAnswer(200, JSON, await view(self._sources.gateway, name, request.fields))

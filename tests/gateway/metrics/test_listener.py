@@ -287,7 +287,7 @@ class TestViews:
         async with running(tmp_path / "one", host="0.0.0.0") as scene:
             reply = await scene.get("/view/status")
             assert reply.status == 403
-            assert "seqgate.metrics.views.everywhere=true" in reply.text
+            assert "seqgate.metrics.views.everywhere=true" in reply.json["error"]
             assert (await scene.get("/readyz")).status == 200
         allowed = "seqgate.metrics.views.everywhere=true"
         async with running(tmp_path / "two", allowed, host="0.0.0.0") as scene:

@@ -113,6 +113,12 @@ class TestCompose:
             name: each_port for name, (_, each_port) in advertised.items()
         }
 
+    def test_the_console_gets_the_views_of_the_listener_that_it_asks(self) -> None:
+        services = composed()["services"]
+        assert "--metrics=http://gateway:9644" in services["console"]["command"]
+        config = load_config(environment=settings(services["gateway"]["environment"]))
+        assert config.bool("seqgate.metrics.views.everywhere")
+
     def test_prometheus_takes_its_configuration(self, tmp_path: Path) -> None:
         for file in (DEPLOY / "compose" / "prometheus.yml", DEPLOY / "prometheus" / "alerts.yml"):
             (tmp_path / file.name).write_bytes(file.read_bytes())
