@@ -242,9 +242,13 @@ SALT_BYTES: Final = 16
 
 
 def read_password(file: str | None) -> str:
-    """Return the password in the first line of a file (`-`: standard input), or typed twice at a prompt."""
+    """Return the password in the first line of a file (`-`: standard input), or typed twice at a prompt. A
+    standard input that is no terminal is a file.
+    """
+    if file is None and not sys.stdin.isatty():
+        file = STANDARD_INPUT
     if file is None:
-        password = _ask() if sys.stdin.isatty() else sys.stdin.readline()
+        password = _ask()
     else:
         try:
             if file == STANDARD_INPUT:

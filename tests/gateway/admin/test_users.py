@@ -156,3 +156,15 @@ def test_an_empty_or_unreadable_password_ends_the_command(
         f"seqgate: --password-file: {tmp_path / 'missing'} can't be read: No such file or directory",
         f"seqgate: --password-file: {file} can't be read: it is not UTF-8",
     ]
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_piped_password_is_utf_8(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], errors: str
+) -> None:
+    for file in ("-", None):
+        piped = io.TextIOWrapper(io.BytesIO(b"p\xe4ss\n"), "utf-8", errors)
+        monkeypatch.setattr("sys.stdin", piped)
+        with pytest.raises(SystemExit):
+            read_password(file)
+        assert "- can't be read: it is not UTF-8" in capsys.readouterr().err
