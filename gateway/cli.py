@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -132,6 +133,8 @@ def main() -> None:
     """Run the command that the process was started with, without typer where its options are right. The first
     words choose the command, unless they are options, or a shell asks for completions.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
+        sys.stdout.reconfigure(errors="replace")  # no command fails for want of an arrow
     words = None if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
     right = parse(words or [])
     if right is not None:

@@ -19,8 +19,22 @@ AROUND: Final = 3
 
 
 def print_json(value: Any) -> None:
-    """Print a result as one JSON document."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    """Print a result as one JSON document; in ASCII where the output takes no other letters."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    if not _takes(text):
+        import json  # noqa: PLC0415 - for such outputs only
+
+        text = json.dumps(json.loads(text), indent=2)
+    sys.stdout.write(f"{text}\n")
+
+
+def _takes(text: str) -> bool:
+    """Return whether the encoding of standard output has all letters of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
@@ -49,7 +63,7 @@ def _lines(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator
             yield (" " * AROUND).join(cells).rstrip()
 
     yield from drawn(headings)
-    yield "─" * (sum(widths) + AROUND * (len(widths) - 1))
+    yield ("─" if _takes("─") else "-") * (sum(widths) + AROUND * (len(widths) - 1))
     for row in rows:
         yield from drawn(row)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -11,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.commands import REQUIRED, Command, Commands, Parameter, option_of
-from seqgate.gateway.cli import COMMANDS, app, found, parse
+from seqgate.gateway.cli import COMMANDS, app, found, main, parse
 
 WHOLE = typer.main.get_command(app)
 
@@ -72,6 +73,17 @@ def test_each_command_is_taken_as_typer_takes_it(
     assert right is not None
     assert right[0] is command
     assert right[1] == by_typer(given)
+
+
+@pytest.mark.parametrize(("encoding", "given"), [("latin-1", b"?"), ("utf-8", "→".encode())])
+def test_no_letter_ends_a_command(monkeypatch: pytest.MonkeyPatch, encoding: str, given: bytes) -> None:
+    written = io.BytesIO()
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.argv", ["seqgate", "tasks"])
+        patched.setattr("sys.stdout", io.TextIOWrapper(written, encoding))
+        patched.setattr("seqgate.gateway.cli._run", lambda *_: print("→", flush=True))
+        main()
+        assert written.getvalue() == given + b"\n"
 
 
 def test_each_command_that_asks_somebody_has_a_timeout() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -44,6 +45,15 @@ def test_a_row_is_one_line_where_no_terminal_reads_it(
     assert set(rule) == {"─"}
     assert first.split() == ["g" * 100, "3", "12"]
     assert second.split() == ["billing", "0", "1"]
+
+
+def test_an_output_that_is_not_utf_8_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", io.TextIOWrapper(written, "latin-1", write_through=True))
+        print_table((Column("topic"),), [("orders",)])
+        print_json({"client": "→"})
+        assert written.getvalue() == b'topic\n------\norders\n{\n  "client": "\\u2192"\n}\n'
 
 
 def test_no_column_is_left_out_where_all_of_them_are_too_wide(
