@@ -97,15 +97,14 @@ def consume(
     limit: int | None = option("--limit", "N", "End after N records.", min=1),
     follow: bool = flag("--follow -f", "Wait for further records, until Ctrl-C."),
     uncommitted: bool = flag("--uncommitted", "Also records of open and aborted transactions."),
-    fields: str = option(
+    fields: str | None = option(
         "--show",
         "FIELDS",
         "What to print of a record: topic, partition, offset, timestamp, key, value, headers. "
         "[default: value]",
-        default="value",
     ),
-    separator: str = option("--separator", "TEXT", "Text between the fields. [default: a tab]", default="\t"),
-    null: str = option("--null", "TEXT", "Printed for null. [default: nothing]", default=""),
+    separator: str | None = option("--separator", "TEXT", "Text between the fields. [default: a tab]"),
+    null: str | None = option("--null", "TEXT", "Printed for null. [default: nothing]"),
     as_json: bool = flag("--json", "Print each record as one line of JSON."),
 ) -> None:
     """Print the records of a topic, and end at the records that are there now.
@@ -158,19 +157,23 @@ def _start(start: str | None, since: str | None) -> Start:
         raise stop(f"--{'from' if since is None else 'since'}: {error}", code=2) from None
 
 
-def _printer(topic: str, fields: str, separator: str, null: str, *, as_json: bool) -> Callable[[Any], bytes]:
+def _printer(
+    topic: str, fields: str | None, separator: str | None, null: str | None, *, as_json: bool
+) -> Callable[[Any], bytes]:
     if as_json:
+        for name, value in (("--show", fields), ("--separator", separator), ("--null", null)):
+            if value is not None:
+                raise stop(f"{name} is for lines of text, --json prints all of a record; give one", code=2)
         return lambda record: json_line(record, topic)
     try:
-        wanted = parse_fields(fields)
+        wanted = parse_fields("value" if fields is None else fields)
     except ValueError as error:
         raise stop(f"--show: {error}", code=2) from None
-    between = separator.replace("\\t", "\t")
+    between = "\t" if separator is None else separator.replace("\\t", "\t")
+    for_null = (null or "").encode()
     if not sys.stdout.isatty():
-        return lambda record: text_line(record, topic, wanted, between.encode(), null.encode())
-    return lambda record: _harmless(
-        text_line(record, topic, wanted, between.encode(), null.encode()), between
-    )
+        return lambda record: text_line(record, topic, wanted, between.encode(), for_null)
+    return lambda record: _harmless(text_line(record, topic, wanted, between.encode(), for_null), between)
 
 
 def _harmless(line: bytes, separator: str) -> bytes:

@@ -30,8 +30,9 @@ def addresses_to_ask(
     bootstrap: str | None, config_file: Path | None, data_dir: Path | None, timeout_s: float
 ) -> tuple[tuple[str, int], ...]:
     """Return the addresses of `--bootstrap`, of the gateway on the data directory, or the default."""
-    if bootstrap is not None and data_dir is not None:
-        raise stop("name the cluster either with --bootstrap or with --data-dir", code=2)
+    for name, value in (("--data-dir", data_dir), ("--config", config_file)):
+        if bootstrap is not None and value is not None:
+            raise stop(f"name the cluster either with --bootstrap or with {name}", code=2)
     if bootstrap is not None:
         try:
             return parse_addresses(bootstrap)

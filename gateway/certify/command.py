@@ -92,7 +92,7 @@ def certify(
     from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
-        print_scripts()
+        print_scripts(as_json=as_json)
         return
     if command is None:
         raise stop("--command is missing: name the command that starts the application", code=2)
@@ -538,9 +538,7 @@ def report_of(certificate: Certificate, *, may_give_up: bool) -> dict[str, Any]:
 def _row(outcome: RunOutcome) -> dict[str, Any]:
     ending = outcome.ending
     return {
-        "name": outcome.script.name,
-        "happens": outcome.script.happens,
-        "correct": outcome.script.correct,
+        **_described(outcome.script),
         "verdict": outcome.verdict.value,
         "faults": [{"what": each.what, "struck": each.times} for each in outcome.struck],
         "ending": str(ending),
@@ -641,9 +639,16 @@ def is_xml(path: Path) -> bool:
 # Prints a certification for people: a line for each script when it ends, and a summary.
 
 
-def print_scripts() -> None:
+def _described(script: Script) -> dict[str, str]:
+    return {"name": script.name, "happens": script.happens, "correct": script.correct}
+
+
+def print_scripts(*, as_json: bool) -> None:
     from seqgate.gateway.certify.scripts import SCRIPTS  # noqa: PLC0415 - slow to import
 
+    if as_json:
+        print_json({"scripts": [_described(script) for script in SCRIPTS]})
+        return
     print_table(
         [Column("script"), Column("what happens"), Column("a correct producer")],
         [[script.name, script.happens, script.correct] for script in SCRIPTS],

@@ -50,6 +50,18 @@ def test_the_environment_names_the_cluster_where_no_option_names_a_gateway(
     load_config(environment={which_cluster.BOOTSTRAP_VARIABLE: "there:9092"})  # it is no setting
 
 
+@pytest.mark.parametrize(
+    ("named", "name"), [((Path("f"), None), "--config"), ((None, Path("d")), "--data-dir")]
+)
+def test_two_names_of_a_cluster_are_refused(
+    named: tuple[Path | None, Path | None], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        which_cluster.addresses_to_ask("here:9092", *named, 1.0)
+    assert ended.value.code == 2
+    assert f"either with --bootstrap or with {name}" in capsys.readouterr().err
+
+
 def test_the_default_address_is_asked_only_where_no_option_names_a_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

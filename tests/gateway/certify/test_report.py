@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from seqgate.gateway.certify.command import (
     Certificate,
     Judgement,
@@ -13,6 +15,7 @@ from seqgate.gateway.certify.command import (
     ScriptEnd,
     Setup,
     find,
+    print_scripts,
     sentences,
     write,
 )
@@ -29,6 +32,13 @@ def outcome(
     findings = find(SENT, records, ending)
     faults = [Struck("drop answer", struck)]
     return RunOutcome(SCRIPTS[number], verdict, ending, findings, faults, len(SENT), len(records), 2, 2, True)
+
+
+def test_the_scripts_are_listed_as_in_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    print_scripts(as_json=True)
+    listed = json.loads(capsys.readouterr().out)["scripts"]
+    assert [row["name"] for row in listed] == [script.name for script in SCRIPTS]
+    assert listed[0].keys() == {"name", "happens", "correct"}
 
 
 OUTCOMES = [

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from seqgate.gateway.admin.consume import json_line, parse_fields, text_line
+from seqgate.gateway.cli import parse
 
 READ = SimpleNamespace(
     partition=1, offset=7, timestamp=1_000, key=None, value=b"v\xff", headers=[("a", b"1"), ("b", None)]
@@ -24,6 +25,17 @@ def test_bytes_that_are_no_text_are_base64_in_json() -> None:
         "value_base64": "dv8=",
         "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
     }
+
+
+@pytest.mark.parametrize("option", ["--show=key", "--separator=,", "--null=none"])
+def test_json_has_no_fields_to_choose(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = parse(["consume", "t", "--json", *option.split("=")])
+    assert found is not None
+    command, given = found
+    with pytest.raises(SystemExit) as ended:
+        command(**given)
+    assert ended.value.code == 2
+    assert f"{option.partition('=')[0]} is for lines of text" in capsys.readouterr().err
 
 
 def test_text_has_the_bytes_as_they_are() -> None:
