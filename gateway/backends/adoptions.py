@@ -20,11 +20,12 @@ from uuid import UUID
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.gateway.cluster.rebuild.history import RestoredState, restore
-from seqgate.gateway.cluster.uploads.uploads import Uploads
+from seqgate.gateway.cluster.uploads.uploads import HandOverFailed, Uploads
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage
+from seqgate.gateway.metadata.leadership import Leadership, leadership_of
 from seqgate.gateway.metadata.records import (
     MetadataRecord,
     PartitionRecord,
@@ -61,12 +62,12 @@ class Adoptions(Readiness):
     def __init__(
         self,
         restored: dict[PartitionKey, Manifest],
-        began_with: Callable[[PartitionKey, int], bool] = lambda _, __: True,
+        began_with: Callable[[PartitionKey, Leadership], bool] = lambda _, __: True,
         *,
         has_joined: bool = True,
     ) -> None:
         """`restored` are the manifests from which local files were made, and are kept up to date here.
-        `began_with` returns whether the start has restored a partition that nobody else led until this epoch.
+        `began_with` returns whether the start has restored all of a partition from before this leadership.
         """
         self._restored = restored
         self._began_with = began_with
@@ -101,7 +102,9 @@ class Adoptions(Readiness):
             key
             for topic in image.topics_by_id.values()
             for index, partition in topic.partitions.items()
-            if not self._began_with(key := PartitionKey(topic.topic_id, index), partition.leader_epoch)
+            if not self._began_with(
+                key := PartitionKey(topic.topic_id, index), leadership_of(image, partition)
+            )
         }
 
     def is_ready(self, topic_id: UUID, index: int) -> bool:
@@ -147,14 +150,16 @@ class Adoptions(Readiness):
 
     # --- the end of a leadership
 
-    async def hand_over(self, topic: str, index: int) -> None:
+    async def hand_over(self, topic_id: UUID, index: int) -> None:
         """Serve a partition no more, and upload all of it, so that the metadata may give it to another
         gateway. Call `keep` if the metadata does not. Raises HandOverFailed, and as `Uploads.hand_over`; the
         partition is then served on.
         """
         partitions = self._services.partitions
-        image = self._services.topics.metadata_log.image.topics_by_name[topic]
-        key = PartitionKey(image.topic_id, index)
+        image = self._services.topics.metadata_log.image.topics_by_id.get(topic_id)
+        if image is None:
+            raise HandOverFailed("its topic was deleted")  # another one may have its name by now
+        topic, key = image.name, PartitionKey(topic_id, index)
         self._withdrawn.add(key)
         try:
             partitions.registry.release(topic, index)
@@ -187,7 +192,20 @@ class Adoptions(Readiness):
         self._sessions, self._uploads = sessions, uploads
         self._turns = asyncio.Semaphore(ADOPTIONS_AT_ONCE)
         services.topics.metadata_log.add_listener(self.changed)
+        self._drop_outdated()
         self._order(self._absent)
+
+    def _drop_outdated(self) -> None:
+        """Drop what the start has restored of partitions that another gateway has led since."""
+        topics, stored = self._services.topics.metadata_log.image.topics_by_id, None
+        for key in self._absent:
+            topic = topics.get(key.topic_id)
+            if topic is None:
+                continue
+            if stored is None:
+                stored = self._services.partitions.log_directory.stored()
+            if (topic.name, key.partition) in stored:
+                self._drop(topic.name, key.partition)
 
     def joined(self) -> None:
         """Serve what is here and still ours, now as a member. Open what the start would have opened."""
@@ -339,7 +357,8 @@ class Adoptions(Readiness):
             raise OSError(f"the log of {name}-{index} could not be recovered")
         if self._wanted.get(key) == order:
             return True
-        if key not in self._wanted:
+        # Where the topic was deleted, its files have gone, and another topic may have its name by now.
+        if key not in self._wanted and key.topic_id in self._services.topics.metadata_log.image.topics_by_id:
             self._drop(name, index)
         return False
 

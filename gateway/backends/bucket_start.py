@@ -57,6 +57,7 @@ from seqgate.gateway.cluster.wal.sessions import (
 )
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
+from seqgate.gateway.metadata.leadership import Leadership, leadership_of
 from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id
 from seqgate.gateway.metadata.records import decode_record
 from seqgate.gateway.runtime.loop.machine import Machine
@@ -79,12 +80,14 @@ class Started(NamedTuple):
     shared: SharedLog
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
-    restored: Mapping[PartitionKey, int] | None
-    """The directory's partitions, each to the end of a leader epoch; None for all of the metadata."""
+    restored: Mapping[PartitionKey, Leadership] | None
+    """The directory's partitions, each to the end of a leadership; None for all of the metadata."""
 
-    def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
-        """Return whether the directory has all records from before this leader epoch."""
-        return self.restored is None or self.restored.get(partition) == leader_epoch
+    def has(self, partition: PartitionKey, leadership: Leadership) -> bool:
+        """Return whether the directory has all records from before the end of this leadership. A gateway that
+        started meanwhile may have led the partition, in the same epoch, and have ended.
+        """
+        return self.restored is None or self.restored.get(partition) == leadership
 
 
 class BucketStart:
@@ -124,7 +127,7 @@ class BucketStart:
         copied = await self._copied(session)
         if copied is not None:
             shared = self._shared_log(session, *copied)
-            restored: Mapping[PartitionKey, int] | None = self._epochs()
+            restored: Mapping[PartitionKey, Leadership] | None = self._leaderships()
         else:
             shared, restored = await self._rebuild(session, sealed)
         return Started(session, shared, replaces, restored)
@@ -242,10 +245,10 @@ class BucketStart:
             if known.node_id != session.node_id and session_state(brokers, known) is SessionState.ENDED
         }
 
-    def _epochs(self, leader: int | None = None) -> Mapping[PartitionKey, int]:
-        """Return the leader epochs of all partitions, or of those that the metadata gives to one node."""
+    def _leaderships(self, leader: int | None = None) -> Mapping[PartitionKey, Leadership]:
+        """Return the leaderships of all partitions, or of those that the metadata gives to one node."""
         return {
-            PartitionKey(topic.topic_id, index): partition.leader_epoch
+            PartitionKey(topic.topic_id, index): leadership_of(self._image, partition)
             for topic in self._image.topics_by_id.values()
             for index, partition in topic.partitions.items()
             if leader is None or partition.leader == leader
@@ -259,7 +262,10 @@ class BucketStart:
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
             return None
-        if self._image.brokers.by_id and len(self._epochs(session.node_id)) < self._image.partition_count:
+        if (
+            self._image.brokers.by_id
+            and len(self._leaderships(session.node_id)) < self._image.partition_count
+        ):
             return None
         if local.metadata_seq is None or local.metadata_offset is None or not is_copied(self._known):
             return None
@@ -277,11 +283,11 @@ class BucketStart:
 
     async def _rebuild(
         self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
-    ) -> tuple[SharedLog, Mapping[PartitionKey, int] | None]:
+    ) -> tuple[SharedLog, Mapping[PartitionKey, Leadership] | None]:
         """Make the directory from the bucket; return the shared log behind it, and `Started.restored`."""
-        wanted = self._epochs(session.node_id) if self._others(session) else None
+        wanted = self._leaderships(session.node_id) if self._others(session) else None
         # An older release kept the metadata elsewhere, and no other gateway was there.
-        restored = wanted if wanted is not None or not is_copied(self._known) else self._epochs()
+        restored = wanted if wanted is not None or not is_copied(self._known) else self._leaderships()
         local = LocalSession(self._address, session.cluster_id, session.session)
         rebuilt, shared = await rebuild_directory(
             self._objects,

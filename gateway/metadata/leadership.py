@@ -45,6 +45,19 @@ class PartitionMove(NamedTuple):
     to: int
 
 
+class Leadership(NamedTuple):
+    """A time in which one gateway led a partition. After a restart it leads it again in the same epoch."""
+
+    leader_epoch: int
+    broker_epoch: int
+    """The epoch of the leader's registration; -1 without one."""
+
+
+def leadership_of(image: MetadataImage, partition: PartitionRecord) -> Leadership:
+    broker = image.brokers.by_id.get(partition.leader)
+    return Leadership(partition.leader_epoch, -1 if broker is None else broker.broker_epoch)
+
+
 class Loads:
     """How many partitions each of the brokers leads, of all topics and of one topic at a time."""
 

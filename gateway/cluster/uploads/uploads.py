@@ -401,8 +401,8 @@ class Uploads:
 
     async def _collect(self) -> None:
         """Delete the objects of write-ahead logs that nobody needs. Raises Refused."""
-        if await is_pinned(self._reads, self._now_ms(), logs=True):
-            return
+        if await is_pinned(self._reads, self._now_ms(), logs=True) or self._wal.is_fenced:
+            return  # a fenced session does not know how far its log goes, and its seal must stay
         session = self._wal.session
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)

@@ -55,7 +55,7 @@ RETRIED_AFTER_S: Final = 2.0
 class HandOvers(Protocol):
     """Makes partitions ready for another leader."""
 
-    async def hand_over(self, topic: str, index: int) -> None:
+    async def hand_over(self, topic_id: UUID, index: int) -> None:
         """Serve a partition no more, and upload its rest. Raises errors of the log and the store."""
 
     def keep(self, topic_id: UUID, index: int) -> None:
@@ -238,4 +238,4 @@ class PartitionMoves:
             raise StorageFailed("its log is offline")
         if log.recovery_point < log.log_end_offset:
             await self._flusher.flushed(log)
-        await self._hand_overs.hand_over(partition.topic, partition.index)
+        await self._hand_overs.hand_over(log.topic_id, partition.index)

@@ -11,12 +11,14 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
+from seqgate.gateway.cluster.uploads.uploads import HandOverFailed
 from seqgate.gateway.cluster.wal.wal_object import identify
+from seqgate.gateway.metadata.records import RemoveTopicRecord
 from tests.gateway.backends.members import Member, Members, led, members, until
 from tests.support.batches import Batch, records
 from tests.support.simulated_objects import Faults, SimulatedBucket, SimulatedObjects
 
-FLIGHTS, OTHERS, OFFSETS = uuid.UUID(int=5), uuid.UUID(int=6), uuid.UUID(int=7)
+FLIGHTS, OTHERS, OFFSETS, AGAIN = (uuid.UUID(int=number) for number in (5, 6, 7, 8))
 NOT_LEADER = int(ErrorCode.not_leader_or_follower)
 LOADING = int(ErrorCode.coordinator_load_in_progress)
 
@@ -176,7 +178,7 @@ class TestFailover:
 
 class TestMoves:
     async def _move(self, cluster: Members, source: Member, target: Member, epoch: int) -> None:
-        await source.adoptions.hand_over("flights", 0)
+        await source.adoptions.hand_over(FLIGHTS, 0)
         await cluster.change(led(FLIGHTS, 0, target.node_id, epoch))
         await target.until_ready("flights")
 
@@ -191,10 +193,19 @@ class TestMoves:
         await self._move(cluster, first, second, 3)
         await check(second, "flights", 6)
 
+    async def test_a_topic_that_is_created_again_meanwhile_stays(self, cluster: Members) -> None:
+        first, _ = await two(cluster)
+        await cluster.change(RemoveTopicRecord(FLIGHTS))
+        await cluster.topic("flights", AGAIN, first)
+        with pytest.raises(HandOverFailed):
+            await first.adoptions.hand_over(FLIGHTS, 0)
+        await fill(first, "flights", 0, 4)
+        await check(first, "flights", 4)
+
     async def test_a_move_that_the_metadata_refuses(self, cluster: Members) -> None:
         first, _ = await two(cluster)
         await fill(first, "flights", 0, 4)
-        await first.adoptions.hand_over("flights", 0)
+        await first.adoptions.hand_over(FLIGHTS, 0)
         assert (await first.produce("flights", 4))["error_code"] == NOT_LEADER
         first.adoptions.keep(FLIGHTS, 0)
         await check(first, "flights", 4)
@@ -271,7 +282,7 @@ class TestTrouble:
             await second.until_ready("flights")
             await check(second, "flights", 5)
             await second.uploads.round()
-            await second.adoptions.hand_over("flights", 0)
+            await second.adoptions.hand_over(FLIGHTS, 0)
 
     async def test_a_damaged_partition_holds_up_no_other(
         self, cluster: Members, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from seqgate.gateway.admin.status import Status
+from seqgate.gateway.backends import bucket_start
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cli import app
@@ -23,6 +25,7 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.log import Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
+from tests.gateway.backends.test_uploads import TOPIC, Running, running
 
 
 def gateway(path: Path, bucket: Path | None) -> Gateway:
@@ -213,3 +216,33 @@ async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_chang
     changes = [path for path in (tmp_path / "bucket" / "meta").iterdir() if path.name.isdecimal()]
     assert journal.copied == (len(changes), again.services.topics.metadata_log.last_offset + 1)
     await again.stop()
+
+
+async def test_records_of_a_gateway_that_ran_during_the_start_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It led its partitions in the same leader epoch as before, and has ended when the start goes on."""
+
+    def other() -> AbstractAsyncContextManager[Running]:
+        return running(tmp_path, f"log.dirs={tmp_path / 'other'}", "node.id=2")
+
+    async with other() as first:
+        await first.create()
+        await first.append(1)
+    rebuild = bucket_start.rebuild_directory
+
+    async def slow(*given: Any) -> Any:
+        made = await rebuild(*given)
+        monkeypatch.setattr(bucket_start, "rebuild_directory", rebuild)
+        async with other() as meanwhile:
+            await meanwhile.append(2)
+        return made
+
+    monkeypatch.setattr(bucket_start, "rebuild_directory", slow)
+    async with running(tmp_path, "node.id=1") as second:
+        registry = second.gateway.services.partitions.registry
+        while registry.get(TOPIC, 0) is None:
+            await asyncio.sleep(0)
+        assert second.partition.log.log_end_offset == 3
+        await second.append(1)
+        assert second.partition.log.log_end_offset == 4

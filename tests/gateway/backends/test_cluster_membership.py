@@ -47,7 +47,7 @@ class Member:
         self._lease_s = lease_s
         self.wal = wal
         self.lost: list[str] = []
-        self.uploaded: list[tuple[str, int]] = []
+        self.uploaded: list[tuple[uuid.UUID, int]] = []
         config = load_config(
             overrides=[*SETTINGS, lease(lease_s), f"node.id={wal.session.node_id}", *settings]
         )
@@ -56,8 +56,8 @@ class Member:
         )
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._tail())]
 
-    async def hand_over(self, topic: str, index: int) -> None:
-        self.uploaded.append((topic, index))
+    async def hand_over(self, topic_id: uuid.UUID, index: int) -> None:
+        self.uploaded.append((topic_id, index))
 
     def keep(self, topic_id: uuid.UUID, index: int) -> None:
         raise AssertionError(f"partition {index} of {topic_id} has not moved")

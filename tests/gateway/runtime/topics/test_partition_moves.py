@@ -51,9 +51,8 @@ class Uploads:
         self.may_end.set()
         self.error: Exception | None = None
 
-    async def hand_over(self, topic: str, index: int) -> None:
-        log = self._directory.get(topic, index)
-        assert log is not None
+    async def hand_over(self, topic_id: uuid.UUID, index: int) -> None:
+        (log,) = (log for log in self._directory.logs() if (log.topic_id, log.partition) == (topic_id, index))
         self.begun.set()
         await self.may_end.wait()
         if self.error is not None:
@@ -160,10 +159,10 @@ async def test_partitions_that_can_not_be_handed_over_hold_up_no_others(tmp_path
         await commit(node, *(partition(TOPIC_ID, index, THIS) for index in range(2, at_once + 3)))
         healthy = uploads.hand_over
 
-        async def hand_over(topic: str, index: int) -> None:
+        async def hand_over(topic_id: uuid.UUID, index: int) -> None:
             if index < at_once + 2:
                 raise OSError("the store refuses")
-            await healthy(topic, index)
+            await healthy(topic_id, index)
 
         uploads.hand_over = hand_over  # type: ignore[method-assign]
         await node.services.topics.metadata_log.commit(lambda image: drain_broker(image, THIS))
