@@ -197,14 +197,10 @@ class Adoptions(Readiness):
 
     def _drop_outdated(self) -> None:
         """Drop what the start has restored of partitions that another gateway has led since."""
-        topics, stored = self._services.topics.metadata_log.image.topics_by_id, None
+        topics = self._services.topics.metadata_log.image.topics_by_id
         for key in self._absent:
             topic = topics.get(key.topic_id)
-            if topic is None:
-                continue
-            if stored is None:
-                stored = self._services.partitions.log_directory.stored()
-            if (topic.name, key.partition) in stored:
+            if topic is not None:
                 self._drop(topic.name, key.partition)
 
     def joined(self) -> None:
