@@ -128,12 +128,6 @@ def partitions_after(
 # The coordinators of groups and transactions.
 
 
-def offline_partitions(partitions: Partitions, topic: str) -> list[int]:
-    """Return the partitions of a coordinator's topic that are out of service."""
-    found = partitions.by_name.get(topic)
-    return [] if found is None else [entry.index for entry in found.opened() if entry.log.offline]
-
-
 @contextlib.contextmanager
 def as_control_error(what: str, topic: str) -> Iterator[None]:
     """Turn Unavailable into ControlError; the coordinator of `what` stores its state in `topic`."""

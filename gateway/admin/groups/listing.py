@@ -34,7 +34,6 @@ from seqgate.gateway.admin.groups.members import (
     protocol_text,
     ranges,
 )
-from seqgate.gateway.admin.operation import offline_partitions
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster
 from seqgate.gateway.admin.request import ClusterAnswers, ControlError, PagedRequest, from_source, page
 from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted, table
@@ -239,9 +238,7 @@ class LiveList(LiveGroups):
 
     @property
     def offline_partitions(self) -> list[int]:
-        from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415 - slow to import
-
-        return offline_partitions(self.partitions, OFFSETS_TOPIC)
+        return self.groups.shards.missing()
 
     def rows(self, states: Collection[str]) -> Iterator[GroupRow]:
         """Yield the groups in these states, in any state without one, in no order and without their lags."""

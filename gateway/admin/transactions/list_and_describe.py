@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import msgspec
 
 from seqgate.gateway.admin.commands import Commands, Output, argument, asks, option
-from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, as_control_error, offline_partitions
+from seqgate.gateway.admin.operation import LiveGateway, StoppedGateway, as_control_error
 from seqgate.gateway.admin.options import Asker, Opened, gateway_or_cluster, parsed_or_exit_2
 from seqgate.gateway.admin.producers import active_producers
 from seqgate.gateway.admin.request import (
@@ -708,9 +708,7 @@ class LiveTransactions:
 
     @property
     def offline_partitions(self) -> list[int]:
-        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415 - slow to import
-
-        return offline_partitions(self._partitions, TRANSACTION_STATE_TOPIC)
+        return self._transactions.shards.missing()
 
     def partitions_elsewhere(self) -> list[int]:
         """Return the partitions of `__transaction_state` that other gateways lead, or that none leads now."""

@@ -291,21 +291,24 @@ class CoordinatorShards(Generic[S]):
             if partition.log.log_end_offset > partition.log.log_start_offset:
                 yield partition
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether a partition led here lacks its state: its records have not come yet, or can't be read. A
-        partition that is offline has no leader, and does not count.
+    def missing(self) -> list[int]:
+        """Return the partitions led here whose state is not here: they are out of service, their records have
+        not come yet, or can't be read. Loads what can be loaded.
         """
         topic = self._partitions.by_name.get(self.topic)
         if topic is None:
-            return False
-        return any(map(topic.is_awaited, range(topic.count))) or any(
-            not partition.log.offline and not self._is_loaded(partition) for partition in self._stored()
-        )
+            return []
+        self.load_stored()
+        current = {loaded.partition.index for loaded in self if loaded.is_current}
+        unread = {partition.index for partition in self._stored()} - current
+        awaited = {index for index in range(topic.count) if topic.is_awaited(index)}
+        return sorted(unread | awaited | {index for index in topic.served_here() if topic.is_unusable(index)})
 
-    def _is_loaded(self, partition: Partition) -> bool:
-        loaded = self._loaded.get(partition.index)
-        return loaded is not None and loaded.is_current
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition led here lacks its state and is in service: Metadata names its leader."""
+        topic = self._partitions.by_name.get(self.topic)
+        return topic is not None and not all(map(topic.is_unusable, self.missing()))
 
     def lose(self, loaded: LoadedShard[S]) -> None:
         """Drop a shard whose state is ahead of its log, or whose partition is gone."""

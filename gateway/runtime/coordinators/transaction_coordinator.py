@@ -63,6 +63,7 @@ from seqgate.gateway.runtime.coordinators.shards import (
 from seqgate.gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
+from seqgate.log import LogError
 from seqgate.pid_allocator import NoProducerIds, ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
@@ -197,8 +198,11 @@ class TransactionCoordinator:
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
         """Add a partition to its transaction again: a crash kept its batch, not the record that added it."""
         current = loaded.shard.transactions[transactional_id]
-        is_current = one.producer == (current.producer_id, current.producer_epoch)
-        if not is_current or one.place in current.partitions or not one.is_open:
+        is_forgotten = one.place not in current.partitions and one.is_open
+        if not is_forgotten or one.producer.producer_id != current.producer_id:
+            return
+        if one.producer.producer_epoch < current.producer_epoch:
+            self._abort_forgotten(loaded, current, one)
             return
         logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
         places = frozenset({one.place})
@@ -216,6 +220,21 @@ class TransactionCoordinator:
                     now_ms,
                 ),
             )
+
+    def _abort_forgotten(self, loaded: _Loaded, current: Transaction, one: OpenInPartition) -> None:
+        """Abort in one partition what a producer left there that was fenced, or whose transaction has ended.
+        Nobody was told that it is stored, and the next transaction would commit it.
+        """
+        logger.info(
+            "an earlier transaction of producer %d is aborted in %s-%d", current.producer_id, *one.place
+        )
+        producer = Producer(current.producer_id, current.producer_epoch)
+        try:
+            self._markers.append(
+                one.partition, producer, commit=False, coordinator_epoch=loaded.partition.leader_epoch
+            )
+        except LogError as error:
+            logger.warning("the marker could not be written, until the next start: %s", error)
 
     # --- state
 

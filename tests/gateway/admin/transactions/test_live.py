@@ -23,8 +23,9 @@ from seqgate.gateway.admin.transactions.list_and_describe import (
 from seqgate.gateway.coordinator.transaction.rules import TransactionLimits
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
+from seqgate.gateway.runtime.coordinators.shards import LoadedShard
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.log import Storage
+from seqgate.log import CorruptRecord, Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
@@ -51,6 +52,10 @@ def partition(node: Node, index: int, topic: str = TOPIC) -> Partition:
     found = node.services.partitions.registry.get(topic, index)
     assert found is not None
     return found
+
+
+def damaged(*_: object) -> None:
+    raise CorruptRecord("a test says so")
 
 
 class TestAbort:
@@ -145,10 +150,19 @@ class TestHanging:
             (row,) = (await answer(node, FindHangingRequest())).hanging
             assert (row.transactional_id, row.reason) == (NAME, "overdue")
 
-    async def test_nobody_is_unknown_while_the_coordinator_is_offline(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("is_damaged", [False, True])
+    async def test_nobody_is_unknown_while_the_coordinator_is_offline(
+        self, tmp_path: Path, is_damaged: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
-            partition(node, 0, TRANSACTION_STATE_TOPIC).log.go_offline("a test says so")
+            if is_damaged:
+                shards = node.services.coordinators.transactions.shards
+                for loaded in list(shards):
+                    shards.lose(loaded)
+                monkeypatch.setattr(LoadedShard, "load", damaged)
+            else:
+                partition(node, 0, TRANSACTION_STATE_TOPIC).log.go_offline("a test says so")
             page = await answer(node, FindHangingRequest())
             assert (page.hanging, page.offline_partitions) == ([], [0])
             listed = await answer(node, ListTransactionsRequest())

@@ -420,6 +420,21 @@ class TestRestart:
             node.services.partitions.registry.became_ready(TOPIC, 0)
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
 
+    @pytest.mark.parametrize("is_restarted", [False, True])
+    async def test_what_a_fenced_producer_left_in_it_is_not_committed_by_the_next(
+        self, tmp_path: Path, is_restarted: bool
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            append(node, (await prepared(node)).producer, "a")
+            successor = Client(node, NAME)
+            await successor.begin()
+            if not is_restarted:
+                node.services.partitions.registry.became_ready(TOPIC, 0)
+                await successor.transact(Attempt("next"), commit=True)
+                assert outcomes(node) == {"a": [Outcome.ABORTED], "next": COMMITTED}
+        async with open_node(tmp_path, *SETTINGS) as node:
+            assert outcomes(node)["a"] == [Outcome.ABORTED]
+
     async def test_a_stranger_is_told_of_and_left(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
