@@ -148,25 +148,19 @@ class GroupOffsets:
         that was created again is another one. A place stays whole while any of its offsets still counts, for
         a record deletes them all.
         """
-        ids: dict[str, bytes | None] = {}
-
-        def is_gone(topic: str, value: CommittedOffset) -> bool:
-            if topic not in ids:
-                described = topics.describe(topic)
-                ids[topic] = None if described is None else described[0].bytes
-            topic_id = ids[topic]
-            return topic_id is None or not value.is_of(topic_id)
-
+        ids = _TopicIds(topics)
         gone = {
             (group_id, place): None
             for group_id, offsets in self._groups.items()
             for place, value in offsets.items()
-            if is_gone(place[0], value)
+            # first what nearly all are, because there may be a million of them
+            if (topic_id := ids[place[0]]) != value.topic_id and (topic_id is None or value.topic_id)
         }
         for group_id in self.pending.groups():
             for place in self.pending.places(group_id):
                 held = [pending.record.value for pending in self.pending.at(group_id, place)]
-                if not all(is_gone(place[0], value) for value in held):
+                topic_id = ids[place[0]]
+                if topic_id is not None and any(value.is_of(topic_id) for value in held):
                     gone.pop((group_id, place), None)
                 elif place not in self.of(group_id):
                     gone[group_id, place] = None
@@ -212,6 +206,18 @@ class GroupOffsets:
             and not is_kept(place[0])
             and not self.pending.is_held(group_id, place)
         ]
+
+
+class _TopicIds(dict[str, "bytes | None"]):
+    """The ids of topics by name, looked up once each; None for a topic that does not exist."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def __missing__(self, name: str) -> bytes | None:
+        described = self._topics.describe(name)
+        self[name] = found = None if described is None else described[0].bytes
+        return found
 
 
 def _ends_at(value: CommittedOffset, since_ms: int | None, retention_ms: int) -> int:

@@ -256,11 +256,14 @@ _FIRST_EPOCH_AT_S: Final = 1_577_836_800
 """2020-01-01: the seconds since then fit into an int32 for a long time."""
 
 
+_HIGHEST_EPOCH: Final = 2**31 - 1
+
+
 def next_state_epoch(stored: int, now_ms: int) -> int:
-    """Return the epoch of a state that begins anew; `stored` is that of the state before, 0 without one. It
-    is above those of deleted states too: their leader may not know yet, and its writes must be refused.
+    """Return the epoch of a state that begins anew; `stored` is that of the state before. By the time it is
+    above those of deleted states, too: their leader may not know yet, and its writes must be refused.
     """
-    return max(stored + 1, now_ms // 1000 - _FIRST_EPOCH_AT_S)
+    return min(max(stored + 1, now_ms // 1000 - _FIRST_EPOCH_AT_S), _HIGHEST_EPOCH)
 
 
 # The share partitions whose state one partition of `__share_group_state` holds.
@@ -272,6 +275,13 @@ class ShareStates:
     def __init__(self) -> None:
         self.partitions: dict[SharePartitionKey, SharePartition] = {}
         self.groups: dict[str, dict[SharePartitionKey, SharePartition]] = {}
+        self._highest_epoch = 0
+        """The highest epoch of the states that are here or were deleted since the start."""
+
+    def next_epoch(self, key: SharePartitionKey, now_ms: int) -> int:
+        """Return the epoch in which the state of a partition begins anew."""
+        found = self.partitions.get(key)
+        return next_state_epoch(self._highest_epoch if found is None else found.state_epoch, now_ms)
 
     def put(self, key: SharePartitionKey, partition: SharePartition) -> None:
         """Add a share partition, or replace the one with this key."""
@@ -299,6 +309,7 @@ class ShareStates:
         else:
             fresh = SharePartition(record.value.start_offset)
             fresh.state_epoch, fresh.leader_epoch = record.value.state_epoch, record.value.leader_epoch
+            self._highest_epoch = max(self._highest_epoch, fresh.state_epoch)
             self.put(record.key, fresh)
             _restore(fresh, record.value.start_offset, record.value.batches)
 

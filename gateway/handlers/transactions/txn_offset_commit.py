@@ -21,7 +21,7 @@ from seqgate.gateway.coordinator.change import Change, Pending
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.places import TopicPartition, Topics
 from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -193,6 +193,8 @@ async def commit_in_transaction(
         written = take_part((OFFSETS_TOPIC, loaded.partition.index))
         if written is not None:
             taken_part.append(written)
+        if not all(_is_present(shard.stored.topics, record) for record in records):
+            return Change(ErrorCode.unknown_topic_or_partition)
         error = check_in_transaction(shard, committer, records, now_ms, api_version)
         if error is ErrorCode.none:
             max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
@@ -209,6 +211,14 @@ async def commit_in_transaction(
         if not await partition.persisted(last_offset):
             raise Unavailable(ErrorCode.not_coordinator)
     return error
+
+
+def _is_present(topics: Topics, record: OffsetCommitRecord) -> bool:
+    """Return whether the topic of an offset still exists: it may have been deleted, and created again, while
+    another gateway was asked about the transaction.
+    """
+    described = topics.describe(record.topic)
+    return described is not None and record.value is not None and record.value.is_of(described[0].bytes)
 
 
 def check_in_transaction(

@@ -21,7 +21,6 @@ from seqgate.gateway.coordinator.share.records import (
     ShareSnapshot,
     ShareState,
     ShareStates,
-    next_state_epoch,
 )
 from seqgate.gateway.coordinator.share.share_partition import SharePartition, StateBatch
 from seqgate.gateway.metadata.image import SHARE_STATE_TOPIC
@@ -111,7 +110,7 @@ class StoredShares:
             if found is not None and not anew and found.start_offset != NOT_BEGUN:
                 return Change(None)  # another fetch has created the state meanwhile
             epoch, led_at = (0, leader_epoch) if found is None else (found.state_epoch, found.leader_epoch)
-            state_epoch = next_state_epoch(epoch, now_ms) if anew else epoch
+            state_epoch = states.next_epoch(key, now_ms) if anew else epoch
             return Change(
                 None, [ShareSnapshot(key, ShareState(start_offset, (), state_epoch, now_ms, led_at))]
             )

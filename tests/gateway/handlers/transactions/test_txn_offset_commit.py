@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from seqgate.gateway.coordinator.group.offsets import Committer
+from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.groups import offset_commit, offset_fetch
 from seqgate.gateway.handlers.groups.groups import DELETE_GROUPS_API
@@ -289,6 +291,22 @@ class TestTheTransactionIsAskedBeforeTheGroup:
 
 
 class TestRefused:
+    async def test_a_topic_that_was_created_again_while_another_gateway_was_asked(
+        self, tmp_path: Path
+    ) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            offset = CommittedOffset(900, -1, "", node.clock.now_ms(), topic_id=uuid.UUID(int=9).bytes)
+            error = await txn_offset_commit.commit_in_transaction(
+                node.services.coordinators.groups,
+                Committer(GROUP),
+                producer,
+                [OffsetCommitRecord(GROUP, TOPIC, 0, offset)],
+                lambda _: None,
+                5,
+            )
+            assert error is ErrorCode.unknown_topic_or_partition
+
     async def test_another_producer(self, tmp_path: Path) -> None:
         async with node_at(tmp_path) as node:
             zombie = await begin(node)

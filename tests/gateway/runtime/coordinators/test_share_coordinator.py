@@ -282,7 +282,7 @@ class TestMembers:
             await shares.begin_at(key, 2)
             before = shares.stored.find(key)
             assert before is not None
-            node.clock.time_ms += 60_000
+            node.clock.time_ms -= 60_000
             await shares.forget([key])
             await shares.begin_at(key, 0)
             late = Write(before.state_epoch, before.leader_epoch, 2, ())
