@@ -168,15 +168,20 @@ _MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
 _REORDER = {
     *(
         "Aggregate",
+        "CoGroup",
         "Deduplicate",
+        "DeduplicateWithinWatermark",
         "Distinct",
         "Except",
         "Intersect",
+        "MapGroups",
         "Repartition",
         "RepartitionByExpression",
     ),
-    *("RebalancePartitions", "Sort", "Window"),
+    *("RebalancePartitions", "Sort", "Union", "Window"),
 }
+_GROUP = ("FlatMapGroups", "FlatMapCoGroups", "TransformWithState")
+"""The beginnings of the names of nodes that call a function for each group of rows, in any language."""
 _SPLIT = ("minPartitions", "maxRecordsPerPartition")
 
 
@@ -187,8 +192,9 @@ def named_by_source(
 
     `rows` has the columns `value`, optionally `key`, and `topic`, `partition` and `offset` of each row's
     source record: at most one row per record, in the order of the source. So `rows` may be filtered and
-    changed, but not exploded, joined or sorted. Do not use `minPartitions` and `maxRecordsPerPartition`: with
-    these options several tasks read one partition. The rows of a partition go to the partition of the same
+    changed, but not exploded, joined, sorted, grouped or united: the branches of a union are tasks that write
+    under one name. Do not use `minPartitions` and `maxRecordsPerPartition`: with these options several tasks
+    read one partition. The rows of a partition go to the partition of the same
     number, which the target topic must have. Each application needs a `name` of its own, and must never
     change it.
 
@@ -233,7 +239,8 @@ def _refuse_disorder(rows: DataFrame) -> None:
                 f"The query may make several rows of one record ({kind}); the gateway would drop all but the "
                 f"first. Remove {kind} from the query."
             )
-        if kind in _REORDER and not (kind == "Repartition" and not node.shuffle()):
+        is_shuffled = kind.startswith(_GROUP) or kind in _REORDER
+        if is_shuffled and not (kind == "Repartition" and not node.shuffle()):
             raise SparkCompatError(
                 f"The query breaks the order of the records ({kind}); the gateway would drop late rows. "
                 f"Remove {kind} from the query."

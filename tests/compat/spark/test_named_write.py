@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -79,6 +80,8 @@ OUT_OF_ORDER: dict[str, Change] = {
     "RepartitionByExpression": lambda rows: rows.repartition("value"),
     "Repartition": lambda rows: rows.repartition(3),
     "Deduplicate": lambda rows: rows.dropDuplicates(["value"]),
+    "DeduplicateWithinWatermark": lambda rows: rows.dropDuplicatesWithinWatermark(["value"]),
+    "Union": lambda rows: rows.where("offset % 2 = 0").union(rows.where("offset % 2 = 1")),
 }
 
 
@@ -89,6 +92,25 @@ def test_rows_that_would_be_taken_for_duplicates(
     records = source(spark, topics.bootstrap, incoming)
     with pytest.raises(SparkCompatError, match=rf"\({kind}\)"):
         named_by_source(OUT_OF_ORDER[kind](records).where("offset > 3"), "a")
+
+
+GROUPED = (
+    *("FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "MapGroups", "CoGroup"),
+    *("FlatMapGroupsInPandasWithState", "FlatMapGroupsWithState"),
+    *("TransformWithState", "TransformWithStateInPandas"),
+)
+
+
+@pytest.mark.parametrize("kind", GROUPED)
+def test_groups_are_refused(kind: str) -> None:
+    """The plan is a double: a session builds these nodes only with pyarrow, or from Scala."""
+    jvm = Mock()
+    node = jvm.queryExecution.return_value.analyzed.return_value
+    node.nodeName.return_value = kind
+    node.children.return_value.size.return_value = 0
+    rows = Mock(columns=["topic", "partition", "offset", "value"], _jdf=jvm)
+    with pytest.raises(SparkCompatError, match=rf"order of the records \({kind}\)"):
+        named_by_source(rows, "a")
 
 
 @pytest.mark.parametrize("option", ["minPartitions", "maxRecordsPerPartition"])
