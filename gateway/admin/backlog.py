@@ -6,6 +6,7 @@ The requests and rows, the command, and the answer of a running gateway.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -273,7 +274,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
 
     services = gateway.services
     topic = existing_topic(services.partitions.registry, request.topic)
-    backlog = services.upkeep.backlog
+    backlog, cold_reads = services.upkeep.backlog, services.partitions.cold_reads
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []
     room = request.limit
@@ -289,7 +290,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
         rows.append(
             PartitionBacklog(topic.name, index, verdict=OPEN if is_here else ELSEWHERE, node_id=node_id)
             if partition is None
-            else _row(backlog, partition, found, node_id)
+            else await cold_reads.fetched(partial(_row, backlog, partition, found, node_id))
         )
         room -= 1 + len(found)
         index += 1

@@ -2,7 +2,9 @@
 and moves slow groups forward.
 
 It measures only partitions that a group reads, in topics with one of these settings. All other partitions
-have no gate (`Partition.gate` is None), and are not opened for a measurement.
+have no gate (`Partition.gate` is None), and are not opened for a measurement. A partition keeps its gate and
+its groups their offsets while a measurement needs blocks that only a bucket has: these are fetched in the
+background, and a later measurement finds them.
 
 Groups that other gateways coordinate count, too: the leader of a partition asks every other gateway for its
 groups (ListGroups), for their offsets (OffsetFetch), and for the start offsets of its share groups
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -46,12 +48,14 @@ from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordina
 from seqgate.gateway.runtime.loop.clock import Clock, Interval
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.tasks import end_tasks
-from seqgate.log import LogDirectory, PartitionLog
+from seqgate.log import LogDirectory, LogError, NotCached, PartitionLog
+from seqgate.log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +96,7 @@ class Backlog:
         brokers: Brokers,
         peers: AsksPeers,
         memory: RequestMemory,
+        cold_reads: ColdReads,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -104,6 +109,9 @@ class Backlog:
         self._moves = GroupMoves(groups, shares, peers)
         self._remote = RemoteReaders(clock, partitions, brokers, peers)
         self._gated: dict[Partition, None] = {}
+        self._cold_reads = cold_reads
+        self._fetching: set[Partition] = set()
+        """The partitions for whose next measurement blocks are fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Lock()
         self.holds = False
@@ -129,7 +137,12 @@ class Backlog:
         self._metadata_log.add_listener(self.metadata_changed)
 
     def run(self) -> None:
-        self._tasks.add(asyncio.create_task(self._repeat(), name="backlog"))
+        self._begin(self._repeat(), "backlog")
+
+    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """Stop measuring, and refuse the requests that wait."""
@@ -165,9 +178,7 @@ class Backlog:
             self._fit_gate(partition)
         self._note_gates()
         # Do not await the measurement: it may wait for the disk, and the change of settings need not wait.
-        task = asyncio.create_task(self.measure_all_safely())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self.measure_all_safely(), "backlog of new settings")
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
         """Add or remove the gate of a partition by its topic's rules; return the gate, if there is one."""
@@ -203,8 +214,46 @@ class Backlog:
                 found.append(partition)
         await self._move(found, readers, expired_moves)
         await self._move(found, readers, eviction_moves)
-        await for_each_partition(found, lambda partition: self._measure(partition, readers), PURPOSE)
+        await self._each(found, readers, self._measure)
         self._note_gates()
+
+    async def _each(
+        self,
+        partitions: Iterable[Partition],
+        readers: Readers,
+        work: Callable[[Partition, Sequence[GroupReader]], None],
+    ) -> None:
+        """Call `work` for each partition and its readers. `work` must change nothing before its last read:
+        where it lacks blocks that only a bucket has, it is given up until they were fetched.
+        """
+
+        def without_bucket(partition: Partition) -> None:
+            found = readers.get((partition.topic, partition.index), ())
+            try:
+                with without_fetching(self._cold_reads.storage):
+                    work(partition, found)
+            except NotCached:
+                if partition not in self._fetching:
+                    self._fetching.add(partition)
+                    self._begin(self._fetch(partition, found), f"blocks for {PURPOSE}")
+
+        await for_each_partition(partitions, without_bucket, PURPOSE)
+
+    async def _fetch(self, partition: Partition, readers: Sequence[GroupReader]) -> None:
+        """Fetch all blocks that a measurement of the partition reads now."""
+
+        def read() -> None:
+            rules, now_ms = self._rules.of(partition.topic), self._clock.now_ms()
+            for decide in (expired_moves, eviction_moves, measure):
+                if not partition.closed:
+                    decide(_LogView(partition.log), readers, rules, now_ms)
+
+        try:
+            await self._cold_reads.fetched(read)
+        except LogError as error:
+            logger.warning("%s of %s-%d: %s", PURPOSE, partition.topic, partition.index, error)
+        finally:
+            self._fetching.discard(partition)
 
     def _partition_to_measure(
         self, place: TopicPartition, readers: Iterable[GroupReader]
@@ -222,28 +271,26 @@ class Backlog:
         return topic.get(place[1]) if any(reader.offset < end_offset for reader in readers) else None
 
     def usage_of(self, partition: Partition, readers: Sequence[GroupReader]) -> Usage:
-        """Measure the backlog of a partition now. Raises LogError."""
+        """Measure the backlog of a partition now. Raises LogError, NotCached (`without_fetching`)."""
         rules = self._rules.of(partition.topic)
         return measure(_LogView(partition.log), readers, rules, self._clock.now_ms())
 
-    def _measure(self, partition: Partition, readers: Readers) -> None:
+    def _measure(self, partition: Partition, readers: Sequence[GroupReader]) -> None:
         gate = self._fit_gate(partition)
         if gate is not None:
-            usage = self.usage_of(partition, readers.get((partition.topic, partition.index), []))
-            gate.update(usage, self._rules.of(partition.topic))
+            gate.update(self.usage_of(partition, readers), self._rules.of(partition.topic))
 
     async def _move(self, partitions: Sequence[Partition], readers: Readers, decide: Decide) -> None:
         """Move the readers that `decide` moves, durably, and note their new offsets in `readers`."""
         moves: list[tuple[Partition, OffsetMove]] = []
 
-        def decide_one(partition: Partition) -> None:
-            found = readers.get((partition.topic, partition.index))
+        def decide_one(partition: Partition, found: Sequence[GroupReader]) -> None:
             if found:
                 rules = self._rules.of(partition.topic)
                 decided = decide(_LogView(partition.log), found, rules, self._clock.now_ms())
                 moves.extend((partition, move) for move in decided)
 
-        await for_each_partition(partitions, decide_one, PURPOSE)
+        await self._each(partitions, readers, decide_one)
         if moves:
             await self._moves.carry_out(moves, readers)
 

@@ -153,7 +153,8 @@ async def compose(
     clock = ClockChanges(machine.clock, machine.seconds)
     parts = StateParts(config, clock, partitions, internal_topics, flusher)
     groups = GroupCoordinator(parts, metadata_log, group_configs)
-    shares = ShareCoordinator(parts, group_configs, groups, peers, node_id)
+    cold_reads = _cold_reads(config, machine, flusher, around.fetcher)
+    shares = ShareCoordinator(parts, group_configs, groups, peers, node_id, cold_reads)
     deletions = directory.environment.deletions
     clock.listeners.extend((groups.clock_was_set, shares.clock_was_set, deletions.clock_was_set))
     markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers)
@@ -164,7 +165,6 @@ async def compose(
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
     quotas.follow(metadata_log)
     memory = RequestMemory(config.int("queued.max.request.bytes"))
-    cold_reads = _cold_reads(config, machine, flusher, around.fetcher)
     compaction = Compaction(
         config, machine.clock, partitions, directory, lifecycle, machine.cleaner, cold_reads, around.hold
     )
@@ -239,6 +239,7 @@ async def compose(
                 brokers,
                 peers,
                 memory,
+                cold_reads,
             ),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
             compaction=compaction,

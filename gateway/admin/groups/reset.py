@@ -19,6 +19,7 @@ gateway's on the control socket. Functions that answer raise ControlError.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -451,7 +452,8 @@ class LiveReset(LiveGroups):
         found = {}
         for place in places:
             check_led_here(self.services, *place)
-            found[place] = self._offsets(place, timestamp_ms)
+            look_up = partial(self._offsets, place, timestamp_ms)
+            found[place] = await self.services.partitions.cold_reads.run(look_up)
             # Let requests in between: each partition may read files of its log.
             await asyncio.sleep(0)
         return found

@@ -50,6 +50,7 @@ from seqgate.gateway.runtime.coordinators.shards import (
 from seqgate.gateway.runtime.coordinators.share_persister import RemoteShares, SharePersister
 from seqgate.gateway.runtime.coordinators.stored_shares import StoredShares
 from seqgate.gateway.runtime.loop.clock import Deadlines
+from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
@@ -65,11 +66,13 @@ class ShareCoordinator:
         groups: GroupCoordinator,
         peers: AsksPeers,
         node_id: int,
+        cold_reads: ColdReads,
     ) -> None:
         self._config, self._clock, self._partitions, *_ = parts
         self._group_configs = group_configs
         self._groups = groups
         self._peers = peers
+        self._cold_reads = cold_reads
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: set[str] = set()
         """The groups that are being deleted."""
@@ -147,8 +150,9 @@ class ShareCoordinator:
         """
         reading = self._group_configs.of(key.group_id).share_reading
 
-        def first_offset() -> int:
-            return reading.first_offset(partition.log, self._clock.now_ms())
+        async def first_offset() -> int:
+            now_ms = self._clock.now_ms()
+            return await self._cold_reads.run(lambda: reading.first_offset(partition.log, now_ms))
 
         keeper = self._keeper(key)
         if keeper is self.stored:

@@ -355,7 +355,7 @@ class RemoteShares:
         return led.found if led is not None and led.is_current else None
 
     async def open(
-        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
+        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], Awaitable[int]]
     ) -> SharePartition:
         """Return a state. One that was never read begins at `first_offset`. Raises Unavailable, LogError."""
         led = self._led.get(key)
@@ -375,12 +375,12 @@ class RemoteShares:
             done.exception()  # the requests that wait raise it; all of them may be gone
 
     async def _read(
-        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
+        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], Awaitable[int]]
     ) -> _Led:
         leader_epoch = partition.leader_epoch
         state = await self._persister.read(key, leader_epoch)
         if state is None or state.start_offset == NOT_BEGUN:
-            begun = ShareState(first_offset(), (), 0 if state is None else state.state_epoch)
+            begun = ShareState(await first_offset(), (), 0 if state is None else state.state_epoch)
             await self._persister.initialize(key, begun.state_epoch, begun.start_offset)
             state = await self._persister.read(key, leader_epoch)
         if state is None or partition.closed:

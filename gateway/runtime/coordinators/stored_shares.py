@@ -8,7 +8,7 @@ Each change of a state is appended there, and answered once it is durable. Sourc
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -81,14 +81,14 @@ class StoredShares:
         return self._loaded(key).shard.partitions.get(key)
 
     async def open(
-        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
+        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], Awaitable[int]]
     ) -> SharePartition:
         """Return the state of a partition that this gateway leads; one that was never read begins at
         `first_offset`. Raises Unavailable, LogError.
         """
         found = self.find(key)
         if found is None or found.start_offset == NOT_BEGUN:
-            await self.begin(key, first_offset(), anew=False, leader_epoch=partition.leader_epoch)
+            await self.begin(key, await first_offset(), anew=False, leader_epoch=partition.leader_epoch)
             found = self.find(key)
             if found is None:
                 raise Unavailable

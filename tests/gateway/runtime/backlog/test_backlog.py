@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seqgate.gateway.admin.backlog import BacklogRequest
+from seqgate.gateway.admin.groups.reset import ResetOffsetsRequest
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
@@ -22,10 +25,12 @@ from seqgate.gateway.protocol.produce_codec import PartitionRecords, ProduceRequ
 from seqgate.gateway.quota.backlog import Limit
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.partition import Partition
-from seqgate.log import PartitionLog
+from seqgate.log import PartitionLog, Storage
 from seqgate.log.format.records import NewRecord, build_batch
+from tests.gateway.admin.answers import answer as answer_command
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.gateway.runtime.absent_segments import Bucket
 from tests.log.support import delete_old_segments
 from tests.support.gateway_process import REPOSITORY
 from tests.support.wire import decode
@@ -553,6 +558,43 @@ async def test_combination(tmp_path: Path, row: tuple[str, ...]) -> None:
         assert record_is == ("deleted" if partition.log.log_start_offset > 0 else "kept")
         assert group == what_the_group_does(node, partition.log.log_start_offset, was_at)
         assert producers == await what_producers_do(node)
+
+
+@pytest.mark.parametrize(
+    "limit", [{"backlog_quota_bytes": "1"}, {"backlog_quota_ms": "4000"}, {"message_ttl_ms": "4000"}]
+)
+async def test_no_client_waits_for_blocks_that_only_a_bucket_has(
+    tmp_path: Path, limit: dict[str, str]
+) -> None:
+    bucket = Bucket()
+    async with open_node(tmp_path, *SETTINGS, storage=Storage(disk=bucket.disk)) as node:
+        backlog = node.services.upkeep.backlog
+        partition = await open_topic(node, backlog_quota_policy=REFUSE, **limit)
+        partition.log.update_config(replace(partition.log.config, segment_bytes=4 * BATCH_BYTES))
+        await write(node, partition, 2, NOW_MS - 5_000)
+        await write(node, partition, 4)
+        await commit(node, "slow", 1)
+        bucket.take_first_segment(partition.log)
+        await backlog.measure_all()
+        assert partition.gate is None or not partition.gate.is_closed
+        assert committed(node, "slow") == 1
+        async with asyncio.timeout(60):
+            while not (partition.gate is not None and partition.gate.is_closed):
+                if committed(node, "slow") == 2:
+                    break
+                await backlog.measure_all()
+                await asyncio.sleep(0)
+            await backlog.stop()
+            while node.services.partitions.cold_reads.blocks_waiting:
+                await asyncio.sleep(0)  # a reader that joins a load whose block is taken again waits itself
+
+        bucket.take_first_segment(partition.log)
+        page = await answer_command(node, BacklogRequest(TOPIC))
+        unread = 6 - committed(node, "slow")
+        assert [row.backlog_bytes for row in page.partitions[0].readers] == [unread * BATCH_BYTES]
+        bucket.take_first_segment(partition.log)
+        planned = await answer_command(node, ResetOffsetsRequest("slow", "timestamp", NOW_MS - 1_000))
+        assert [change.new_offset for change in planned.changes] == [2]
 
 
 async def test_after_a_restart_only_partitions_with_slow_readers_are_opened(tmp_path: Path) -> None:

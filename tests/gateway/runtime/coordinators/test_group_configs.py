@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.sharing import share_group
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
-from seqgate.log import PartitionLog
+from seqgate.log import PartitionLog, Storage
 from tests.gateway.handlers.requests import alter
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.runtime.absent_segments import Bucket
 from tests.gateway.runtime.coordinators.test_share_coordinator import (
     GROUP,
     TOPIC,
@@ -117,6 +120,22 @@ async def test_where_a_group_begins(node: Node, reset: str, begins_at: int) -> N
     await fetch(node, topic_id)
     (found,) = node.services.coordinators.shares.known(GROUP).values()
     assert found.start_offset == begins_at
+
+
+async def test_no_client_waits_while_a_bucket_tells_where_a_group_begins(tmp_path: Path) -> None:
+    bucket = Bucket()
+    async with open_node(tmp_path, *SETTINGS, storage=Storage(disk=bucket.disk)) as node:
+        topic_id = await begin(node)
+        await configure(node, auto_offset_reset="by_duration:PT1M")
+        partition = node.services.partitions.registry.get(TOPIC, 0)
+        assert partition is not None
+        partition.log.update_config(replace(partition.log.config, segment_bytes=200))
+        for age_ms in (3_600_000, 60_000, 1):
+            await write(node, 1, NOW_MS - age_ms)
+        bucket.take_first_segment(partition.log)
+        found = await node.services.coordinators.shares.open(SharePartitionKey(GROUP, topic_id, 0), partition)
+        assert found.start_offset == 1
+        assert bucket.fetched
 
 
 @pytest.mark.parametrize(("level", "got"), [("read_committed", [(0, 0)]), ("read_uncommitted", [(0, 1)])])
