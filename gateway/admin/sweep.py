@@ -38,9 +38,14 @@ from seqgate.gateway.admin.tasks import TaskRow, task_row
 from seqgate.gateway.admin.times import duration_ms
 
 if TYPE_CHECKING:
+    import uuid
     from pathlib import Path
 
+    from seqgate.gateway.coordinator.group.events import Effects
+    from seqgate.gateway.coordinator.group.shard import GroupShard
+    from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.coordinator.share.records import SharePartitionKey
+    from seqgate.gateway.coordinator.share.share_partition import SharePartition
     from seqgate.gateway.metadata.image import MetadataImage
     from seqgate.gateway.runtime.loop.clock import Task
     from seqgate.gateway.runtime.services import Services
@@ -539,11 +544,17 @@ class StateSweep:
     def _offsets(self) -> Iterator[list[StateLeak]]:
         for shard in self._groups.loaded_shards():
             for group_id in shard.offsets.groups():
-                yield [
-                    StateLeak(StateKind.OFFSET, group_id, *place)
-                    for place in shard.offsets.of(group_id)
-                    if not self._exists(*place)
-                ]
+                places = self._gone_places(shard, group_id)
+                yield [StateLeak(StateKind.OFFSET, group_id, *place) for place in places]
+
+    def _gone_places(self, shard: GroupShard, group_id: str) -> list[TopicPartition]:
+        """Return the partitions that no longer exist, in which the group has offsets. Those of a topic that
+        was created again are others.
+        """
+        records = shard.offsets.of_gone_topics(shard.stored.topics, group_id)
+        gone = {(record.topic, record.partition) for record in records}
+        places = shard.offsets.places(group_id)
+        return [place for place in places if place in gone or not self._exists(*place)]
 
     def _share_groups(self) -> Iterator[list[StateLeak]]:
         from seqgate.gateway.coordinator.share.records import SharePartitionKey  # noqa: PLC0415 - slow
@@ -562,11 +573,12 @@ class StateSweep:
         shards = self._shares.shards
         shards.load_stored()
         for loaded in shards:
-            for key in list(loaded.shard.partitions) if loaded.is_current else ():
+            states = loaded.shard.partitions
+            for key in list(states) if loaded.is_current else ():
                 topic = self._image.topics_by_id.get(key.topic_id)
                 name = str(key.topic_id) if topic is None else topic.name
                 leak = StateLeak(StateKind.SHARE_STATE, key.group_id, name, key.partition, key)
-                yield [] if self._share_exists(key) else [leak]
+                yield [leak] if self._is_orphaned(key, states.get(key)) else []
 
     def _overdue(self) -> Iterator[list[StateLeak]]:
         """Yield open transactions that are long overdue and that nobody has ended."""
@@ -607,20 +619,34 @@ class StateSweep:
 
     async def _forget_share_state(self, group_id: str, leaks: list[StateLeak]) -> None:
         keys = [leak.share_key for leak in leaks if leak.share_key is not None]
-        await self._shares.forget(
-            [key for key in keys if key.partition != ALL and not self._share_exists(key)]
-        )
+        stored = self._shares.stored
+        states = [key for key in keys if key.partition != ALL]
+        await stored.forget([key for key in states if self._is_orphaned(key, stored.find(key))])
         for key in keys:
             if key.partition == ALL and key.topic_id not in self._image.topics_by_id:
-                await self._shares.forget_topic(group_id, key.topic_id)
+                await self._forget_topic(group_id, key.topic_id)
 
-    def _share_exists(self, key: SharePartitionKey) -> bool:
-        return self._image.partition(key.topic_id, key.partition) is not None
+    async def _forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
+        """Delete the record that the group reads the topic. States of partitions are leaks of their own, at
+        the gateways that store them: they may have dead letters.
+        """
+        await self._groups.run(
+            group_id, lambda shard, effects: shard.stored.begun.forget_topic(group_id, topic_id, effects)
+        )
+
+    def _is_orphaned(self, key: SharePartitionKey, found: SharePartition | None) -> bool:
+        """Return whether nobody needs a state: its partition is gone, and its dead letters are written."""
+        is_gone = self._image.partition(key.topic_id, key.partition) is None
+        return is_gone and found is not None and not found.is_sending
 
     async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
-        places = [(leak.topic, leak.partition) for leak in leaks]
-        gone = [place for place in places if not self._exists(*place)]
-        await self._groups.run(group_id, lambda shard, effects: shard.commits.forget(group_id, gone, effects))
+        places = {(leak.topic, leak.partition) for leak in leaks}
+
+        def forget(shard: GroupShard, effects: Effects) -> None:
+            gone = [place for place in self._gone_places(shard, group_id) if place in places]
+            shard.commits.forget(group_id, gone, effects)
+
+        await self._groups.run(group_id, forget)
 
 
 # In a data directory that no gateway has open. Finding leaks needs no lock and changes nothing; removing

@@ -143,28 +143,29 @@ class GroupOffsets:
         """Return a group's committed offsets; the caller must not change them."""
         return self._groups.get(group_id, {})
 
-    def of_gone_topics(self, topics: Topics) -> list[OffsetCommitRecord]:
-        """Return the records that delete the offsets, committed and pending, of topics that are gone. A topic
-        that was created again is another one. A place stays whole while any of its offsets still counts, for
-        a record deletes them all.
+    def of_gone_topics(self, topics: Topics, group_id: str | None = None) -> list[OffsetCommitRecord]:
+        """Return the records that delete the offsets, committed and pending, of topics that are gone: those
+        of one group, or of all. A topic that was created again is another one. A place stays whole while any
+        of its offsets still counts, for a record deletes them all.
         """
         ids = _TopicIds(topics)
+        committed = self._groups.items() if group_id is None else [(group_id, self.of(group_id))]
         gone = {
-            (group_id, place): None
-            for group_id, offsets in self._groups.items()
+            (each, place): None
+            for each, offsets in committed
             for place, value in offsets.items()
             # first what nearly all are, because there may be a million of them
             if (topic_id := ids[place[0]]) != value.topic_id and (topic_id is None or value.topic_id)
         }
-        for group_id in self.pending.groups():
-            for place in self.pending.places(group_id):
-                held = [pending.record.value for pending in self.pending.at(group_id, place)]
+        for each in self.pending.groups() if group_id is None else [group_id]:
+            for place in self.pending.places(each):
+                held = [pending.record.value for pending in self.pending.at(each, place)]
                 topic_id = ids[place[0]]
                 if topic_id is not None and any(value.is_of(topic_id) for value in held):
-                    gone.pop((group_id, place), None)
-                elif place not in self.of(group_id):
-                    gone[group_id, place] = None
-        return [OffsetCommitRecord(group_id, *place, None) for group_id, place in gone]
+                    gone.pop((each, place), None)
+                elif place not in self.of(each):
+                    gone[each, place] = None
+        return [OffsetCommitRecord(each, *place, None) for each, place in gone]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
         """Return (place, committed offset, whether a transaction may replace it) of a group in the topics."""

@@ -5,17 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.sweep import LeakRow, SweepPage, SweepRequest, SweepResultRequest, Sweeps
+from seqgate.gateway.admin.sweep import (
+    ALL,
+    LeakRow,
+    StateSweep,
+    SweepPage,
+    SweepRequest,
+    SweepResultRequest,
+    Sweeps,
+)
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.records import SharePartitionKey, StateBatch
+from seqgate.gateway.coordinator.share.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    ShareLimits,
+    SharePartition,
+)
 from seqgate.gateway.coordinator.transaction.rules import Producer
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
@@ -75,12 +89,13 @@ async def append(node: Node, topic: str, index: int = 0) -> None:
     assert await partition.persisted(info.last_offset)
 
 
-async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None:
+async def commit(node: Node, group: str, topic: str, partition: int = 0, *, topic_id: bytes = b"") -> None:
     """Commit an offset of a topic that may be deleted. Such an offset remains if the log could not be written
     at the deletion.
     """
     await node.services.coordinators.groups.ensure_topic()
-    record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
+    value = CommittedOffset(7, -1, "", NOW_MS, topic_id=topic_id)
+    record = OffsetCommitRecord(group, topic, partition, value)
     await node.services.coordinators.groups.run(
         group, lambda shard, effects: shard.commits.commit([record], effects)
     )
@@ -168,6 +183,15 @@ class TestState:
             shard = node.services.coordinators.groups.shards.of("readers").shard
             assert set(shard.offsets.of("readers")) == {("orders", 0)}
 
+    async def test_offsets_of_an_earlier_topic_of_the_name(self, tmp_path: Path) -> None:
+        async with swept_node(tmp_path) as node:
+            await commit(node, "readers", "orders", topic_id=uuid.UUID(int=99).bytes)
+            await commit(node, "readers", "orders", 1, topic_id=share_key(node, "orders").topic_id.bytes)
+            page = await sweep(node, remove=True)
+            assert [(leak.place, leak.removed) for leak in page.leaks] == [("readers: orders-0", True)]
+            shard = node.services.coordinators.groups.shards.of("readers").shard
+            assert set(shard.offsets.of("readers")) == {("orders", 1)}
+
     async def test_share_state_of_a_topic_that_is_gone(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
             shares = node.services.coordinators.shares
@@ -181,6 +205,30 @@ class TestState:
             assert all(leak.removed for leak in (await sweep(node, remove=True)).leaks)
             assert (await sweep(node)).leaks == []
             assert set(shares.known("sharers")) == {share_key(node, "orders")}
+
+    async def test_share_state_whose_dead_letters_are_not_written(self, tmp_path: Path) -> None:
+        async with swept_node(tmp_path) as node:
+            shares = node.services.coordinators.shares
+            node.services.coordinators.letters.stop()
+            await node.services.coordinators.groups.ensure_topic()
+            await shares.ensure_topic()
+            gone = share_key(node, None)
+            await begin_group(node.services.coordinators, gone, "gone", 0)
+            state_sweep, task = StateSweep(node.services), node.services.node.tasks.begin("sweep")
+            leaks = await state_sweep.find(task, 10)
+            assert {leak.partition for leak in leaks} == {0, ALL}
+            limits = ShareLimits(has_dead_letters=True)
+
+            def reject(found: SharePartition) -> Sequence[StateBatch]:
+                found.acquire("m", [(0, 0)], 1, limits, NOW_MS)
+                said = Acknowledgement(0, 0, (AcknowledgeType.REJECT,))
+                return found.acknowledge("m", [said], limits, NOW_MS)
+
+            await shares.stored.change(gone, reject)
+            assert {leak.partition for leak in await state_sweep.find(task, 10)} == {ALL}
+            await state_sweep.remove(leaks, task)
+            assert shares.known("sharers")[gone].is_sending
+            assert await state_sweep.find(task, 10) == []
 
     async def test_a_transaction_that_nobody_ended(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
