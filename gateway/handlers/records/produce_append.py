@@ -222,11 +222,11 @@ def append_batch(  # noqa: C901, PLR0912 - the steps of every batch, in their or
         return _final_refusal(services, peer, client_id, key, partition, records, row, waits)
     except _Refused as refusal:
         return _final_refusal(services, peer, client_id, key, partition, records, refusal.row)
+    batch = info.batch
     if info.is_duplicate:
         _note_duplicate(services, peer, client_id, partition, stored, now_ms, info)
-    elif gate is not None:
-        gate.count_append(len(stored))
-    batch = info.batch
+    elif gate is not None and batch is not None:
+        gate.count_append(batch.size_bytes)
     if batch is not None and (
         batch.producer_id != peer.producer_id or batch.producer_epoch != peer.producer_epoch
     ):
@@ -309,7 +309,9 @@ def _check_room(
     records: memoryview,
     now_ms: int,
 ) -> None:
-    """Check that quota, disk space and a slow bucket allow a batch; duplicates pass. Raises _Refused."""
+    """Check that quota, disk space and a slow bucket allow a batch; duplicates by sequence pass. Raises
+    _Refused.
+    """
     room = services.disk_room
     is_closed = gate is not None and gate.is_closed
     if not (is_closed or room.is_short) or len(records) < HEADER_BYTES:

@@ -193,7 +193,7 @@ def _must_wait(context: ProduceContext, request: ProduceRequest) -> bool:
 
 
 def _is_full(context: ProduceContext, partition: Partition, records: memoryview | None) -> bool:
-    """Return whether a batch would have to wait. Duplicates and batches that the log refuses need not."""
+    """Return whether a batch would have to wait. A duplicate by sequence need not, nor an invalid batch."""
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False

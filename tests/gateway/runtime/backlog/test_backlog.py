@@ -31,6 +31,7 @@ from tests.gateway.admin.answers import answer as answer_command
 from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.gateway.runtime.absent_segments import Bucket
+from tests.log.deduplicated import batch as named_batch
 from tests.log.support import delete_old_segments
 from tests.support.gateway_process import REPOSITORY
 from tests.support.wire import decode
@@ -167,6 +168,26 @@ class TestRefusing:
             assert (await answer(produce(node, first)))["base_offset"] == 0
             later = await answer(produce(node, batch(producer_id=7, sequence=1)))
             assert later["error_code"] == RETRY
+
+    async def test_only_the_bytes_that_are_written_count(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            first, again = named_batch(*range(20)), named_batch(*range(1, 21))
+            partition = await open_topic(
+                node,
+                backlog_quota_bytes=str(2 * len(first)),
+                backlog_quota_policy=REFUSE,
+                message_deduplication_enable="true",
+            )
+            assert (await answer(produce(node, first)))["error_code"] == 0
+            await commit(node, "slow", 0)
+            await node.services.upkeep.backlog.measure_all()
+            assert partition.gate is not None
+            room_bytes = partition.gate.room_bytes
+            size_bytes = partition.log.size_bytes
+            assert (await answer(produce(node, again)))["error_code"] == 0
+            written = partition.log.size_bytes - size_bytes
+            assert 0 < written < len(again)
+            assert room_bytes - partition.gate.room_bytes == written
 
     async def test_only_the_full_partition_refuses(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
