@@ -156,12 +156,14 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
-    """Return which of the first SEGMENTS_AT_ONCE segments go, why. Raises StorageFailed, CorruptRecord."""
+    """Return which of the first SEGMENTS_AT_ONCE segments go, why. None goes before the log was replayed for
+    producer names, which only its records may carry. Raises StorageFailed, CorruptRecord.
+    """
     log.check_online()
     names = log.record_states.names
-    if names is not None and not names.is_ready:
-        return RetentionDecision([], "it is still being replayed for producer names")
-    log.record_states.release_due(now_ms)
+    read_until = None if names is None else names.replay_offset
+    if read_until is None:
+        log.record_states.release_due(now_ms)
     with log.reading():
         decision = segments_to_delete(
             islice(_facts(log), SEGMENTS_AT_ONCE),
@@ -173,6 +175,8 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
             high_watermark=log.high_watermark,
             held_from=log.held_from,
         )
+    if decision.doomed and read_until is not None:
+        decision = RetentionDecision([], f"producer names are replayed only up to offset {read_until}")
     _log_why_kept(log, decision)
     return decision
 

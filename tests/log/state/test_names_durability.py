@@ -19,7 +19,16 @@ from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
 from tests.log.deduplicated import LARGE, OFF, again, known, send
-from tests.log.support import NOW_MS, append_end_marker, batch, delete_records, flush, open_log, persist
+from tests.log.support import (
+    NOW_MS,
+    append_end_marker,
+    batch,
+    delete_old_segments,
+    delete_records,
+    flush,
+    open_log,
+    persist,
+)
 
 EARLIEST = replace(LARGE, deduplication_from_log_start=True)
 
@@ -349,7 +358,9 @@ class TestWhatGoes:
 
 
 class TestReading:
-    def test_behind_a_damaged_batch_no_name_is_taken_for_new(self, tmp_path: Path) -> None:
+    def test_behind_a_damaged_batch_no_name_is_taken_for_new(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """The damaged batch may hold any name, and a resent record must not be stored twice."""
         log = open_log(tmp_path, LARGE)
         send(log, 1)
@@ -369,6 +380,15 @@ class TestReading:
         with pytest.raises(StorageFailed, match="damaged"):
             send(log, 2)
         log.append(batch(), now_ms=NOW_MS)
+
+        log.advance_high_watermark_to_end()
+        log.update_config(replace(LARGE, retention_ms=0))
+        caplog.set_level("INFO")
+        for later_ms in (1, 2):
+            assert delete_old_segments(log, NOW_MS + later_ms) == []
+        assert (
+            caplog.text.count("the segment at 0 stays: producer names are replayed only up to offset 0") == 1
+        )
 
     def test_a_batch_of_too_many_records_is_passed_over(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
