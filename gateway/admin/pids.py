@@ -303,6 +303,8 @@ def claim(
     The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
     be taken back. With --json the command never asks: without --yes it only reports.
     """
+    from seqgate.pid_allocator import block_at  # noqa: PLC0415 - slow to import
+
     with opened as client:
 
         def claim_it(execute: bool) -> BlockRow:
@@ -310,7 +312,9 @@ def claim(
                 return client.ask_running_or_data_directory(ClaimBlockRequest(size, owner))[1]
             _check_owner(owner)
             first = client.ask_running_or_data_directory(ListBlocksRequest(sys.maxsize))[1].next_producer_id
-            return BlockRow(first, first + size - 1, owner, 0, None, None, NOT_CLAIMED)
+            with _as_control_error():
+                block = block_at(first, size, owner, 0)
+            return BlockRow(first, block.last_producer_id, owner, 0, None, None, NOT_CLAIMED)
 
         block = consent.plan_ask_and_do(claim_it, _claim_text, "Claim them?")
     return Output(block, _claim_text(block))
@@ -352,6 +356,7 @@ def move_next(
         def move(execute: bool) -> MovedNextId:
             if execute:
                 return client.ask_running_or_data_directory(MoveNextRequest(next_producer_id))[1]
+            _check_producer_id(next_producer_id)
             if next_producer_id < page.next_producer_id:
                 raise ControlError(
                     f"the next producer id can't be moved back from {page.next_producer_id} to "
@@ -556,16 +561,20 @@ async def move_next_id(source: BlockSource, request: MoveNextRequest, _: int) ->
     """Move the next id forward; a running gateway gives up its lower ids. Raises ControlError, also where the
     store refuses to move back (NextIdBehind).
     """
-    from seqgate.pid_allocator import MAX_PRODUCER_ID  # noqa: PLC0415 - slow to import
-
     producer_id = request.producer_id
-    if not 0 <= producer_id <= MAX_PRODUCER_ID:
-        raise ControlError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
+    _check_producer_id(producer_id)
     with _as_control_error():
         previous = await source.store.move_next(producer_id)
     if source.allocator is not None:
         source.allocator.give_up_below(producer_id)
     return MovedNextId(previous, producer_id)
+
+
+def _check_producer_id(producer_id: int) -> None:
+    from seqgate.pid_allocator import MAX_PRODUCER_ID  # noqa: PLC0415 - slow to import
+
+    if not 0 <= producer_id <= MAX_PRODUCER_ID:
+        raise ControlError(f"a producer id must be between 0 and {MAX_PRODUCER_ID}, not {producer_id}")
 
 
 @contextlib.contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from seqgate.gateway.admin.pids import (
     BY_HAND,
@@ -32,7 +34,9 @@ from seqgate.gateway.admin.pids import (
     move_next_id,
 )
 from seqgate.gateway.admin.request import ControlError
-from seqgate.pid_allocator import ProducerIdAllocator, ProducerIdBlock
+from seqgate.gateway.admin.stored import create_metadata
+from seqgate.gateway.cli import app
+from seqgate.pid_allocator import MAX_PRODUCER_ID, ProducerIdAllocator, ProducerIdBlock
 from tests.pid_allocator.memory_store import MemoryStore
 
 NOW_MS = 1_700_000_000_000
@@ -49,6 +53,21 @@ async def running_source(store: MemoryStore, taken: int, owner: str = "node-0") 
     for _ in range(taken):
         await allocator.next_producer_id()
     return source_of(store, allocator=allocator, owner=owner)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("move", str(MAX_PRODUCER_ID + 1)), f"a producer id must be between 0 and {MAX_PRODUCER_ID}"),
+        (("claim", str(MAX_PRODUCER_ID + 2)), f"fewer than {MAX_PRODUCER_ID + 2} producer ids are left"),
+    ],
+)
+def test_a_plan_refuses_what_the_change_refuses(tmp_path: Path, command: tuple[str, str], words: str) -> None:
+    assert create_metadata(tmp_path / "data", 1)
+    arguments = ["pids", *command, "--dry-run", "--data-dir", str(tmp_path / "data")]
+    planned = CliRunner().invoke(app, arguments)
+    assert planned.exit_code == 1
+    assert words in planned.stderr
 
 
 class TestStates:
