@@ -584,7 +584,9 @@ def plan_replay(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int |
 
 
 def replay_letters(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayReport:
-    """Send the records of letters back, those of each transaction and their note, or none of both."""
+    """Send the records of letters back, those of each transaction and their note, or none of both. Return
+    what was sent: letters may be dropped after they were planned.
+    """
     from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
 
     from seqgate.gateway.admin import produce  # noqa: PLC0415
@@ -605,17 +607,20 @@ def replay_letters(cluster: Cluster, topic: str, chosen: LetterFilter, limit: in
     try:
         producer.init_transactions()  # ends what an earlier replay left, so that its notes are readable
         planned = plan_replay(cluster, topic, chosen, limit)
-        _replay_all(cluster, producer, planned, chosen)
+        sent = _replay_all(cluster, producer, planned, chosen)
         is_done = True
     finally:
         if is_done:
             producer.close()
         else:
             give_up(producer)
-    return planned.report(is_dry_run=False)
+    return msgspec.structs.replace(planned, letters=sent).report(is_dry_run=False)
 
 
-def _replay_all(cluster: Cluster, producer: Any, planned: ReplayPlan, chosen: LetterFilter) -> None:
+def _replay_all(
+    cluster: Cluster, producer: Any, planned: ReplayPlan, chosen: LetterFilter
+) -> list[DeadLetter]:
+    """Replay the planned letters that are still there; return them."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     from seqgate.gateway.admin.remote.cluster import sentence  # noqa: PLC0415
@@ -627,16 +632,17 @@ def _replay_all(cluster: Cluster, producer: Any, planned: ReplayPlan, chosen: Le
         for record in _records(cluster, planned.topic, chosen)
         if (record.partition, record.offset) in letters
     )
-    done = 0
+    done: list[DeadLetter] = []
     while batch := list(itertools.islice(wanted, LETTERS_AT_ONCE)):
         try:
             _replay_batch(producer, planned.topic, batch, names)
         except KafkaError as error:
             raise ControlError(
-                f"the replay ended: {sentence(error)}; {done:,} letters are replayed, and those from "
+                f"the replay ended: {sentence(error)}; {len(done):,} letters are replayed, and those from "
                 f"{planned.topic}-{batch[0][0].partition}@{batch[0][0].offset} on are not"
             ) from error
-        done += len(batch)
+        done += [letter for letter, _ in batch]
+    return done
 
 
 def _replay_batch(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -11,6 +12,7 @@ from seqgate.gateway.admin.dead_letters import (
     REPLAYED,
     LetterCut,
     LetterFilter,
+    ReplayPlan,
     ReplayReport,
     drop_letters,
     find_letters,
@@ -106,6 +108,23 @@ def test_a_record_that_its_topic_refuses_ends_the_replay_and_no_letter_is_lost(
     only = LetterFilter(source_topic="orders")
     assert [sent(replay(broker, only)) for _ in range(2)] == [{"orders": 1}, {}]
     broker.assert_exactly_once("orders", [b"v0", b"v1", b"v2"])
+
+
+def test_the_report_leaves_out_what_was_dropped_meanwhile(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for offset in range(3):
+        write(broker, offset)
+    plan = dead_letters.plan_replay
+
+    def planned_and_dropped(cluster: Cluster, topic: str, *chosen: Any) -> ReplayPlan:
+        planned = plan(cluster, topic, *chosen)
+        drop_letters(cluster, topic, [LetterCut(0, 0, 2)])
+        return planned
+
+    monkeypatch.setattr(dead_letters, "plan_replay", planned_and_dropped)
+    assert sent(replay(broker)) == {"orders": 1}
+    assert [row.value for row in broker.records("orders")] == [b"v2"]
 
 
 def test_a_damaged_note_stops_the_replay(broker: Broker) -> None:
