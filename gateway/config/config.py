@@ -205,11 +205,14 @@ class Config:
             for apply in self._followers:
                 apply()
 
-    def with_dynamic(self, values: Mapping[_Text, _Text]) -> Config:
-        """Return a copy of the settings with other values altered for this broker, and without followers."""
+    def with_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag = False) -> Config:
+        """Return a copy of the settings with other values altered for this broker, or for all brokers, and
+        without followers.
+        """
         proposed = Config(self._static)
         proposed._dynamic_default = self._dynamic_default
-        proposed.set_dynamic(values, all_brokers=False)
+        proposed._dynamic_broker = self._dynamic_broker
+        proposed.set_dynamic(values, all_brokers=all_brokers)
         return proposed
 
     def kept_names(self) -> set[_Text]:

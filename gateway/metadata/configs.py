@@ -28,7 +28,7 @@ from seqgate.gateway.config.setting import (
     broker_conflict,
     topic_conflict,
 )
-from seqgate.gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest, split_listener, without_listener
+from seqgate.gateway.config.table import BY_TOPIC_NAME, nearest, split_listener, without_listener
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
@@ -311,20 +311,21 @@ def broker_values_error(
     """
     from seqgate.gateway.metadata import broker_configs  # noqa: PLC0415 - as above
 
-    complaint = _value_complaint(values, broker_configs.broker_setting) or _broker_conflict(config, values)
+    complaint = (
+        _value_complaint(values, broker_configs.broker_setting)
+        or _lockout_complaint(values)
+        or broker_conflict(config.with_dynamic(values, all_brokers=of_all_brokers).__getitem__)
+    )
     if complaint:
         return ApiError(ErrorCode.invalid_request, complaint)
     return broker_configs.kept_error(config, values, of_all_brokers=of_all_brokers)
 
 
-def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
-    def value(name: str) -> SettingValue | None:
-        return BY_NAME[name].parse(altered[name]) if name in altered else config[name]
-
-    for name, text in altered.items():
+def _lockout_complaint(values: Mapping[str, str]) -> str | None:
+    for name, text in values.items():
         if without_listener(name) == "max.connections" and not int(text):
             return f"Invalid {name} 0: no client could connect any more to raise it"
-    return broker_conflict(value)
+    return None
 
 
 def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from seqgate.gateway.config import BY_NAME, BY_TOPIC_NAME, Config, ConfigSource, load_config
-from seqgate.gateway.config.setting import Section
+from seqgate.gateway.config import BY_TOPIC_NAME, Config, ConfigSource, load_config
 from seqgate.gateway.handlers.admin.configs import alter_configs, replacing
 from seqgate.gateway.metadata.configs import Alteration, ConfigChange, ConfigOperation
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.described import describe_all_brokers, describe_broker, describe_topic
 from seqgate.gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import ConfigRecord
 from seqgate.gateway.metadata.topics import TopicCreation
 from tests.gateway.metadata.support import NODE_ID, image_with, replay
 
@@ -244,6 +244,58 @@ class TestIncremental:
         assert error.message == "Cannot update these configs dynamically: [node.id, num.partitions]"
 
 
+class TestRulesOfSeveralBrokerSettings:
+    """The rules hold for the settings that are in effect after the alteration."""
+
+    PER_ADDRESS, OVERRIDES = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    LOWER, HIGHER = "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
+
+    @staticmethod
+    def refusal(
+        alteration: Alteration,
+        own: Mapping[str, str],
+        of_all: Mapping[str, str] | None = None,
+        *,
+        replaces: bool = False,
+    ) -> str | None:
+        """Return why a broker with these values, its own and those of all brokers, refuses the alteration."""
+        config, state = Config(), MetadataImage()
+        for name, values in ((str(NODE_ID), own), ("", of_all or {})):
+            config.set_dynamic(values, all_brokers=not name)
+            for key, value in values.items():
+                state.replay(ConfigRecord(BROKER_RESOURCE, name, key, value))
+        whole = replacing(state, alteration) if replaces else alteration
+        (error,) = alter_configs(state, [whole], config=config, node_id=NODE_ID).answer
+        return None if error is None else error.message
+
+    @pytest.mark.parametrize("name", ["1", ""])
+    def test_a_removed_value_does_not_count(self, name: str) -> None:
+        values = {self.PER_ADDRESS: "0", self.OVERRIDES: "127.0.0.1:5"}
+        own, of_all = (values, {}) if name else ({}, values)
+        removal = incremental(4, name, (self.OVERRIDES, DELETE, None))
+        assert self.refusal(removal, own, of_all) == (
+            "max.connections.per.ip can be set to zero only if "
+            "max.connections.per.ip.overrides property is set."
+        )
+        both = incremental(4, name, (self.OVERRIDES, DELETE, None), (self.PER_ADDRESS, DELETE, None))
+        assert self.refusal(both, own, of_all) is None
+
+    def test_a_replacement_is_not_refused_for_what_it_removes(self) -> None:
+        alteration = Alteration(BROKER_RESOURCE, "1", [ConfigChange(self.HIGHER, "1000")])
+        lags = {self.LOWER: "5000", self.HIGHER: "9000"}
+        assert self.refusal(alteration, lags, replaces=True) is None
+
+    def test_the_value_of_all_brokers_counts_where_the_brokers_own_is_removed(self) -> None:
+        removal = incremental(4, "1", (self.LOWER, DELETE, None))
+        refused = self.refusal(removal, {self.LOWER: "0", self.HIGHER: "50"}, {self.LOWER: "100"})
+        assert refused == f"conflict broker config setting {self.LOWER} (100) > {self.HIGHER} (50)"
+
+    def test_the_brokers_own_value_counts_before_that_of_all_brokers(self) -> None:
+        alteration = incremental(4, "", (self.LOWER, SET, "100"))
+        assert self.refusal(alteration, {self.LOWER: "0", self.HIGHER: "50"}) is None
+        assert self.refusal(alteration, {self.HIGHER: "50"}) is not None
+
+
 class TestReplacement:
     def test_configurations_not_named_are_removed(self) -> None:
         state = image()
@@ -306,18 +358,10 @@ class TestDescribed:
         assert set(BY_TOPIC_NAME) >= KAFKA_TOPIC_CONFIGS - OF_COMPACTION
 
     @pytest.mark.parametrize(("kind", "prefix"), [(2, ""), (4, "log.cleaner.")])
-    def test_lags_of_compaction_must_fit_together(
-        self, monkeypatch: pytest.MonkeyPatch, kind: int, prefix: str
-    ) -> None:
+    def test_lags_of_compaction_must_fit_together(self, kind: int, prefix: str) -> None:
         state = image()
-        for limit in ("min", "max"):
-            name = f"{limit}.compaction.lag.ms"
-            row = Section("x").number(f"log.cleaner.{name}", 7, dynamic=True)("A lag.")
-            monkeypatch.setitem(BY_NAME, row.name, row)
-            monkeypatch.setitem(BY_TOPIC_NAME, name, row)
         lower, higher = f"{prefix}min.compaction.lag.ms", f"{prefix}max.compaction.lag.ms"
-        config = Config()
-        config._values.update({f"log.cleaner.{limit}.compaction.lag.ms": 7 for limit in ("min", "max")})
+        config = Config({f"log.cleaner.{limit}.compaction.lag.ms": 7 for limit in ("min", "max")})
         name = "t" if kind == 2 else "1"
         for values, expected in (
             ({lower: "8"}, False),
