@@ -27,6 +27,7 @@ from seqgate.gateway.handlers.answering.api import (
     UNKNOWN_SOFTWARE,
     CloseConnection,
     Deferred,
+    HoldingBack,
     ResponseBytes,
 )
 from seqgate.gateway.protocol.frames import MalformedRequest
@@ -249,13 +250,13 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = self._begin(frame, self)
         except (MalformedRequest, CloseConnection) as error:
-            self.close(str(error))
+            self.close_in_turn(str(error))
             return
         except Exception:
             # Another connection may have called this method, and this connection's error must not reach that
             # one.
             logger.exception("a request of %s can't be begun", self.name)
-            self.close(REQUEST_FAILED)
+            self.close_in_turn(REQUEST_FAILED)
             return
         if isinstance(answer, Deferred):
             self._await_answer(answer)
@@ -419,6 +420,18 @@ class Connection(asyncio.BufferedProtocol):
         if reason:
             logger.warning("closing the connection of %s: %s", self.name, reason)
         self.hang_up()
+
+    def close_in_turn(self, reason: str) -> None:
+        """Begin no more requests; log `reason`, and close after the answers to earlier requests. Otherwise a
+        producer would not learn that its batch is stored, and would send the batch again.
+        """
+        if not self._answers:
+            self.close(reason)
+            return
+        last = HoldingBack()
+        last.closed_because = reason
+        last.resolve_last(b"")
+        self._await_answer(last)
 
     def hang_up(self) -> None:
         """Close after the answers already written."""

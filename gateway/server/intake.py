@@ -198,7 +198,7 @@ class Intake:
             rest = self._consume_frames(view)
         except MalformedRequest as error:
             if self._connection is not None:
-                self._connection.close(f"it can't be read: {error}")
+                self._connection.close_in_turn(f"it can't be read: {error}")
             rest = len(view)
         except MemoryError:
             self._abort()

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from seqgate.gateway.handlers.answering.api import Deferred, HoldingBack
+from seqgate.gateway.handlers.answering.api import REQUEST_FAILED, CloseConnection, Deferred, HoldingBack
+from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
 from seqgate.gateway.server.connection import Connection, ConnectionLimits, UnreadAnswers
 from seqgate.gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S, FrameReader, RequestMemory
 from seqgate.gateway.server.sasl import RequestLimits
@@ -174,6 +175,42 @@ async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_conn
     waiting.resolve(b"done")
     assert server.written == [b"done"]
     assert transport.closed
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CloseConnection("its session is over"), MalformedRequest("no header"), ValueError("a bug"), None],
+    ids=["refused", "malformed", "bug", "size"],
+)
+async def test_a_request_that_closes_the_connection_waits_for_the_answers_to_earlier_ones(
+    error: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, connection, transport = connect()
+    earlier = server.answer = Deferred()
+    receive(connection, struct.pack(">i", 1) + b"0")
+    server.answer = error
+    fatal = struct.pack(">i", -1) if error is None else struct.pack(">i", 1) + b"1"
+    receive(connection, fatal + struct.pack(">i", 1) + b"2")
+    server.answer = None
+    begun = server.begun.copy()
+    assert not transport.closed
+    assert connection.has_work
+    receive(connection, struct.pack(">i", 1) + b"3")
+    assert not transport.reads
+    assert connection.waits_unread, "Server.close_idle must close it"
+    earlier.resolve(b"stored")
+    assert server.written == [b"stored"]
+    assert transport.closed
+    assert server.begun == begun == ([b"0"] if error is None else [b"0", b"1"])
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        f"closing the connection of 127.0.0.1:1: {reason(error)}"
+    ]
+
+
+def reason(error: Exception | None) -> str:
+    if error is None:
+        return f"it can't be read: {size_complaint(-1, 1 << 20)}"
+    return REQUEST_FAILED if isinstance(error, ValueError) else str(error)
 
 
 async def test_a_request_may_let_others_begin_before_its_answer() -> None:
