@@ -1,14 +1,15 @@
 """A setting: its row of the table with name, type, default and range, and the parsing of its value. The rules
 that bind several settings together are at the end. Source: Kafka's LogConfig.validateValues,
-KafkaConfig.validateValues.
+KafkaConfig.validateValues, GroupCoordinatorConfig, ShareGroupConfig.
 """
 
 from __future__ import annotations
 
 import enum
+import operator
 import re
-from collections.abc import Callable
-from typing import Final, TypeAlias, TypedDict, Unpack
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -322,6 +323,35 @@ Values: TypeAlias = Callable[[str], SettingValue | None]
 _LOWER: Final = "min.compaction.lag.ms"
 _HIGHER: Final = "max.compaction.lag.ms"
 _ON_BROKERS: Final = "log.cleaner."
+_RELATIONS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
+    ">=": (operator.ge, "greater than or equal to"),
+    "<=": (operator.le, "less than or equal to"),
+    "<": (operator.lt, "less than"),
+}
+
+
+def _within_bounds(kind: str, *names: str) -> Iterator[tuple[str, str, str]]:
+    """Yield that a setting of all groups must be within the bounds for single groups."""
+    for name in names:
+        yield f"group.{kind}.{name}", ">=", f"group.{kind}.min.{name}"
+        yield f"group.{kind}.{name}", "<=", f"group.{kind}.max.{name}"
+
+
+def _group_rules() -> Iterator[tuple[str, str, str]]:
+    for kind in ("consumer", "share", "streams"):
+        yield from _within_bounds(kind, "heartbeat.interval.ms", "session.timeout.ms")
+        yield f"group.{kind}.heartbeat.interval.ms", "<", f"group.{kind}.session.timeout.ms"
+        yield from _within_bounds(kind, "assignment.interval.ms")
+    yield "group.streams.num.standby.replicas", "<=", "group.streams.max.standby.replicas"
+    yield from _within_bounds(
+        "share", "delivery.count.limit", "partition.max.record.locks", "record.lock.duration.ms"
+    )
+    yield "group.share.max.share.sessions", ">=", "group.share.max.size"
+
+
+_GROUP_RULES: Final = tuple(_group_rules())
+"""The relations between settings of groups, in the order of Kafka's GroupCoordinatorConfig, ShareGroupConfig.
+"""
 _TIERS_ARE_DISABLED: Final = (
     "Tiered Storage functionality is disabled in the broker. "
     "Topic cannot be configured with remote log storage."
@@ -355,26 +385,18 @@ def broker_conflict(value: Values) -> str | None:
             "max.connections.per.ip can be set to zero only if "
             "max.connections.per.ip.overrides property is set."
         )
-    complaint = _same_header(value, "log.message.deduplication.") or _outside_of_bounds(value)
+    complaint = _same_header(value, "log.message.deduplication.") or _group_conflict(value)
     return complaint or _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
 
 
-def _outside_of_bounds(value: Values) -> str | None:
-    """Return the sentence about an assignment interval outside of single groups' bounds; None if inside."""
-    for kind in ("consumer", "share", "streams"):
-        name = f"group.{kind}.assignment.interval.ms"
-        least, most = f"group.{kind}.min.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
-        interval, shortest, longest = (_whole(value(each)) for each in (name, least, most))
-        if interval < shortest:
-            return f"{name} ({interval}) must be greater than or equal to {least} ({shortest})"
-        if interval > longest:
-            return f"{name} ({interval}) must be less than or equal to {most} ({longest})"
+def _group_conflict(value: Values) -> str | None:
+    """Return the sentence about the first rule of _GROUP_RULES that is broken; None without one."""
+    for name, relation, other in _GROUP_RULES:
+        holds, words = _RELATIONS[relation]
+        number, bound = value(name), value(other)
+        if not holds(number, bound):
+            return f"{name} ({number}) must be {words} {other} ({bound})"
     return None
-
-
-def _whole(number: SettingValue | None) -> int:
-    assert isinstance(number, int)
-    return number
 
 
 def _same_header(value: Values, prefix: str) -> str | None:

@@ -23,7 +23,12 @@ from tests.support.kafka_tools import run_tool
 from tests.tiers import in_tiers
 
 CLIENTS = (CONFLUENT, CONSOLE_CONSUMER)
-SETTINGS = {"group.consumer.session.timeout.ms": "10000", "group.consumer.heartbeat.interval.ms": "300"}
+SETTINGS = {
+    "group.consumer.min.session.timeout.ms": "10000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
 
 
 @pytest.fixture

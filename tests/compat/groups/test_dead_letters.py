@@ -16,7 +16,9 @@ from tests.support.wire import Wire
 
 DELIVERY_LIMIT = 3
 SETTINGS = {
+    "group.share.min.record.lock.duration.ms": "2000",
     "group.share.record.lock.duration.ms": "2000",
+    "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "300",
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
     "share.coordinator.state.topic.num.partitions": "4",

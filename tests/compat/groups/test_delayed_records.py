@@ -17,6 +17,7 @@ from tests.support.group_configs import READ_FROM_THE_START, set_group_configs
 
 SETTINGS = {
     "log.retention.check.interval.ms": "200",
+    "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "300",
     "share.coordinator.state.topic.num.partitions": "4",
     "offsets.topic.num.partitions": "4",

@@ -36,8 +36,11 @@ DELAYS_MS: Final = (300, 700)
 """After the first delivery, and after each later one."""
 LIMIT_S: Final = 1_800.0
 SETTINGS: Final = {
+    "group.share.min.record.lock.duration.ms": str(LOCK_MS),
     "group.share.record.lock.duration.ms": str(LOCK_MS),
+    "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "300",
+    "group.share.min.session.timeout.ms": "6000",
     "group.share.session.timeout.ms": "6000",
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
     "share.coordinator.state.topic.num.partitions": "4",

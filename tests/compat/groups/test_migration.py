@@ -17,7 +17,9 @@ from tests.support.gateway_process import GatewayProcess
 from tests.tiers import in_tiers
 
 CONSUMER_SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "10000",
     "group.consumer.session.timeout.ms": "10000",
 }
 COOPERATIVE = [(CONFLUENT, "cooperative-sticky"), (CONSOLE_CONSUMER, "CooperativeStickyAssignor")]

@@ -18,15 +18,20 @@ from tests.support.kafka_tools import ToolRun, run_tool
 
 DELIVERY_LIMIT = 3
 SETTINGS = {
+    "group.share.min.record.lock.duration.ms": "2000",
     "group.share.record.lock.duration.ms": "2000",
+    "group.share.min.heartbeat.interval.ms": "300",
     "group.share.heartbeat.interval.ms": "300",
+    "group.share.min.session.timeout.ms": "10000",
     "group.share.session.timeout.ms": "10000",
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
     "share.coordinator.state.topic.num.partitions": "4",
 }
 PATIENT = {
     **SETTINGS,
+    "group.share.max.record.lock.duration.ms": "600000",
     "group.share.record.lock.duration.ms": "600000",
+    "group.share.max.session.timeout.ms": "600000",
     "group.share.session.timeout.ms": "600000",
 }
 """Settings with which locks and sessions outlast a test."""

@@ -172,11 +172,24 @@ class TestRefusals:
             "log.message.deduplication.expiration.ms=0",
             "log.message.deduplication.name.header=dedup.sequence",
             "max.connections.per.ip=0",
+            "group.consumer.heartbeat.interval.ms=60000",
+            "group.consumer.session.timeout.ms=1000",
+            "group.consumer.min.session.timeout.ms=70000",
+            "group.share.heartbeat.interval.ms=46000",
+            "group.share.max.session.timeout.ms=44999",
+            "group.share.max.size=2001",
+            "group.share.record.lock.duration.ms=600000",
+            "group.share.delivery.count.limit=4 group.share.min.delivery.count.limit=5",
+            "group.share.partition.max.record.locks=4001",
+            "group.streams.min.heartbeat.interval.ms=5001",
+            "group.streams.heartbeat.interval.ms=45000 group.streams.max.heartbeat.interval.ms=45000",
+            "group.streams.assignment.interval.ms=15001",
+            "group.streams.num.standby.replicas=3",
             "no-equals-sign",
         ],
     )
     def test_bad_values_stop_the_start(self, override: str) -> None:
-        assert override.partition("=")[0] in refusal(overrides=[override])
+        assert override.partition("=")[0] in refusal(overrides=override.split())
 
     def test_a_secret_is_not_shown(self) -> None:
         assert "hunter2" not in refusal(overrides=["seqgate.redis.url=http://:hunter2@x"])

@@ -117,6 +117,8 @@ class TestIncremental:
             (incremental(4, "1", ("unknown", SET, "1")), "none"),
             (incremental(4, "1", ("num.partitions", DELETE, None)), "none"),
             (incremental(4, "1", ("log.retention.ms", SET, "0")), "invalid_request"),
+            (incremental(4, "1", ("group.share.assignment.interval.ms", SET, "15000")), "none"),
+            (incremental(4, "1", ("group.share.assignment.interval.ms", SET, "15001")), "invalid_request"),
             (
                 incremental(4, "1", ("log.message.deduplication.name.header", SET, "dedup.epoch")),
                 "invalid_request",

@@ -76,7 +76,8 @@ class TestAcquiring:
 
 class TestSessions:
     async def test_those_of_strangers_end_when_there_are_too_many(self, tmp_path: Path) -> None:
-        async with open_node(tmp_path, *SETTINGS, "group.share.max.share.sessions=2") as node:
+        limits = ("group.share.max.size=2", "group.share.max.share.sessions=2")
+        async with open_node(tmp_path, *SETTINGS, *limits) as node:
             topic_id = await begin(node)
             for member_id in "abcdef":
                 response = await fetch(node, topic_id, member_id)
