@@ -22,6 +22,11 @@ class Listener(msgspec.Struct, frozen=True):
     host: str
     port: int
 
+    @property
+    def bound_host(self) -> str | None:
+        """The host to bind; None for all interfaces. As in Kafka, `::` stands for those of IPv4 too."""
+        return None if self.host in {"", "::"} else self.host
+
 
 def parse_listener(text: str) -> Listener:
     """Return the listener of a text, named PLAINTEXT if unnamed. Raises ValueError with the reason."""

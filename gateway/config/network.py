@@ -100,8 +100,8 @@ LOGGING_SETTINGS = (
 
 NETWORK_SETTINGS = (
     _NETWORK.items("listeners", ("PLAINTEXT://127.0.0.1:9092",), check=listener_complaint)(
-        "Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 "
-        "takes a free port."
+        "Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; no host, or "
+        "`[::]`, is every interface of IPv4 and IPv6. Port 0 takes a free port."
     ),
     _NETWORK.text("listener.security.protocol.map", DEFAULT_MAP, check=protocol_map_complaint)(
         "What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, SSL "

@@ -60,7 +60,7 @@ class MetricsListener:
         """Listen, on `inherited` sockets if there are any; return the port. Raises OSError."""
         self._sources.live()  # it notes the first producer ids of this run
         self._sources.loop_delay.start()
-        return await self._server.start(self.address.host or None, self.address.port, inherited)
+        return await self._server.start(self.address.bound_host, self.address.port, inherited)
 
     def duplicates(self) -> list[int]:
         """Return duplicates of the listening sockets, as `HttpServer` does."""

@@ -137,7 +137,7 @@ class Server:
             else lambda: guard(Connection(self, listener.name))
         )
         acceptor = Acceptor(self.loop, make_protocol, self._config.int("socket.listen.backlog.size"))
-        bound = await acceptor.open(listener.host or None, listener.port, inherited)
+        bound = await acceptor.open(listener.bound_host, listener.port, inherited)
         for bound_socket in bound:
             self._set_options(bound_socket)
             # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
@@ -573,7 +573,7 @@ class Admission:
 def bound_sockets(listener: Listener) -> list[socket.socket]:
     """Return sockets that are bound to the listener's address, and don't listen yet. Raises OSError."""
     found = socket.getaddrinfo(
-        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        listener.bound_host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     with contextlib.ExitStack() as closing:
         bound = []

@@ -44,6 +44,11 @@ async def test_pages(scene: Scene) -> None:
     assert (await scene.get("/healthz?x=1")).status == 200
 
 
+async def test_every_interface_of_ipv6_is_every_interface(tmp_path: Path) -> None:
+    async with running(tmp_path, host="[::]") as scene:
+        assert (await scene.get("/healthz")).text == "ok\n"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
 async def test_other_methods_are_refused(scene: Scene, method: str) -> None:
     reply = await scene.get("/metrics", method=method)

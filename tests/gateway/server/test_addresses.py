@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from typing import Any, cast
 
 import pytest
 
+from seqgate.gateway.config import load_config
 from seqgate.gateway.config.listeners import parse_listener
-from seqgate.gateway.server.server import bound_sockets
+from seqgate.gateway.server.server import Server, bound_sockets
+from tests.support.gateway_process import free_port
 
 
 def bind(address: str) -> None:
@@ -37,6 +41,23 @@ def test_every_interface_is_free_only_where_each_is() -> None:
         pytest.raises(OSError, match="Address already in use"),
     ):
         bind(f":{server.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("host", ["", "[::]"])
+async def test_every_interface_takes_connections_of_both_protocols(host: str) -> None:
+    listener = parse_listener(f"PLAINTEXT://{host}:{free_port()}")
+    checked = bound_sockets(listener)
+    families = {each.family for each in checked}
+    for each in checked:
+        each.close()
+    assert socket.AF_INET in families
+    server = Server(asyncio.get_running_loop(), load_config(), cast("Any", None))
+    port = await server.listen(listener)
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        if family in families:
+            socket.create_connection((address, port), timeout=60).close()
+    await server.stop_accepting()
+    await server.finish(60)
 
 
 def test_a_port_that_only_connections_have_is_free() -> None:
