@@ -63,7 +63,12 @@ def group_config_error(config: Config, group_id: str, values: Mapping[str, str])
         )
         return ApiError(ErrorCode.invalid_request, text)
     unknown = filter(None, (_unknown("group config name", name, BY_GROUP_NAME) for name in values))
-    complaint = next(unknown, None) or _group_value_complaint(values) or _bounds_complaint(config, values)
+    complaint = (
+        next(unknown, None)
+        or next(filter(None, map(_size_complaint, values, values.values())), None)
+        or _group_value_complaint(values)
+        or _bounds_complaint(config, values)
+    )
     if complaint:
         return ApiError(ErrorCode.invalid_config, complaint)
     return None
@@ -75,6 +80,14 @@ def _unknown(what: str, name: str, known: Collection[str]) -> str | None:
         return None
     near = nearest(name, known)
     return f"Unknown {what}: {name}{f' (the nearest valid name is {near})' if near else ''}"
+
+
+def _size_complaint(name: str, text: str) -> str | None:
+    """Return that a value is too long; APPEND makes a list longer than any text of a request."""
+    size = len(text.encode())
+    if size > MAX_CONFIG_BYTES:
+        return f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."
+    return None
 
 
 def _group_value_complaint(values: Mapping[str, str]) -> str | None:
@@ -239,10 +252,9 @@ def _values_error_client_metrics(values: Mapping[str, str]) -> ApiError | None:
 
 
 def _parsed(name: str, text: str) -> SettingValue | ApiError:
-    size = len(text.encode())
-    if size > MAX_CONFIG_BYTES:
-        text = f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."
-        return ApiError(ErrorCode.invalid_config, text)
+    complaint = _size_complaint(name, text)
+    if complaint:
+        return ApiError(ErrorCode.invalid_config, complaint)
     try:
         return BY_CLIENT_METRICS_NAME[name].parse(text)
     except EmptyItemError:
@@ -343,9 +355,9 @@ def _topic_name_complaint(values: Mapping[str, str]) -> str | None:
         unknown = _unknown("topic config name", name, BY_TOPIC_NAME)
         if unknown:
             return unknown
-        size = len(text.encode())
-        if size > MAX_CONFIG_BYTES:
-            return f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."
+        complaint = _size_complaint(name, text)
+        if complaint:
+            return complaint
     return None
 
 

@@ -14,12 +14,14 @@ from seqgate.gateway.metadata.configs import (
 )
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, MetadataImage
+from seqgate.gateway.metadata.records import MAX_CONFIG_BYTES
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG = load_config()
 LOCK = "share.record.lock.duration.ms"
 SESSION = "consumer.session.timeout.ms"
 HEARTBEAT = "consumer.heartbeat.interval.ms"
+TAGS = "streams.rack.aware.assignment.tags"
 RESET = "share.auto.offset.reset"
 
 
@@ -161,6 +163,22 @@ def test_a_stored_value_outside_the_present_bounds_is_moved_into_them() -> None:
     assert group_number(CONFIG, {LOCK: "1"}, LOCK) == 15_000
     assert group_number(CONFIG, {LOCK: "99999999"}, LOCK) == 60_000
     assert group_number(CONFIG, {LOCK: "what"}, LOCK) == 30_000
+
+
+def test_a_list_grows_up_to_the_longest_text_of_an_answer() -> None:
+    image = MetadataImage()
+    first, second = ("a" * (MAX_CONFIG_BYTES // 2), "b" * (MAX_CONFIG_BYTES // 2))
+
+    def append(tag: str) -> ApiError | None:
+        change = ConfigChange(TAGS, tag, ConfigOperation.APPEND)
+        (error,) = outcome(image, Alteration(GROUP_RESOURCE, "g", [change]))
+        return error
+
+    assert append(first) is append(second) is None
+    error = append("c")
+    assert error is not None
+    assert error.message == f"The value of {TAGS} has 32769 bytes; at most 32767 are allowed."
+    assert image.configs(GROUP_RESOURCE, "g") == {TAGS: f"{first},{second}"}
 
 
 def test_a_value_is_deleted() -> None:
