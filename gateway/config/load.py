@@ -24,7 +24,7 @@ from seqgate.gateway.config.setting import (
     SettingValue,
     broker_conflict,
 )
-from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_named
+from seqgate.gateway.config.table import BY_ENVIRONMENT_NAME, listener_of, nearest, setting_named
 
 ENVIRONMENT_PREFIX = "SEQGATE_"
 FILE_VARIABLE = "SEQGATE_CONFIG"
@@ -146,6 +146,12 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
     if conflict:
         raise ConfigError(f"The settings contradict each other: {conflict.rstrip('.')}.")
     names = {listener.name for listener in config.listeners}
+    for name in config.names_with_prefix:
+        if listener_of(name) not in names:
+            raise ConfigError(
+                f"Setting {name} is for listener {listener_of(name)}, which is not in listeners; "
+                f"allowed: {', '.join(sorted(names))}."
+            )
     for name in names:
         try:
             config.protocol_of(name)

@@ -68,11 +68,20 @@ def test_a_setting_for_one_listener_comes_before_the_one_for_all() -> None:
         ("listener.name.internal.node.id=3", "Unknown setting listener.name.internal.node.id"),
         ("listener.name.internal.ssl.client.auth=maybe", "allowed: one of none, requested, required"),
         ("listener.name.a.b.ssl.client.auth=none", "Unknown setting"),
+        (
+            "listener.name.internal.ssl.client.auth=required",
+            "is for listener INTERNAL, which is not in listeners; allowed: PLAINTEXT",
+        ),
+        (
+            'listener.name.sasl_ssl.plain.sasl.jaas.config=PlainLoginModule required user_a="hunter2";',
+            "^Setting listener.name.sasl_ssl.plain.sasl.jaas.config is for listener SASL_SSL, which is not in",
+        ),
     ],
 )
 def test_a_wrong_setting_for_one_listener_is_refused(override: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(ConfigError, match=reason) as refused:
         load_config(overrides=[override])
+    assert "hunter2" not in str(refused.value)
 
 
 def test_a_store_in_javas_own_format_is_refused_with_the_remedy() -> None:

@@ -9,6 +9,10 @@ from seqgate.gateway.runtime.loop.machine import split_file_handles
 from seqgate.gateway.server.server import Admission, AdmissionVerdict
 
 WELCOME = AdmissionVerdict()
+LISTENERS = (
+    "listeners=A://127.0.0.1:0,B://127.0.0.1:0",
+    "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT",
+)
 
 
 class Door:
@@ -16,7 +20,7 @@ class Door:
 
     def __init__(self, *settings: str) -> None:
         self.now_ms = 1_000_000
-        self.config = load_config(overrides=settings)
+        self.config = load_config(overrides=[*LISTENERS, *settings])
         self.admission = Admission(self.config, lambda: self.now_ms, None, 10_000)
 
     def admit(self, listener_name: str = "A", host: str = "192.0.2.1") -> AdmissionVerdict:
@@ -33,10 +37,8 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
 
 
 def test_clients_do_not_shut_out_the_other_gateways() -> None:
-    listeners = "listeners=A://127.0.0.1:0,B://127.0.0.1:0"
-    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
     limits = ("max.connections=1", "max.connection.creation.rate=1", "listener.name.b.max.connections=2")
-    door = Door(listeners, protocols, *limits, "inter.broker.listener.name=b")
+    door = Door(*limits, "inter.broker.listener.name=b")
     assert [door.admit("B"), door.admit("B")] == [WELCOME, WELCOME]
     assert door.admit("B").refusal == "listener.name.b.max.connections is 2"
     assert door.admit("A").refusal == "max.connections is 1"
@@ -45,7 +47,7 @@ def test_clients_do_not_shut_out_the_other_gateways() -> None:
     door.admission.dismiss("B", "192.0.2.1")
     door.admission.dismiss("B", "192.0.2.1")
     assert door.admit("B") == WELCOME
-    alone = Door("listeners=B://127.0.0.1:0", protocols, *limits, "inter.broker.listener.name=b")
+    alone = Door("listeners=B://127.0.0.1:0", *limits, "inter.broker.listener.name=b")
     assert [alone.admit("B"), alone.admit("B").refusal] == [WELCOME, "max.connections is 1"]
 
 

@@ -25,7 +25,8 @@ class Scene:
     def __init__(self, folder: Path, *settings: str) -> None:
         self.authority = Authority()
         self.folder = folder
-        self.config = load_config(overrides=[f"ssl.keystore.location={self.store('own')}", *settings])
+        own = ("listeners=SSL://127.0.0.1:0", f"ssl.keystore.location={self.store('own')}")
+        self.config = load_config(overrides=[*own, *settings])
         self.listener = TlsListener(asyncio.get_running_loop(), self.config, "SSL")
         self.first = self.listener.context()
 
