@@ -385,8 +385,18 @@ def broker_conflict(value: Values) -> str | None:
             "max.connections.per.ip can be set to zero only if "
             "max.connections.per.ip.overrides property is set."
         )
-    complaint = _same_header(value, "log.message.deduplication.") or _group_conflict(value)
+    complaint = (
+        _small_buffer(value) or _same_header(value, "log.message.deduplication.") or _group_conflict(value)
+    )
     return complaint or _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
+
+
+def _small_buffer(value: Values) -> str | None:
+    threads, buffer_bytes = value("log.cleaner.threads"), value("log.cleaner.dedupe.buffer.size")
+    # Kafka refuses exactly 1 MiB too, against its own words.
+    if isinstance(threads, int) and isinstance(buffer_bytes, int) and buffer_bytes < threads * (1 << 20):
+        return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+    return None
 
 
 def _group_conflict(value: Values) -> str | None:

@@ -159,8 +159,8 @@ COMPACTION_SETTINGS = (
     _COMPACTION.long(
         "log.cleaner.dedupe.buffer.size", 128 * _MIB, minimum=_MIB, maximum=1 << 40, dynamic=True
     )(
-        "Bytes of memory for keys, over all compacting processes; a key takes 24 bytes. A log with more "
-        "keys is compacted in several passes."
+        "Bytes of memory for keys, over all compacting processes, at least 1 MiB for each of "
+        "`log.cleaner.threads`; a key takes 24 bytes. A log with more keys is compacted in several passes."
     ),
     _COMPACTION.decimal("log.cleaner.io.buffer.load.factor", 0.9, minimum=0.01, maximum=1, dynamic=True)(
         "Share of log.cleaner.dedupe.buffer.size that is filled. A fuller buffer makes the lookup of a key "

@@ -172,6 +172,7 @@ class TestRefusals:
             "log.message.deduplication.expiration.ms=0",
             "log.message.deduplication.name.header=dedup.sequence",
             "max.connections.per.ip=0",
+            "log.cleaner.dedupe.buffer.size=2097151 log.cleaner.threads=2",
             "group.consumer.heartbeat.interval.ms=60000",
             "group.consumer.session.timeout.ms=1000",
             "group.consumer.min.session.timeout.ms=70000",

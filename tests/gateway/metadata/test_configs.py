@@ -117,6 +117,33 @@ class TestIncremental:
             (incremental(4, "1", ("unknown", SET, "1")), "none"),
             (incremental(4, "1", ("num.partitions", DELETE, None)), "none"),
             (incremental(4, "1", ("log.retention.ms", SET, "0")), "invalid_request"),
+            (
+                incremental(
+                    4,
+                    "1",
+                    ("log.cleaner.threads", SET, "2"),
+                    ("log.cleaner.dedupe.buffer.size", SET, "2097152"),
+                ),
+                "none",
+            ),
+            (
+                incremental(
+                    4,
+                    "",
+                    ("log.cleaner.threads", SET, "2"),
+                    ("log.cleaner.dedupe.buffer.size", SET, "2097151"),
+                ),
+                "invalid_request",
+            ),
+            (
+                incremental(
+                    4,
+                    "1",
+                    ("log.cleaner.threads", SET, "0"),
+                    ("log.cleaner.dedupe.buffer.size", SET, "1048576"),
+                ),
+                "none",
+            ),
             (incremental(4, "1", ("group.share.assignment.interval.ms", SET, "15000")), "none"),
             (incremental(4, "1", ("group.share.assignment.interval.ms", SET, "15001")), "invalid_request"),
             (
