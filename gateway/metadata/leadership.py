@@ -108,34 +108,38 @@ def failover(
     if not live:
         return
     live = frozenset(live)
+    targets = candidates(live, draining)
     loads: Loads | None = None
     for topic in image.topics_by_id.values():
         is_counted = False
         for partition in topic.partitions.values():
             if partition.leader in live:
                 continue
-            loads = loads or Loads(image, candidates(live, draining))
+            loads = loads or Loads(image, targets)
             if not is_counted:
                 loads.begin(topic)
                 is_counted = True
             target = reassigned_replicas(partition)
-            ordered = partition.next_leader if partition.next_leader in live else None
+            ordered = partition.next_leader if partition.next_leader in targets else None
             leader = loads.least(target) if ordered is None else ordered
             loads.move(partition.leader, leader)
             yield _led(partition, leader, _with(target, leader), live)
 
 
-def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[PartitionRecord]:
-    """Yield the partitions that a live leader was ordered to hand over to a broker that is not live: they go
-    to a live one of the replicas, or the order is taken back.
+def redirected(
+    image: MetadataImage, live: Collection[int], draining: Collection[int]
+) -> Iterator[PartitionRecord]:
+    """Yield the partitions that a live leader was ordered to hand over to a broker that has ended or is
+    drained: they go to a replica that may lead, or the order is taken back.
     """
+    targets = candidates(live, draining)
     for topic in image.topics_by_id.values():
         for partition in topic.partitions.values():
             to = partition.next_leader
-            if to == NO_MOVE or to in live or partition.leader not in live:
+            if to == NO_MOVE or to in targets or partition.leader not in live:
                 continue
             target = reassigned_replicas(partition)
-            others = [replica for replica in target if replica in live and replica != partition.leader]
+            others = [replica for replica in target if replica in targets and replica != partition.leader]
             if others:
                 yield next_record(partition, next_leader=others[0])
             else:
@@ -143,14 +147,17 @@ def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[Partitio
 
 
 def wanted(image: MetadataImage, planned: PartitionMove) -> PartitionRecord | None:
-    """Return the partition of a move; None if its record has changed since the plan, or `to` is not live."""
+    """Return the partition of a move; None if its record has changed since the plan, or `to` has ended or is
+    drained.
+    """
     partition = image.partition(planned.topic_id, planned.partition)
     if partition is None or planned.to == planned.leader:
         return None
     epochs = (partition.leader, partition.leader_epoch, partition.partition_epoch)
     if epochs != (planned.leader, planned.leader_epoch, planned.partition_epoch):
         return None
-    return partition if planned.to in image.brokers.live(planned.leader) else None
+    brokers = image.brokers
+    return partition if planned.to in candidates(brokers.live(planned.leader), brokers.draining()) else None
 
 
 def move(image: MetadataImage, planned: PartitionMove) -> Decision[bool]:
@@ -300,8 +307,7 @@ class _Plan:
         self._image = image
         brokers = image.brokers
         self._live = frozenset(brokers.live(-1))
-        self._draining = frozenset(brokers.draining())
-        self._targets = candidates(self._live, self._draining)
+        self._targets = candidates(self._live, brokers.draining())
         self._leaders: dict[uuid.UUID, list[int]] = {}
         self._is_fixed: set[tuple[uuid.UUID, int]] = set()
         """The partitions that no later step moves: their move was ordered, or no live broker leads them."""
@@ -314,19 +320,15 @@ class _Plan:
     def follow_orders(self) -> None:
         for topic_id, index in self._places():
             partition = self._image.topics_by_id[topic_id].partitions[index]
+            # the target may have ended, or is drained, since the move was ordered
+            first = (partition.next_leader, *partition.replicas) if partition.next_leader >= 0 else ()
+            ordered = next((replica for replica in first if replica in self._targets), None)
             if partition.leader not in self._live:
                 self._is_fixed.add((topic_id, index))
-            elif partition.next_leader >= 0:
-                # the target may have ended since the move was ordered
-                first = (partition.next_leader, *partition.replicas)
-                to = next((replica for replica in first if replica in self._live), partition.leader)
-                self._move(topic_id, index, to)
+            elif ordered is not None:
+                self._move(topic_id, index, ordered)
                 self._is_fixed.add((topic_id, index))
-            elif has_adding_or_removing_replicas(partition):
-                self._is_fixed.add((topic_id, index))
-            elif (
-                partition.leader in self._draining and self._targets and partition.leader not in self._targets
-            ):
+            elif partition.leader not in self._targets:
                 of_topic = Counter(self._leaders[topic_id])
                 self._move(
                     topic_id, index, min(self._targets, key=lambda b: (of_topic[b], self._in_all[b], b))

@@ -145,8 +145,9 @@ def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decisi
     live = set(image.brokers.live(node_id)) - {node_id}
     records: list[MetadataRecord] = [BrokerRegistrationChangeRecord(node_id, broker_epoch, fenced=1)]
     records += _raised(image, [image.brokers.by_id[other].cluster_version for other in live])
-    records += failover(image, live, image.brokers.draining())
-    records += redirected(image, live)
+    draining = image.brokers.draining()
+    records += failover(image, live, draining)
+    records += redirected(image, live, draining)
     return Decision(records, True)
 
 

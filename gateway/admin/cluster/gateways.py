@@ -339,6 +339,7 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     place = f"{request.topic}-{request.partition}"
     deadline_s = time.monotonic() + request.timeout_ms / 1000
     replicas = _replicas(metadata(cluster.reached, TIMEOUT_S).topics, request)
+    _refuse_drained(cluster, request)
     # A gateway that was removed from the cluster may still be a replica, and a reassignment to it is refused.
     known = set(cluster.broker_ids()) - {request.node_id}
     wanted = (request.node_id, *(node for node in replicas if node in known))[: len(replicas)]
@@ -359,6 +360,25 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
             if row.error_code not in {ErrorCode.none, ErrorCode.election_not_needed}:
                 _check(row.error_code, row.error_message, f"{place} can't be moved")
     return MovedPartition(request.topic, request.partition, request.node_id)
+
+
+def _refuse_drained(cluster: Cluster, request: MoveRequest) -> None:
+    """Raise ControlError if the new leader is drained, and does not lead the partition already. A drained
+    gateway would become the preferred replica before the election is refused. Nobody tells a user without
+    DESCRIBE on the cluster who is drained.
+    """
+    from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
+
+    rows: Sequence[GatewayRow] = ()
+    with suppress(ControlError):
+        rows = told_by(cluster.reached, GatewaysRequest()).gateways
+    place, node_id = (request.topic, request.partition), request.node_id
+    is_drained = any((row.node_id, row.state) == (node_id, "draining") for row in rows)
+    if is_drained and cluster.leaders().get(place) != node_id:
+        raise ControlError(
+            f"{request.topic}-{request.partition} can't be moved: node {node_id} is drained, and leads no "
+            "more partitions"
+        )
 
 
 def drain_remote(cluster: Cluster, request: DrainRequest) -> Drained:

@@ -3,15 +3,16 @@ the cluster.
 
     replicas                            answer
     gateways, the leader too            accepted, and complete at once
-    other gateways                      accepted: the leader hands over to the first of them that is live
-    gateways of which none is live      INVALID_REPLICA_ASSIGNMENT
+    other gateways                      accepted: the leader hands over to the first that may lead
+    gateways of which none may lead     INVALID_REPLICA_ASSIGNMENT
     null (cancel)                       the reassignment ends; without one NO_REASSIGNMENT_IN_PROGRESS
     any other list                      INVALID_REPLICA_ASSIGNMENT
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
-All gateways share the records, so only the leadership of a partition moves. A gateway alone is the only place
-for a partition. Source: Kafka's ReplicationControlManager.alterPartitionReassignments,
-PartitionReassignmentReplicas.
+All gateways share the records, so only the leadership of a partition moves. A gateway may lead if it is live
+and not drained. Kafka accepts brokers in a controlled shutdown too, and the reassignment waits until they
+have started again. A gateway alone is the only place for a partition. Source: Kafka's
+ReplicationControlManager.alterPartitionReassignments, PartitionReassignmentReplicas.
 
 ListPartitionReassignments (key 46, version 0): list the reassignments in progress. Rights: `DESCRIBE` on the
 cluster.
@@ -126,8 +127,8 @@ def reassign(
     keeps_count: bool = False,
 ) -> Decision[ApiError | None]:
     """Reassign a partition to other replicas, at once unless the leader is none of them: it then hands over
-    to the first live one. None ends the reassignment in progress. `node_id` is the gateway that decides. With
-    `keeps_count` another number of replicas is refused (KIP-860).
+    to the first that may lead. None ends the reassignment in progress. `node_id` is the gateway that decides.
+    With `keeps_count` another number of replicas is refused (KIP-860).
     """
     topic = image.topics_by_name.get(name)
     if topic is None:
@@ -152,8 +153,10 @@ def reassign(
     before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
     target = tuple(replicas)
     live_target = tuple(replica for replica in target if replica in live)
-    if not live_target:
-        message = f"None of the brokers {list(target)} is live."
+    avoided = set(image.brokers.draining()) - {partition.leader}
+    able = [replica for replica in live_target if replica not in avoided]
+    if not able:
+        message = f"None of the brokers {list(target)} is live and not drained."
         return Decision((), ApiError(ErrorCode.invalid_replica_assignment, message))
     removing = tuple(replica for replica in before if replica not in target)
     if partition.leader in target or partition.leader not in live:
@@ -165,7 +168,7 @@ def reassign(
             replicas=target + removing,
             adding_replicas=adding,
             removing_replicas=removing,
-            next_leader=live_target[0],
+            next_leader=able[0],
         )
     is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
     return Decision(() if is_same else (changed,), None)

@@ -47,8 +47,12 @@ from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
-from seqgate.gateway.metadata.leadership import led_by
-from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from seqgate.gateway.metadata.leadership import led_by, redirected
+from seqgate.gateway.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    UnregisterBrokerRecord,
+)
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
@@ -122,7 +126,9 @@ async def _set_draining(
 
 
 def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
-    """Order a live broker to hand over all it leads; new partitions avoid it until it registers again."""
+    """Order a live broker to hand over all it leads; new partitions avoid it until it registers again.
+    Moves to it that were ordered before go to another replica, or are taken back.
+    """
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:
         return Decision((), _not_live(node_id))
@@ -136,7 +142,9 @@ def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None
     if broker.in_controlled_shutdown:
         return Decision((), None)
     change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)
-    return Decision((change,), None)
+    records: list[MetadataRecord] = [change]
+    records += redirected(image, live, {*image.brokers.draining(), node_id})
+    return Decision(records, None)
 
 
 def undrain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:

@@ -6,18 +6,21 @@ from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
 from seqgate.gateway.handlers.admin.alter_partition_reassignments import reassign
+from seqgate.gateway.handlers.admin.brokers import drain_broker
 from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import (
     PartitionMove,
+    candidates,
     has_adding_or_removing_replicas,
     move,
     order_move,
+    planned_moves,
     reassigned_replicas,
     stay_all,
 )
 from seqgate.gateway.metadata.membership import end_session, register_broker
-from seqgate.gateway.metadata.records import PartitionRecord
+from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
 NAME = "t1"
@@ -179,6 +182,45 @@ def test_an_order_to_a_gateway_that_ends_is_taken_back() -> None:
     assert partition(image).leader == leader
 
 
+def test_a_reassignment_makes_no_drained_gateway_the_leader() -> None:
+    image = cluster([1, 2, 3], [1], 1)
+    leader = partition(image).leader
+    drained, other = (node for node in (1, 2, 3) if node != leader)
+    carry_out(image, drain_broker(image, drained))
+    refused = reassign(image, NAME, 0, [drained], 1)
+    assert (refused.records, code(refused.answer)) == ((), ErrorCode.invalid_replica_assignment)
+    assert code(carry_out(image, reassign(image, NAME, 0, [drained, other], 1))) is ErrorCode.none
+    assert partition(image).next_leader == other
+    assert code(carry_out(image, reassign(image, NAME, 0, [drained, leader], 1))) is ErrorCode.none
+    assert (partition(image).next_leader, partition(image).replicas) == (-1, (drained, leader))
+
+
+def test_an_order_to_a_gateway_that_is_drained_afterwards_goes_elsewhere_or_ends() -> None:
+    image = cluster([1, 2, 3], [1], 1)
+    leader = partition(image).leader
+    to, other = (node for node in (1, 2, 3) if node != leader)
+    carry_out(image, reassign(image, NAME, 0, [to, other], 1))
+    carry_out(image, drain_broker(image, to))
+    assert partition(image).next_leader == other
+    carry_out(image, end_session(image, other, image.brokers.by_id[other].broker_epoch))
+    assert (partition(image).leader, partition(image).next_leader) == (leader, -1)
+    assert not has_adding_or_removing_replicas(partition(image))
+
+
+def test_an_order_that_an_earlier_release_left_to_a_drained_gateway_is_not_followed() -> None:
+    image = cluster([1, 2, 3], [1], 1)
+    leader = partition(image).leader
+    to, other = (node for node in (1, 2, 3) if node != leader)
+    carry_out(image, order_move(image, partition(image).topic_id, 0, to))
+    epoch = image.brokers.by_id[to].broker_epoch
+    image.replay(BrokerRegistrationChangeRecord(to, epoch, in_controlled_shutdown=1))
+    assert partition(image).next_leader == to
+    assert planned_moves(image, leader) == []
+    assert not moved(image, to)
+    carry_out(image, end_session(image, leader, image.brokers.by_id[leader].broker_epoch))
+    assert partition(image).leader == other
+
+
 def test_an_order_to_the_leader_ends_other_orders_and_makes_it_preferred() -> None:
     image = cluster([1, 2, 3], [1], 2)
     topic_id = image.topics_by_name[NAME].topic_id
@@ -213,7 +255,7 @@ def test_an_unknown_partition_is_refused() -> None:
 
 
 @given(st.data())
-def test_epochs_only_grow_and_the_leader_is_always_a_replica(data: st.DataObject) -> None:
+def test_epochs_only_grow_and_the_leader_is_always_a_replica_that_may_lead(data: st.DataObject) -> None:
     image = cluster([1, 2, 3, 4], [3], 2)
     topic_id = image.topics_by_name[NAME].topic_id
     session = 10
@@ -224,7 +266,7 @@ def test_epochs_only_grow_and_the_leader_is_always_a_replica(data: st.DataObject
             (p.leader_epoch, p.partition_epoch, p.leader)
             for p in image.topics_by_name[NAME].partitions.values()
         ]
-        what = data.draw(st.sampled_from(["move", "order", "reassign", "cancel", "end", "join"]))
+        what = data.draw(st.sampled_from(["move", "order", "reassign", "cancel", "drain", "end", "join"]))
         if what == "move":
             moved(image, node, index)
         elif what == "order":
@@ -234,6 +276,8 @@ def test_epochs_only_grow_and_the_leader_is_always_a_replica(data: st.DataObject
             carry_out(image, reassign(image, NAME, index, targets, 1))
         elif what == "cancel":
             carry_out(image, reassign(image, NAME, index, None, 1))
+        elif what == "drain":
+            carry_out(image, drain_broker(image, node))
         elif what == "end":
             epoch = image.brokers.by_id[node].broker_epoch
             carry_out(image, end_session(image, node, epoch))
@@ -241,10 +285,14 @@ def test_epochs_only_grow_and_the_leader_is_always_a_replica(data: st.DataObject
             session += 1
             carry_out(image, register_broker(image, broker(node, session)))
         after = image.topics_by_name[NAME].partitions.values()
+        live = image.brokers.live(0)
+        may_lead = candidates(live, image.brokers.draining())
+        assert {made.to for broker_id in live for made in planned_moves(image, broker_id)} <= set(may_lead)
         for (leader_epoch, partition_epoch, leader), now in zip(before, after, strict=True):
             assert now.leader_epoch == leader_epoch + (now.leader != leader)
             assert partition_epoch <= now.partition_epoch <= partition_epoch + 2
             assert now.leader in now.replicas
             assert len(set(now.replicas)) == len(now.replicas)
-            if image.brokers.live(0):
-                assert now.leader in image.brokers.live(0)
+            if live:
+                assert now.leader in live
+                assert now.leader == leader or now.leader in may_lead

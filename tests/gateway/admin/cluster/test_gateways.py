@@ -199,10 +199,25 @@ def test_a_move_over_the_network_leaves_out_removed_gateways(monkeypatch: pytest
 
     row = SimpleNamespace(partition_index=0, replica_nodes=[1, 9, 3])
     topics = [SimpleNamespace(name="t", partitions=[row])]
+    monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [], 0, 0))
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
     cluster: Any = SimpleNamespace(reached=None, ask_reached=ask, broker_ids=lambda: [1, 2, 3])
     assert move_remote(cluster, MoveRequest("t", 0, 2)) == MovedPartition("t", 0, 2)
     assert asked[0].topics[0].partitions[0].replicas == (2, 1, 3)
+
+
+def test_a_move_over_the_network_to_a_drained_gateway_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would become the preferred replica, although no election makes it the leader."""
+    row = SimpleNamespace(partition_index=0, replica_nodes=[THIS, OTHER])
+    topics = [SimpleNamespace(name="t", partitions=[row])]
+    drained = GatewayRow(OTHER, "other:9092", None, "draining", 1, 0, 0)
+    monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
+    monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [drained], 0, 0))
+    cluster: Any = SimpleNamespace(reached=None, leaders=lambda: {("t", 0): THIS})
+    with pytest.raises(ControlError, match=f"t-0 can't be moved: node {OTHER} is drained"):
+        move_remote(cluster, MoveRequest("t", 0, OTHER))
 
 
 @pytest.mark.parametrize("tells", [True, False])
