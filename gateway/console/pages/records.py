@@ -15,7 +15,7 @@ from seqgate.gateway.admin.produce import ProducedRecord
 from seqgate.gateway.admin.produce import send_records as send
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.admin.tables import counted, shown
 from seqgate.gateway.admin.times import time_or_age_ms
 from seqgate.gateway.console.answer import (
     Confirmation,
@@ -443,8 +443,11 @@ def _pages(visit: Visit, wish: Wish, wanted: RecordFilter) -> Iterator[list[Read
         with visit.cluster() as cluster:
             page = record_page(cluster, topic_places(cluster, visit.text("topic")), wish, wanted)
         is_search = wanted.matches is not None
-        if is_search and page.found.problems:
-            raise ControlError(f"the file would lack records: {'; '.join(page.found.problems[:5])}")
+        lacking = list(page.found.problems[:5])
+        if page.left_out:
+            lacking.append(f"{counted(page.left_out, 'partition')} left out; choose one partition")
+        if is_search and lacking:
+            raise ControlError(f"the file would lack records: {'; '.join(lacking)}")
         room = MOST_DOWNLOADED - number
         yield [kept.record for kept in page.records[:room]]
         number += len(page.records)
@@ -452,8 +455,8 @@ def _pages(visit: Visit, wish: Wish, wanted: RecordFilter) -> Iterator[list[Read
         following = page.following
         if not is_search or following is None or number >= MOST_DOWNLOADED:
             return
-        if size_bytes >= MOST_DOWNLOADED_BYTES:
-            return
+        if size_bytes >= MOST_DOWNLOADED_BYTES or following == wish.positions:
+            return  # a search of committed records stands still before an open transaction
         towards = From.BEFORE if page.is_newest_first else From.AFTER
         wish = replace(wish, start=towards, positions=following, rows=RECORDS_MOST_ROWS)
 

@@ -9,7 +9,9 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
@@ -22,6 +24,7 @@ from seqgate.gateway.console.asking.records import (
     ANYWHERE,
     FetchLimits,
     From,
+    RecordPage,
     Wish,
     read_positions,
     record_filter,
@@ -29,6 +32,7 @@ from seqgate.gateway.console.asking.records import (
     written_positions,
 )
 from seqgate.gateway.console.asking.topics import topic_places
+from seqgate.gateway.console.pages import records as pages
 from seqgate.gateway.testing import Broker
 from tests.gateway.console.test_contents import ORDER, avro_bytes, descriptors
 from tests.support.console_client import ConsoleClient, console_client, text_of
@@ -200,6 +204,33 @@ def test_a_search_that_can_not_read_all_gives_no_file(
     assert "would lack records: offset 0 of partition 0 is unreadable" in refused["error"]
 
 
+def test_a_committed_search_ends_before_an_open_transaction(
+    console: ConsoleClient,
+    topics: Callable[..., str],
+    shared_gateway: GatewayProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with closing(KafkaProducer(bootstrap_servers=shared_gateway.bootstrap)) as plain:
+        numbered(plain, topics("rp-open"), 1)
+    reads = iter(range(3))
+
+    def read(*asked: Any) -> RecordPage:
+        assert next(reads, None) is not None, "reads on for ever"
+        return record_page(*asked)
+
+    monkeypatch.setattr(pages, "record_page", read)
+    producer = KafkaProducer(bootstrap_servers=shared_gateway.bootstrap, transactional_id="rp-open")
+    with closing(producer):
+        producer.init_transactions()
+        producer.begin_transaction()
+        numbered(producer, "rp-open", 1)
+        found = console.data(
+            "/api/records/rp-open/download?format=json&filter=value&committed=yes&from=oldest"
+        )
+        producer.abort_transaction()
+    assert [row["offset"] for row in found] == [0]
+
+
 def test_records_are_downloaded(
     console: ConsoleClient,
     topics: Callable[..., str],
@@ -353,6 +384,8 @@ def test_partitions_that_are_not_read_are_told(monkeypatch: pytest.MonkeyPatch) 
             assert missing in refused["error"]
             question = text_of(console.send("/topics/wide/delete", {}))
             assert "40 partitions with an unknown number of records" in question
+        refused = console.data("/api/records/wide/download?format=csv&filter=x", status=400)
+        assert refused["error"] == "the file would lack records: 8 partitions left out; choose one partition"
         monkeypatch.setattr(Cluster, "spans", lambda *_: {})
         assert "are not known: the leader of a partition" in text_of(console.page("/records/wide"))
 
