@@ -289,16 +289,10 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
     A gateway that the user may ask about itself (DESCRIBE on the cluster) also tells who is drained. Kafka's
     answers don't: a broker in a controlled shutdown is fenced only when it has ended.
     """
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
-    from kio.static.primitive import i8  # noqa: PLC0415
-
-    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415 - slow
     from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
-    request = DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
-    )
-    described = cluster.ask_reached(request)
+    described = cluster.ask_reached(_all_brokers())
     _check(described.error_code, described.error_message, "the gateways can't be listed")
     with suppress(ControlError):
         told = told_by(cluster.reached, asked)
@@ -341,8 +335,8 @@ def move_remote(cluster: Cluster, request: MoveRequest) -> MovedPartition:
     replicas = _replicas(metadata(cluster.reached, TIMEOUT_S).topics, request)
     _refuse_drained(cluster, request)
     # A gateway that was removed from the cluster may still be a replica, and a reassignment to it is refused.
-    known = set(cluster.broker_ids()) - {request.node_id}
-    wanted = (request.node_id, *(node for node in replicas if node in known))[: len(replicas)]
+    kept = _registered(cluster, replicas)
+    wanted = (request.node_id, *(node for node in kept if node != request.node_id))[: len(replicas)]
     _reassign(cluster, request, wanted)
     left_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
     limit = i32Timedelta.parse(timedelta(milliseconds=left_ms))
@@ -455,6 +449,32 @@ def _replicas(topics: Sequence[Any], request: MoveRequest) -> list[int]:
             if (topic.name, row.partition_index) == (request.topic, request.partition):
                 return [int(node_id) for node_id in row.replica_nodes]
     raise ControlError(f"there is no partition {request.topic}-{request.partition}")
+
+
+def _registered(cluster: Cluster, replicas: list[int]) -> list[int]:
+    """Return those of the replicas that are registered; all where the cluster lists only live brokers, as
+    Kafka does before 4.0: a broker that has ended must stay a replica.
+    """
+    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
+
+    asked = _all_brokers()
+    served = {row.api_key: row.max_version for row in api_versions(cluster.reached).api_keys}
+    if served.get(asked.__api_key__, -1) < asked.__version__:
+        return replicas
+    described = cluster.ask_reached(asked)
+    _check(described.error_code, described.error_message, "the brokers can't be listed")
+    known = {int(broker.broker_id) for broker in described.brokers}
+    return [node_id for node_id in replicas if node_id in known]
+
+
+def _all_brokers() -> Any:
+    """Return the request for all registered brokers, those that have ended too."""
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
+    from kio.static.primitive import i8  # noqa: PLC0415
+
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
+    )
 
 
 def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
@@ -190,20 +191,29 @@ def test_a_command_that_waits_for_a_drain_orders_it_once(
         assert epochs == [ANY, WAITING]
 
 
-def test_a_move_over_the_network_leaves_out_removed_gateways(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("version", "replicas"), [(2, (2, 1, 3)), (1, (2, 1, 9))])
+def test_a_move_over_the_network_leaves_out_removed_gateways(
+    monkeypatch: pytest.MonkeyPatch, version: int, replicas: tuple[int, ...]
+) -> None:
+    """Before version 2 of DescribeCluster nobody knows whether a broker has ended or was removed."""
     asked: list[Any] = []
 
     def ask(request: Any, timeout_s: float = 0) -> Any:
+        if request.__api_key__ == DescribeClusterRequest.__api_key__:
+            brokers = [SimpleNamespace(broker_id=node_id) for node_id in (1, 2, 3)]
+            return SimpleNamespace(error_code=0, error_message=None, brokers=brokers)
         asked.append(request)
         return SimpleNamespace(error_code=0, error_message=None, responses=[], replica_election_results=[])
 
+    served = SimpleNamespace(api_key=DescribeClusterRequest.__api_key__, max_version=version)
+    monkeypatch.setattr(broker, "api_versions", lambda _: SimpleNamespace(api_keys=[served]))
     row = SimpleNamespace(partition_index=0, replica_nodes=[1, 9, 3])
     topics = [SimpleNamespace(name="t", partitions=[row])]
     monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [], 0, 0))
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
-    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask, broker_ids=lambda: [1, 2, 3])
+    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask)
     assert move_remote(cluster, MoveRequest("t", 0, 2)) == MovedPartition("t", 0, 2)
-    assert asked[0].topics[0].partitions[0].replicas == (2, 1, 3)
+    assert asked[0].topics[0].partitions[0].replicas == replicas
 
 
 def test_a_move_over_the_network_to_a_drained_gateway_changes_nothing(
