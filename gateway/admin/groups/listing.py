@@ -184,8 +184,9 @@ class ClusterList(ClusterGroups):
 
     @property
     def offline_partitions(self) -> list[int]:
-        """No partition: the groups of a coordinator that is out of service are missing."""
-        return []
+        """The partitions of `__consumer_offsets` without a leader: nobody lists their groups."""
+        # The name is Kafka's, as in the text: a list needs nothing else of the module of the metadata.
+        return self._cluster.unled_partitions("__consumer_offsets")
 
     def rows(self, states: Collection[str]) -> Iterable[GroupRow]:
         """Return the groups; share groups without the number of their members."""

@@ -466,13 +466,6 @@ class ClusterEnding(ClusterTransactions):
     for nothing but the network.
     """
 
-    @property
-    def offline_partitions(self) -> list[int]:
-        """The partitions of `__transaction_state` without a leader: nobody lists their transactions."""
-        from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC  # noqa: PLC0415 - slow to import
-
-        return self._cluster.unled_partitions(TRANSACTION_STATE_TOPIC)
-
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
         """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
         from kafka import KafkaProducer  # noqa: PLC0415 - slow to import

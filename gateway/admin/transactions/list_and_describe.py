@@ -463,7 +463,7 @@ def list_transactions_remote(cluster: Cluster, request: ListTransactionsRequest)
     """Return all transactional ids that pass the filters, in order."""
     request = msgspec.structs.replace(request, states=[state_of(state) for state in request.states])
     ids = sorted({row.transactional_id for row in listed_ids(cluster, request)})
-    return TransactionPage(rows_of(cluster, ids), True, [])
+    return TransactionPage(rows_of(cluster, ids), True, ClusterTransactions(cluster).offline_partitions)
 
 
 class ListedId(NamedTuple):
@@ -622,6 +622,12 @@ class ClusterTransactions:
     def now_ms(self) -> int:
         """The time by which ages are told."""
         return now_ms()
+
+    @property
+    def offline_partitions(self) -> list[int]:
+        """The partitions of `__transaction_state` without a leader: nobody lists their transactions."""
+        # The name is Kafka's, as in `offline_text`: a list needs nothing else of the module of the metadata.
+        return self._cluster.unled_partitions("__transaction_state")
 
     def find(self, transactional_id: str) -> Transaction:
         """Return the transaction of an id that must exist."""

@@ -17,6 +17,7 @@ from seqgate.gateway.admin.groups.describing import (
     group_state,
     listed,
 )
+from seqgate.gateway.admin.groups.listing import ClusterList
 from seqgate.gateway.admin.groups.members import SHARE, STREAMS, GroupMember, assigned
 from seqgate.gateway.admin.groups.reset import (
     OffsetChange,
@@ -98,11 +99,12 @@ def groups(visit: Visit) -> PageAnswer:
         shown, paging = page_of(ordered(rows, sort, _KEYS, "group"), visit.number("page", 1, 1))
         if not compares:
             shown = _with_figures(cluster, shown)
-        silent = cluster.silent
+        offline, silent = ClusterList(cluster).offline_partitions, cluster.silent
     return View(
         "groups.html",
         {
             "rows": shown,
+            "offline": offline,
             "silent": silent,
             "sparks": {
                 line.group: spark(visit.history.series(LAG, {"group": line.group}, HOUR_MS))

@@ -17,6 +17,7 @@ from seqgate.gateway.admin.transactions.hanging import (
     TransactionAbort,
 )
 from seqgate.gateway.admin.transactions.list_and_describe import (
+    ClusterTransactions,
     DescribeTransactionRequest,
     ListedId,
     ListTransactionsRequest,
@@ -45,11 +46,12 @@ def transactions(visit: Visit) -> PageAnswer:
         found = listed(cluster, wanted)
         rows, paging = page_of(found, visit.number("page", 1, 1))
         lines = rows_of(cluster, [row.transactional_id for row in rows])
-        silent = cluster.silent
+        offline, silent = ClusterTransactions(cluster).offline_partitions, cluster.silent
     return View(
         "transactions.html",
         {
             "lines": lines,
+            "offline": offline,
             "silent": silent,
             "paging": paging,
             "wanted": wanted,

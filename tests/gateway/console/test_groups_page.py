@@ -10,6 +10,7 @@ import pytest
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
 from seqgate.gateway.console.asking import groups
+from seqgate.gateway.testing import Broker
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_cluster import await_true
@@ -90,6 +91,16 @@ def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: Gateway
             assert host in found
             assert "127.0.0.1" in found
     assert "No group matches" in text_of(console.page("/groups?filter=kind-&state=NoSuchState"))
+
+
+def test_an_offline_coordinator_is_told_beside_the_groups() -> None:
+    with Broker() as broker, console_client(broker.bootstrap) as console:
+        broker.create_topic("orders")
+        commit_offsets(broker.bootstrap, "hidden", "orders", {0: 0})
+        with broker.faults.partition_offline("__consumer_offsets"):
+            text = text_of(console.page("/groups"))
+        assert "Groups are missing: 0 of __consumer_offsets is offline." in text
+        assert "There are no groups" not in text
 
 
 def test_a_group_is_listed_with_the_line_of_its_lag(console: ConsoleClient, gateway: GatewayProcess) -> None:

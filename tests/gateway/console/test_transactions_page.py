@@ -159,9 +159,9 @@ def test_an_offline_coordinator_is_told_beside_what_hangs() -> None:
         begun(broker.bootstrap, "idle")
         assert "No transaction hangs" in text_of(console.page("/transactions/hanging"))
         with broker.faults.partition_offline("__transaction_state"):
-            text = text_of(console.page("/transactions/hanging"))
-        assert "missing: 0 of __transaction_state is offline" in text
-        assert "No transaction hangs" not in text
+            pages = [text_of(console.page(f"/transactions{page}")) for page in ("", "/hanging")]
+        assert all("missing: 0 of __transaction_state is offline" in text for text in pages)
+        assert not any("No transaction hangs" in text or "are no transactional ids" in text for text in pages)
 
 
 def test_unknown_ids_are_told(unmeasured: ConsoleClient) -> None:

@@ -24,6 +24,7 @@ from kio.static.primitive import i32Timedelta
 from seqgate.gateway.admin import configs, producers
 from seqgate.gateway.admin.groups import describing, members
 from seqgate.gateway.admin.groups.describing import Committed
+from seqgate.gateway.admin.groups.listing import ListGroupsRequest
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import broker as broker_module
 from seqgate.gateway.admin.remote import cluster as cluster_module
@@ -37,7 +38,7 @@ from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
 from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, ClusterEnding, FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
-from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
+from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
@@ -135,6 +136,18 @@ def test_nobody_is_unknown_while_the_coordinator_is_offline(broker: Broker) -> N
         assert (page.hanging, page.offline_partitions) == ([], [0])
         with pytest.raises(ControlError, match="may have a live transaction: 0 of __transaction_state"):
             client.ask(AbortHangingRequest("orders", 1, 0, execute=True))
+
+
+def test_lists_name_the_coordinators_that_are_offline(broker: Broker) -> None:
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        client = RemoteClient(cluster)
+        for topic, question in (
+            (TRANSACTION_STATE_TOPIC, ListTransactionsRequest()),
+            (OFFSETS_TOPIC, ListGroupsRequest()),
+        ):
+            assert client.ask(question).offline_partitions == []
+            with broker.faults.partition_offline(topic):
+                assert client.ask(question).offline_partitions == [0]
 
 
 def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
