@@ -85,8 +85,8 @@ LOGGING_SETTINGS = (
     _LOG_LINES.text(
         "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
     )(
-        "The lowest level of the gateway's log lines. `kafka-configs --entity-type broker-loggers` changes "
-        "single loggers of a running gateway."
+        "The lowest level of the gateway's log lines; above INFO, what users changed is not logged either. "
+        "`kafka-configs --entity-type broker-loggers` changes single loggers of a running gateway."
     ),
     _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
         "`text` is one line for people, `json` one object per line with time, level, logger, message and "

@@ -90,6 +90,8 @@ def begin(level: str, line_format: str, file: str | None) -> None:
     recent.addFilter(LineLimit(time.monotonic))
     logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic), recent])
     set_start_level(level)
+    for name in _RECORDS:
+        set_level(name, None)
 
 
 def name_worker(number: int) -> None:
@@ -123,6 +125,8 @@ can't flood it: each line needs a durable change.
 """
 AUDIT: Final = "seqgate.audit"
 """The logger of the audit log, which bounds its lines itself: each is a whole JSON object in ASCII."""
+_RECORDS: Final = (UNLIMITED, AUDIT)
+"""The loggers of what users do. They inherit no level: that of another logger would hide their lines."""
 KINDS = 1000
 """The number of kinds of lines that are remembered. Beyond it all counts start again."""
 MAX_CHARACTERS: Final = 2_000
@@ -249,8 +253,8 @@ def set_start_level(level: str) -> None:
 
 
 def levels() -> dict[str, str]:
-    """Return each logger's level in effect; all inherit from `root`. Packages are loggers too: a level of
-    `seqgate.gateway.server` applies to its modules without one.
+    """Return each logger's level in effect; all inherit from `root` but those of `_RECORDS`. Packages are
+    loggers too: a level of `seqgate.gateway.server` applies to its modules without one.
     """
     root = logging.getLogger()
     names = sorted(root.manager.loggerDict)
@@ -258,22 +262,21 @@ def levels() -> dict[str, str]:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set the level of a logger. With None it inherits again; `root`, and the audit log with a file of its
-    own, return to their levels of the start.
+    """Set the level of a logger. With None it inherits again; `root`, and the records of what users do,
+    return to their levels of the start.
     """
     logger = logging.getLogger(None if name == ROOT else name)
     if level is not None:
         logger.setLevel(_LEVELS[level])
-    elif name == ROOT:
-        logger.setLevel(_start_level)
+    elif name == AUDIT and not logger.propagate:
+        logger.setLevel(logging.INFO)  # it has a file of its own
     else:
-        has_own_file = name == AUDIT and not logger.propagate
-        logger.setLevel(logging.INFO if has_own_file else logging.NOTSET)
+        logger.setLevel(_start_level if name in {ROOT, *_RECORDS} else logging.NOTSET)
 
 
 def hides_changes(name: str, level: str) -> bool:
     """Return whether this level of this logger drops the record of what users changed."""
-    return name in {UNLIMITED, AUDIT} and _LEVELS[level] > logging.INFO
+    return name in _RECORDS and _LEVELS[level] > logging.INFO
 
 
 def _name(logger: logging.Logger) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.loop.log_output import (
+    AUDIT,
     JSON,
     LINES_KEPT,
     LINES_PER_SECOND,
@@ -95,6 +96,25 @@ def test_root_returns_to_the_level_of_the_setting() -> None:
     finally:
         log_output.set_start_level("INFO")
         logging.getLogger().setLevel(before)
+
+
+@pytest.mark.parametrize("name", [UNLIMITED, AUDIT])
+def test_no_level_of_another_logger_hides_the_record_of_changes(name: str) -> None:
+    loggers = [logging.getLogger(each) for each in (None, "seqgate", UNLIMITED, AUDIT)]
+    before = [logger.level for logger in loggers]
+    handlers = logging.getLogger().handlers[:]
+    try:
+        log_output.begin("INFO", TEXT, None)
+        for above in ("seqgate", log_output.ROOT):
+            log_output.set_level(above, "FATAL")
+        assert logging.getLogger(name).isEnabledFor(logging.INFO)
+        log_output.set_level(name, "DEBUG")
+        log_output.set_level(name, None)
+        assert logging.getLogger(name).getEffectiveLevel() == logging.INFO
+    finally:
+        logging.getLogger().handlers[:] = handlers
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @pytest.mark.parametrize(("line_format", "shown"), [(TEXT, " worker 2 WARNING "), (JSON, '"worker": 2')])
