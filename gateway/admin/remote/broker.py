@@ -111,10 +111,19 @@ class BrokerAddress(NamedTuple):
 
 def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
     """Return a connection for requests. Raises ControlError for TLS or login, OSError without an answer."""
+    return begin_session(connect(address, timeout_s), address)
+
+
+def connect(address: BrokerAddress, timeout_s: float) -> socket.socket:
+    """Return a connection over which nothing was sent. Raises OSError where nobody accepts it."""
     try:
-        connection = socket.create_connection((address.host, address.port), timeout_s)
+        return socket.create_connection((address.host, address.port), timeout_s)
     except UnicodeError:
         raise ControlError(f"{address.shown} has no host name that can be looked up") from None
+
+
+def begin_session(connection: socket.socket, address: BrokerAddress) -> socket.socket:
+    """Return the connection for requests, after TLS and the login. Raises as `open_connection`."""
     try:
         if address.security.context is not None:
             connection = _secured(connection, address, address.security.context)
@@ -125,18 +134,6 @@ def open_connection(address: BrokerAddress, timeout_s: float) -> socket.socket:
         connection.close()
         raise
     return connection
-
-
-def check_connection(address: BrokerAddress, timeout_s: float) -> BrokerAddress:
-    """Connect once; return the address. Raises ControlError for TLS or login, OSError without an answer."""
-    with open_connection(address, timeout_s) as connection:
-        if _shows_certificate(address):
-            with _tls_told(address):
-                try:
-                    exchange(connection, _API_VERSIONS)
-                except MalformedRequest as error:
-                    raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
-    return address
 
 
 def greet(

@@ -19,7 +19,8 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     BrokerAddress,
     api_versions,
-    check_connection,
+    begin_session,
+    connect,
     exchange,
     metadata,
     open_connection,
@@ -343,21 +344,30 @@ class ClusterLogin:
         return [BrokerAddress(*address, security) for address in self._addresses]
 
     def log_in(self, username: str, password: str) -> ClientSecurity:
-        """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError."""
+        """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError;
+        Unreachable only where no login was sent, because a refusal may come after the timeout.
+        """
         refusal: ControlError | None = None
+        reached: list[BrokerAddress] = []
+
+        def try_at(address: BrokerAddress) -> None:
+            connection = connect(address, LOGIN_TIMEOUT_S)
+            reached.append(address)
+            begin_session(connection, address).close()
+
         protocol = "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
         for mechanism in self.mechanisms():
             security = ClientSecurity(protocol, self._security.context, mechanism, username, password)
             try:
-                first_that_answers(
-                    self._places(security), lambda address: check_connection(address, LOGIN_TIMEOUT_S)
-                )
+                first_that_answers(self._places(security), try_at)
             except Unreachable as error:
                 refusal = refusal or error
             except ControlError as error:
                 refusal = error
             else:
                 return security
+        if reached and isinstance(refusal, Unreachable):
+            raise ControlError(str(refusal))
         raise refusal or ControlError("the listener of the cluster needs no login")
 
 

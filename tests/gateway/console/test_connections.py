@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
@@ -59,3 +60,25 @@ def test_a_refused_login_stays_refused_where_the_next_mechanism_gets_no_answer(
         monkeypatch.setattr(login, "mechanisms", lambda: ("SCRAM-SHA-256", "PLAIN"))
         with pytest.raises(ControlError, match="refuses"):
             login.log_in("ann", "wrong")
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_login_without_an_answer_is_one_where_the_cluster_accepts_connections(
+    monkeypatch: pytest.MonkeyPatch, *, listens: bool
+) -> None:
+    """Otherwise guesses would not count where refusals come late."""
+
+    def time_out(connection: socket.socket, _: object) -> NoReturn:
+        connection.close()
+        raise TimeoutError
+
+    monkeypatch.setattr(connections, "begin_session", time_out)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor() as pool:
+        port = server.getsockname()[1]
+        if not listens:
+            server.close()
+        login = ClusterLogin([("127.0.0.1", port)], OPEN, pool)
+        monkeypatch.setattr(login, "mechanisms", lambda: ("PLAIN",))
+        with pytest.raises(ControlError, match="nothing answers") as raised:
+            login.log_in("ann", "wrong")
+    assert isinstance(raised.value, Unreachable) is not listens
