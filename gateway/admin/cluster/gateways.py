@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class GatewayRow(msgspec.Struct, frozen=True):
     """A gateway. `state` is ended for one whose broker is fenced, draining for one in a controlled shutdown,
     else live; `session` is None where a cluster does not report it. `leaders` are the partitions that it
-    leads, `preferred` those that prefer it as the leader.
+    leads, `preferred` those that prefer it as the leader. Workers of one data directory can't be drained.
     """
 
     node_id: Annotated[int, Column("node", number)]
@@ -55,6 +55,7 @@ class GatewayRow(msgspec.Struct, frozen=True):
     session: Annotated[int | None, Column("session", number, UNKNOWN)]
     leaders: Annotated[int, Column("leads", count)]
     preferred: Annotated[int, Column("preferred by", count)]
+    can_drain: bool = True
 
 
 class Gateways(msgspec.Struct, frozen=True):
@@ -243,6 +244,8 @@ def planned_drain(gateways: Sequence[GatewayRow], node_id: int) -> Drained:
     live = {row.node_id: row for row in gateways if row.state != "ended"}
     if node_id not in live:
         raise ControlError(_NOT_DRAINED["broker_id_not_registered"].format(node_id=node_id))
+    if not live[node_id].can_drain:
+        raise ControlError(_NOT_DRAINED["policy_violation"])
     if not any(row.state == "live" for row in live.values() if row.node_id != node_id):
         raise ControlError(_NOT_DRAINED["invalid_request"].format(node_id=node_id))
     return Drained(node_id, live[node_id].leaders)
@@ -296,7 +299,7 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
     _check(described.error_code, described.error_message, "the gateways can't be listed")
     with suppress(ControlError):
         told = told_by(cluster.reached, asked)
-        if told.gateways:  # workers of one data directory register none
+        if told.gateways:
             places = {int(each.broker_id): f"{each.host}:{each.port}" for each in described.brokers}
             rows = [replace(row, address=places.get(row.node_id, row.address)) for row in told.gateways]
             return replace(told, gateways=rows)
@@ -654,7 +657,16 @@ def gateways_of(image: MetadataImage, cluster_id: str) -> Gateways:
         address = "-" if place is None else f"{place.host}:{place.port}"
         led = leaders[node_id] if node_id in live else 0
         rows.append(
-            GatewayRow(node_id, address, broker.rack, state, broker.broker_epoch, led, preferred[node_id])
+            GatewayRow(
+                node_id,
+                address,
+                broker.rack,
+                state,
+                broker.broker_epoch,
+                led,
+                preferred[node_id],
+                can_drain=bool(broker.cluster_version),  # as `drain_broker` decides
+            )
         )
     leaderless = sum(count for node_id, count in leaders.items() if node_id not in live)
     return Gateways(cluster_id, rows, leaderless, moving)

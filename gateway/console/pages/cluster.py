@@ -17,6 +17,7 @@ from seqgate.gateway.admin.cluster.gateways import (
     drain_remote,
     gateways_remote,
     move_remote,
+    planned_drain,
     undrain_remote,
 )
 from seqgate.gateway.admin.configs import ALL_BROKERS, ConfigRow, Resource
@@ -132,8 +133,8 @@ def drain(visit: Visit) -> PageAnswer:
     """Let a gateway hand over all partitions after a confirmation. Raises ControlError."""
     node_id = _drained_node(visit)
     with visit.cluster() as cluster:
-        led = sum(leader.node_id == node_id for leader in leaders_of(cluster).values())
         if not visit.is_confirmed:
+            led = planned_drain(gateways_remote(cluster, GatewaysRequest()).gateways, node_id).leaders
             return Confirmation(
                 title=f"Drain node {node_id}?",
                 action="Drain the node",

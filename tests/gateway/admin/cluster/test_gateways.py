@@ -131,6 +131,9 @@ async def test_what_can_not_be_done_is_refused(
 async def test_workers_of_a_data_directory_are_not_drained(tmp_path: Path) -> None:
     async with node_of_two(tmp_path) as node:
         await commit(node, *(replace(broker_of(each, 2), cluster_version=0) for each in (THIS, OTHER)))
+        listed = await answer(node, GatewaysRequest())
+        with pytest.raises(ControlError, match="workers of one data directory are not drained"):
+            planned_drain(listed.gateways, THIS)
         with pytest.raises(ControlError, match="workers of one data directory are not drained"):
             await answer(node, DrainRequest(THIS))
         heartbeat = {"broker_id": THIS, "current_metadata_offset": -1, "want_fence": False}
