@@ -24,7 +24,7 @@ from urllib.parse import quote
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
-from seqgate.gateway.testing.control.command import ControlRefused, ask, shown
+from seqgate.gateway.testing.control.command import TIMEOUT_S, ControlRefused, ask, shown
 from seqgate.gateway.testing.control.routes import read_record
 from seqgate.gateway.testing.data_directory import bootstrap_of, empty
 from seqgate.gateway.testing.faults import FaultOrders
@@ -40,6 +40,8 @@ _KINDS: Final[Mapping[int, type[Exception]]] = {
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 """Time for a clean stop; then the process is killed."""
+COUNTS_TIMEOUT_S: Final = 5.0
+"""Time for the counts of faults before the process ends; then they stay as they were last read."""
 
 
 class BrokerProcess(AnyBroker):
@@ -122,11 +124,13 @@ class BrokerProcess(AnyBroker):
         complaint: str | None = self._ask("POST", f"/topics/{quote(topic)}/exactly-once", body)["complaint"]
         return complaint
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> Any:
         if self._process is None:
             raise RuntimeError("the broker does not run: call start() first")
         try:
-            return ask(self._control, method, path, body)
+            return ask(self._control, method, path, body, timeout_s=timeout_s)
         except ControlRefused as error:
             raise _KINDS.get(error.status, ValueError)(str(error)) from None
 
@@ -245,7 +249,8 @@ class RemoteFault:
     def __init__(self, ask: Ask, row: Mapping[str, Any]) -> None:
         self._ask = ask
         self._row = row
-        self._is_over = False
+        self.is_over = False
+        """Whether the counts stay as they are: the fault, or the run of the process, has ended."""
 
     def __enter__(self) -> Self:
         return self
@@ -265,19 +270,19 @@ class RemoteFault:
     def end(self) -> None:
         """Strike no more requests, and repair what is broken."""
         self._asked("DELETE")
+        self.is_over = True
 
-    def end_run(self) -> None:
-        """Note the counts before the process ends, or forgets its faults."""
-        with suppress(ControlError):  # nobody answers where the process has died
-            self._asked("GET")
-        self._is_over = True
+    def end_run(self, rows: Mapping[int, Mapping[str, Any]]) -> None:
+        """Note the counts, from what the process says of each fault by its number."""
+        self._row = rows.get(self._row["id"], self._row)
+        self.is_over = True
 
     def _asked(self, method: str) -> Mapping[str, Any]:
-        if not self._is_over:
+        if not self.is_over:
             try:
                 self._row = self._ask(method, f"/faults/{self._row['id']}") or self._row
             except LookupError:
-                self._is_over = True
+                self.is_over = True
         return self._row
 
     def wait_until_struck(self, times: int = 1, timeout_s: float = 30.0) -> None:
@@ -302,13 +307,19 @@ class RemoteFaults(FaultOrders[RemoteFault]):
         if said.get("kinds") is not None:
             said["kinds"] = [kind.name.lower() for kind in said["kinds"]]
         ordered = RemoteFault(self._ask, self._ask("POST", "/faults", {"fault": fault, **said}))
-        self._ordered.append(ordered)
+        self._ordered = [*(fault for fault in self._ordered if not fault.is_over), ordered]
         return ordered
 
     def end_run(self) -> None:
         """Note the counts of all faults before the process ends, or forgets them."""
-        while self._ordered:
-            self._ordered.pop().end_run()
+        ordered, self._ordered = [fault for fault in self._ordered if not fault.is_over], []
+        rows: dict[int, Mapping[str, Any]] = {}
+        if ordered:
+            with suppress(ControlError):  # nobody answers where the process has died, or stands still
+                told = self._ask("GET", "/faults", timeout_s=COUNTS_TIMEOUT_S)
+                rows = {row["id"]: row for row in told or ()}
+        for fault in ordered:
+            fault.end_run(rows)
 
     def partition_offline(self, topic: str, partition: int = 0) -> RemoteFault:
         """Take a partition offline until the end of the fault."""

@@ -40,12 +40,19 @@ class ControlRefused(ControlError):
         self.status = status
 
 
-def ask(address: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+def ask(
+    address: str,
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> Any:
     """Return the answer of HOST:PORT to a request; None if the gateway ends instead. Raises ControlError."""
     import http.client  # noqa: PLC0415 - slow to import
 
     try:
-        connection = http.client.HTTPConnection(address, timeout=TIMEOUT_S)
+        connection = http.client.HTTPConnection(address, timeout=timeout_s)
     except http.client.InvalidURL as error:
         raise ControlError(f"{address} is no HOST:PORT: {error}") from None
     try:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing import BrokerProcess
+from seqgate.gateway.testing.broker_process import COUNTS_TIMEOUT_S, RemoteFaults
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.gateway.testing.exchanges import batch, initialise, produce_on
 from tests.support.wire import Closed, Plain, Wire
@@ -98,6 +102,27 @@ def test_a_fault_ends_with_its_run_and_keeps_its_counts(broker: BrokerProcess) -
     with broker.faults.watch() as watched:
         broker.reset()
     assert (killed.struck, other.struck, cleared.struck, watched.struck) == (1, 1, 1, 0)
+
+
+def test_the_end_of_a_run_waits_for_one_answer_at_most() -> None:
+    asked: list[str] = []
+
+    def ask(method: str, path: str, *_: object, timeout_s: float = math.inf) -> Any:
+        if method == "GET":
+            asked.append(path)
+            assert timeout_s <= COUNTS_TIMEOUT_S
+            raise ControlError("nobody answers")
+        return {"id": len(asked), "struck": 1}
+
+    faults = RemoteFaults(ask)
+    with faults.watch():
+        pass
+    faults.end_run()
+    assert not asked, "an ended fault has its counts"
+    left = [faults.watch(), faults.watch()]
+    faults.end_run()
+    assert asked == ["/faults"]
+    assert [fault.struck for fault in left] == [1, 1]
 
 
 def test_wrong_orders_raise_what_a_broker_in_a_thread_raises(broker: BrokerProcess) -> None:
