@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +20,9 @@ AROUND: Final = 3
 
 
 def print_json(value: Any) -> None:
-    """Print a result as one JSON document; in ASCII where the output takes no other letters."""
+    """Print a result as one JSON document; in ASCII where the output is not UTF-8, which JSON must be."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    if not _takes(text):
+    if not text.isascii() and codecs.lookup(sys.stdout.encoding or "utf-8").name != "utf-8":
         import json  # noqa: PLC0415 - for such outputs only
 
         text = json.dumps(json.loads(text), indent=2)
