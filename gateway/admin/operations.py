@@ -320,6 +320,8 @@ def _note_ended(audit: AuditLog, caller: Caller, request: Request[Any], work: as
 
 def _note_change(audit: AuditLog, requester: Requester, by: str, request: Request[Any]) -> None:
     """Log a change. The logged text of a request contains no secret."""
+    if isinstance(request, ReleaseRequest):
+        return  # it ends what a logged hold began, and a cut also sends one before any hold
     name, words = request.operation_name(), words_of(request)
     audit.changed(requester, f"seqgate {name}", [words] if words else [])
     logger_caller.info("seqgate %s%s, by %s", name, f": {words}" if words else "", by)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from seqgate.gateway.admin import operations
-from seqgate.gateway.admin.backup.bucket import HeldLog, HoldRequest
+from seqgate.gateway.admin.backup.bucket import HeldLog, HoldRequest, ReleasedLog, ReleaseRequest
 from seqgate.gateway.admin.client import answer_of
 from seqgate.gateway.admin.cluster.gateways import OtherAnswer, OthersRequest
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest
@@ -143,10 +143,12 @@ async def test_a_change_over_the_network_names_who_asked_for_it(
 ) -> None:
     caplog.set_level(logging.INFO)
     held = ControlOperation(HoldRequest, lambda *_: HeldLog(1, 2, "n", 3), changes=True)
+    released = ControlOperation(ReleaseRequest, lambda *_: ReleasedLog(is_intact=False), changes=True)
     monkeypatch.setitem(operations._BY_REQUEST, HoldRequest, held)
+    monkeypatch.setitem(operations._BY_REQUEST, ReleaseRequest, released)
     async with open_node(tmp_path) as node:
         node.services.node.audit.is_on = True
-        for request in (ListTasksRequest(), HoldRequest("b")):
+        for request in (ListTasksRequest(), ReleaseRequest("b"), HoldRequest("b"), ReleaseRequest("b")):
             question = msgspec.json.encode(request).decode()
             await answer_question(live(node), question, lambda _: True, ASKER)
     (audited,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == AUDIT]
