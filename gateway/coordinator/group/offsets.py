@@ -93,10 +93,9 @@ class GroupOffsets:
                 return None
             # A rewrite of the log writes a place's offsets in several batches: if a crash keeps only the copy
             # of the committed offset, the pending ones before it still count.
-            is_copy = self.of(group_id).get(place) == value
-            self._keep(group_id, place, value)
-            if not is_copy:
+            if self.pending.count and self.of(group_id).get(place) != value:
                 self.pending.supersede(group_id, place)
+            self._keep(group_id, place, value)
             return group_id
         if isinstance(record, TransactionEnd):
             self.end_transaction(record)
@@ -279,9 +278,8 @@ class PendingOffsets:
 
     def supersede(self, group_id: str, place: TopicPartition) -> None:
         """Mark the offsets of a place as superseded: a later commit has taken effect."""
-        if self._groups:
-            for held in self._groups.get(group_id, {}).get(place, {}).values():
-                held.superseded = True
+        for held in self._groups.get(group_id, {}).get(place, {}).values():
+            held.superseded = True
 
     def forget(self, group_id: str, place: TopicPartition) -> None:
         """Drop the offsets of a place, because the committed offset is deleted."""

@@ -40,10 +40,12 @@ _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _OFFSET_VALUE_HEAD: Final = Struct(">hqi")
-_OFFSET_VALUE_END: Final = Struct(">qBBB16s")
-_BARE_OFFSET_VALUE: Final = Struct(">hqiBqBBB16s")
+_OFFSET_VALUE_END: Final = Struct(">q3s16s")
+_BARE_OFFSET_VALUE: Final = Struct(">hqiBq3s16s")
 _TOPIC_ID_TAG: Final = 0
 _TOPIC_ID_BYTES: Final = 16
+_TOPIC_ID_FOLLOWS: Final = bytes((1, _TOPIC_ID_TAG, _TOPIC_ID_BYTES))
+"""One tagged field, its tag and its size."""
 KEYS_IN_CACHE: Final = 4096
 """Keys of committed offsets that are kept encoded: a consumer commits the same partitions again and again."""
 LONGEST_ID_IN_CACHE: Final = 255
@@ -218,19 +220,11 @@ def _offset_value(value: CommittedOffset) -> bytes:
         return head + _INT64.pack(commit_timestamp_ms) + _INT64.pack(expire_timestamp_ms)
     if topic_id and not metadata:  # as most offsets are
         return _BARE_OFFSET_VALUE.pack(
-            _WRITTEN_OFFSET,
-            offset,
-            leader_epoch,
-            1,
-            commit_timestamp_ms,
-            1,
-            _TOPIC_ID_TAG,
-            _TOPIC_ID_BYTES,
-            topic_id,
+            _WRITTEN_OFFSET, offset, leader_epoch, 1, commit_timestamp_ms, _TOPIC_ID_FOLLOWS, topic_id
         )
     head = _OFFSET_VALUE_HEAD.pack(_WRITTEN_OFFSET, offset, leader_epoch) + compact_string(metadata)
     if topic_id:
-        return head + _OFFSET_VALUE_END.pack(commit_timestamp_ms, 1, _TOPIC_ID_TAG, _TOPIC_ID_BYTES, topic_id)
+        return head + _OFFSET_VALUE_END.pack(commit_timestamp_ms, _TOPIC_ID_FOLLOWS, topic_id)
     return head + _INT64.pack(commit_timestamp_ms) + NO_TAGS
 
 
