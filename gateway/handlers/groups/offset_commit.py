@@ -88,13 +88,7 @@ from seqgate.gateway.protocol.frames import (
 from seqgate.gateway.protocol.schema import Read
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER, NOT_MOVED
-from seqgate.gateway.runtime.coordinators.shards import (
-    BATCH_OVERHEAD_BYTES,
-    Answered,
-    LoadedShard,
-    Unavailable,
-    error_code_of,
-)
+from seqgate.gateway.runtime.coordinators.shards import Answered, LoadedShard, Unavailable, error_code_of
 from seqgate.gateway.runtime.loop.clock import NS_PER_MS
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
 from seqgate.gateway.runtime.services import Services
@@ -260,8 +254,7 @@ def _judge(
     commits = shard.commits
     error = commits.check(committer, records, now_ms)
     if error is ErrorCode.none:
-        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-        error = commits.check_room(records, max_bytes, groups.largest_offset_bytes)
+        error = commits.check_room(records, loaded.max_batch_bytes, groups.largest_offset_bytes)
     # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
     return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
 

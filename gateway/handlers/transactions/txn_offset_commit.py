@@ -30,7 +30,7 @@ from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.handlers.transactions.end_txn import refuse_late
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from seqgate.gateway.runtime.coordinators.shards import BATCH_OVERHEAD_BYTES, Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
@@ -197,8 +197,7 @@ async def commit_in_transaction(
             return Change(ErrorCode.unknown_topic_or_partition)
         error = check_in_transaction(shard, committer, records, now_ms, api_version)
         if error is ErrorCode.none:
-            max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-            error = shard.commits.check_room(records, max_bytes, groups.largest_offset_bytes)
+            error = shard.commits.check_room(records, loaded.max_batch_bytes, groups.largest_offset_bytes)
         if error is not ErrorCode.none:
             return Change(error)
         return Change(error, [Pending(*producer, record) for record in records])

@@ -52,7 +52,6 @@ from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, Re
 from seqgate.gateway.quota.backlog import GroupReader, Limit, OffsetMove
 from seqgate.gateway.runtime.coordinators.group_configs import GroupConfigs
 from seqgate.gateway.runtime.coordinators.shards import (
-    BATCH_OVERHEAD_BYTES,
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
@@ -212,7 +211,7 @@ class GroupCoordinator:
     ) -> SyncReply:
         """Carry out SyncGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
-        max_bytes = self.loaded(member.group_id).partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        max_bytes = self.loaded(member.group_id).max_batch_bytes
         await self.run(
             member.group_id,
             lambda shard, effects: shard.classic.sync(

@@ -636,6 +636,11 @@ class LoadedShard(Generic[S]):
         )
 
     @property
+    def max_batch_bytes(self) -> int:
+        """The most bytes of records that one batch of this shard can hold, as `size_of` counts them."""
+        return self._batch.max_bytes
+
+    @property
     def awaits_flush(self) -> bool:
         """Whether a batch of this shard must wait for a flush before its operations are answered."""
         return self.partition.flush_messages == 1
@@ -760,7 +765,7 @@ Encode = Callable[[Any], tuple[bytes, bytes | None]]
 """Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
 
 _new_tuple = tuple.__new__
-BATCH_OVERHEAD_BYTES: Final = 1024
+_BATCH_OVERHEAD_BYTES: Final = 1024
 """An upper bound of the bytes that a batch takes, without its records."""
 
 
@@ -773,6 +778,11 @@ class OpenBatch:
         self._records: list[Record] = []
         self._size_bytes = 0
         self._now_ms = 0
+
+    @property
+    def max_bytes(self) -> int:
+        """The most bytes of records that a batch can hold, each with RECORD_OVERHEAD_BYTES."""
+        return self._partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
 
     def add(self, records: Sequence[Any], now_ms: int) -> None:
         """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or
@@ -821,7 +831,7 @@ class OpenBatch:
             # the constructor of a NamedTuple takes three times as long, and this line runs for every record
             gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
             size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-        max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
+        max_bytes = self.max_bytes
         if self._size_bytes + size_bytes > max_bytes:
             self.write(producer)
         if size_bytes <= max_bytes:

@@ -52,7 +52,6 @@ from seqgate.gateway.metadata.image import (
     TRANSACTION_STATE_TOPIC,
 )
 from seqgate.gateway.runtime.coordinators.shards import (
-    BATCH_OVERHEAD_BYTES,
     CoordinatorShards,
     LoadedShard,
     ShardOperation,
@@ -374,7 +373,7 @@ class TransactionCoordinator:
     ) -> Judge:
         """Return what adds partitions, as many as one record can name."""
         most, longest_id_bytes = self.limits.max_partitions, 3 * len(transactional_id)
-        max_bytes = loaded.partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES - _END_BYTES
+        max_bytes = loaded.max_batch_bytes - _END_BYTES
 
         def judge(current: Transaction | None, now_ms: int) -> Transaction | None:
             after = rules.add_partitions(current, producer, places, client_version, most, now_ms)
