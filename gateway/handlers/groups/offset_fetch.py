@@ -263,7 +263,7 @@ async def _topics(
     if asked is None:
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
         async for (name, partition), value in in_slices(list(committed.items())):
-            if _counts(value, partitions.by_name.get(name)):
+            if _of(partitions.by_name.get(name), value) is not NO_OFFSET:
                 found.setdefault(name, []).append(_row(partition, value))
         unseen = await unseen_topics(context, Operation.DESCRIBE, found)
         for name, rows in found.items():
@@ -289,19 +289,20 @@ async def _topics(
         if key in hidden:
             row_error = ErrorCode.topic_authorization_failed
         rows = [
-            _row(index, value if _counts(value, topic) else NO_OFFSET)
+            _row(index, _of(topic, committed.get((name, index), NO_OFFSET)))
             if row_error is ErrorCode.none
             else (index, NO_OFFSET, row_error)
             async for index in in_slices(indexes)
-            for value in (committed.get((name, index), NO_OFFSET),)
         ]
         topics.append((key, rows))
     return topics
 
 
-def _counts(value: CommittedOffset, topic: TopicPartitions | None) -> bool:
-    """Return whether an offset is of the topic that has its name now; a topic that is unknown here may be."""
-    return topic is None or value.is_of(topic.topic_id_bytes)
+def _of(topic: TopicPartitions | None, value: CommittedOffset) -> CommittedOffset:
+    """Return the offset, or NO_OFFSET for that of an earlier topic of the name. None: the topic is not known
+    here, and the offset counts.
+    """
+    return value if topic is None or value.is_of(topic.topic_id_bytes) else NO_OFFSET
 
 
 def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:
