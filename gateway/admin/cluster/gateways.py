@@ -267,7 +267,6 @@ def undrain(opened: Opened[Asker], node_id: NodeId) -> Output:
 
 # Over the Kafka protocol: any gateway's answer. Every function raises ControlError.
 
-_BROKERS: Final = 1
 _PREFERRED: Final = 0
 _ASK_AGAIN_S: Final = 0.2
 """The time between two questions whether a drained gateway leads nothing any more."""
@@ -293,9 +292,10 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
     answers don't: a broker in a controlled shutdown is fenced only when it has ended.
     """
     from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415 - slow
+    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415
     from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
-    described = cluster.ask_reached(_all_brokers())
+    described = cluster.ask_reached(all_brokers())
     _check(described.error_code, described.error_message, "the gateways can't be listed")
     with suppress(ControlError):
         told = told_by(cluster.reached, asked)
@@ -459,8 +459,9 @@ def _registered(cluster: Cluster, replicas: list[int]) -> list[int]:
     Kafka does before 4.0: a broker that has ended must stay a replica.
     """
     from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415
 
-    asked = _all_brokers()
+    asked = all_brokers()
     served = {row.api_key: row.max_version for row in api_versions(cluster.reached).api_keys}
     if served.get(asked.__api_key__, -1) < asked.__version__:
         return replicas
@@ -468,16 +469,6 @@ def _registered(cluster: Cluster, replicas: list[int]) -> list[int]:
     _check(described.error_code, described.error_message, "the brokers can't be listed")
     known = {int(broker.broker_id) for broker in described.brokers}
     return [node_id for node_id in replicas if node_id in known]
-
-
-def _all_brokers() -> Any:
-    """Return the request for all registered brokers, those that have ended too."""
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow
-    from kio.static.primitive import i8  # noqa: PLC0415
-
-    return DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=i8(_BROKERS), include_fenced_brokers=True
-    )
 
 
 def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:

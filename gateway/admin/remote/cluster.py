@@ -64,6 +64,8 @@ NO_ID: Final = UUID(int=0)
 """The id of a topic that has none."""
 
 _NOBODY: Final = -1
+_BROKERS: Final = i8(1)
+"""The endpoint type of DescribeCluster."""
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -403,12 +405,7 @@ class Cluster:
 
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers."""
-        from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415
-
-        request = DescribeClusterRequest(
-            include_cluster_authorized_operations=False, endpoint_type=i8(1), include_fenced_brokers=True
-        )
-        answer = self.ask(self.any_broker, request)
+        answer = self.ask(self.any_broker, all_brokers())
         if answer is None:
             return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
         return sorted(int(broker.broker_id) for broker in answer.brokers)
@@ -426,6 +423,15 @@ class Cluster:
             "kafka_client": partial(_client, self.watch, self._read_timeout_s),
             **self.reached.security.client_settings(),
         }
+
+
+def all_brokers() -> Any:
+    """Return the request for all registered brokers, those that have ended too."""
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow to import
+
+    return DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=_BROKERS, include_fenced_brokers=True
+    )
 
 
 @contextmanager
