@@ -154,8 +154,6 @@ _CONSUMER: Final = {
     ResourceType.TOPIC: (Operation.READ, Operation.DESCRIBE),
     ResourceType.GROUP: (Operation.READ,),
 }
-_IDEMPOTENT: Final = (Operation.IDEMPOTENT_WRITE,)
-"""What an idempotent producer needs on the cluster, which the options need not name."""
 
 
 class WrongOptions(ValueError):
@@ -220,8 +218,7 @@ class Actions(msgspec.Struct, frozen=True):
             operations = [*named, *(each for one in rights for each in one.get(resource[0], ()))]
             found.update(dict.fromkeys((resource, operation) for operation in operations))
         if self.idempotent:
-            cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
-            found.update(dict.fromkeys((cluster, operation) for operation in _IDEMPOTENT))
+            found[(ResourceType.CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE] = None
         if not found:
             raise WrongOptions("name an --operation, or --producer, --consumer or --idempotent")
         return list(found)
