@@ -1,4 +1,4 @@
-"""What a slow page has found waits for the browser that asked, and for no later one."""
+"""A slow page keeps its result for a few seconds, for the browser that asked, and until a change."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from seqgate.gateway.handlers.answering.api import Deferred
 from seqgate.gateway.server import dispatcher as dispatcher_module
 from seqgate.gateway.server.dispatcher import Dispatcher
 from seqgate.gateway.server.server import Server
-from tests.gateway.handlers.support import FakePeer, open_node
+from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.server.quota_client import Client, limit, serving
 from tests.support.wire import Plain, encode
 
@@ -227,15 +227,18 @@ async def test_quotas_of_the_metadata_count_after_a_restart(tmp_path: Path) -> N
         assert answer["throttle_time"] > 0
 
 
+async def one_connection_a_second(node: Node) -> Server:
+    """Return a server to which 127.0.0.1 may open one connection a second."""
+    await limit(node, "connection_creation_rate", 1.0, (("ip", "127.0.0.1"),))
+    services = node.services
+    dispatcher = Dispatcher(APIS, services)
+    loop = asyncio.get_running_loop()
+    return Server(loop, services.node.config, dispatcher, quotas=services.node.quotas)
+
+
 async def test_an_address_over_quota_is_refused_late(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
-        await limit(node, "connection_creation_rate", 1.0, (("ip", "127.0.0.1"),))
-        server = Server(
-            asyncio.get_running_loop(),
-            node.services.node.config,
-            Dispatcher(APIS, node.services),
-            quotas=node.services.node.quotas,
-        )
+        server = await one_connection_a_second(node)
         peers: list[Any] = [FakePeer() for _ in range(12)]
         closing_s = [server.admit(peer) for peer in peers]
         assert closing_s[:10] == [None] * 10
@@ -248,13 +251,7 @@ async def test_an_address_over_quota_is_refused_late(tmp_path: Path) -> None:
 
 async def test_a_connection_that_is_refused_late_takes_no_room(tmp_path: Path) -> None:
     async with open_node(tmp_path, "max.connections=11") as node:
-        await limit(node, "connection_creation_rate", 1.0, (("ip", "127.0.0.1"),))
-        server = Server(
-            asyncio.get_running_loop(),
-            node.services.node.config,
-            Dispatcher(APIS, node.services),
-            quotas=node.services.node.quotas,
-        )
+        server = await one_connection_a_second(node)
         peers: list[Any] = [FakePeer() for _ in range(30)]
         assert [server.admit(peer) for peer in peers] == [None] * 10 + [1.0] * 20
         others: list[Any] = [FakePeer(), FakePeer()]
