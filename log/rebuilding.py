@@ -24,6 +24,7 @@ from seqgate.log.directory.stored_logs import (
     LOCK,
     PRODUCER_CLIENTS,
     RECOVERY_POINTS,
+    RESTORED_MANIFESTS,
     is_unchanged,
     peek_stored_logs,
 )
@@ -38,6 +39,7 @@ from seqgate.log.format.record_batch import Buffer
 
 __all__ = [
     "BUCKET_SESSION",
+    "RESTORED_MANIFESTS",
     "STAGING",
     "RebuiltDirectory",
     "StagedPartitions",

@@ -430,7 +430,8 @@ class BucketBackend(Backend):
             if flush is None or read_local_session(storage, str(self._path)) != running:
                 return
             flush.run()
-            self._cache.save()
+            manifests = self._cache.restored if self._uploads is None else self._uploads.local_manifests()
+            self._cache.save(manifests.values())
             copied = None if self._journal is None else self._journal.copied
             seq, offset = copied or (None, None)
             self._write_local(

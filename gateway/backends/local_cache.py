@@ -22,11 +22,13 @@ from typing import Final
 from seqgate.gateway.cluster.cache.bucket import BucketSource, WaitingSource
 from seqgate.gateway.cluster.cache.local_caches import CacheState
 from seqgate.gateway.cluster.objects.objects import Counts, ObjectStore
-from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey, decode_manifest, encode_manifest
+from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.tasks import all_of
-from seqgate.log import LocalDurability, LogDirectory, PageRange, Storage
+from seqgate.log import IncompatibleFormat, LocalDurability, LogDirectory, PageRange, Storage
+from seqgate.log.rebuilding import RESTORED_MANIFESTS
 from seqgate.log.sparse import BLOCK_BYTES, SparseDisk, SparseFile, restore_residency, save_residency
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class LocalCache:
         self._root = str(Path(config.str("log.dirs")))
         self.sparse = machine.let_files_have_holes()
         self.restored: dict[PartitionKey, Manifest] = {}
-        """The manifests from which the data directory was made."""
+        """The manifests by which the segment files of the data directory go."""
         self.blocks: BlockCache
         self._waiting: WaitingSource | None = None
         self.eviction: Eviction | None = None
@@ -56,12 +58,27 @@ class LocalCache:
         return Counts() if self._waiting is None else self._waiting.counts
 
     def restore(self) -> bool:
-        """Take over the holes that the last stop noted; return False if they are unknown. Raises OSError."""
-        return restore_residency(self._machine.storage, self.sparse, self._root)
+        """Take over the holes and manifests that the last stop noted; return False if some are unknown.
+        Raises OSError.
+        """
+        storage, path = self._machine.storage, f"{self._root}/{RESTORED_MANIFESTS}"
+        try:
+            noted = [decode_manifest(line, path) for line in storage.read_file(path).splitlines()]
+        except (FileNotFoundError, CorruptPart, IncompatibleFormat):
+            return False
+        if not restore_residency(storage, self.sparse, self._root):
+            return False
+        self.restored.update((manifest.key, manifest) for manifest in noted)
+        return True
 
-    def save(self) -> None:
-        """Note the holes durably for the next start; nothing may read or evict any more. Raises OSError."""
-        save_residency(LocalDurability(self._machine.storage), self.sparse, self._root)
+    def save(self, manifests: Iterable[Manifest]) -> None:
+        """Note the holes, and the manifests by which the files go, durably for the next start; nothing may
+        read or evict any more. Raises OSError.
+        """
+        durability = LocalDurability(self._machine.storage)
+        content = b"\n".join(map(encode_manifest, manifests))
+        durability.replace(f"{self._root}/{RESTORED_MANIFESTS}", content)
+        save_residency(durability, self.sparse, self._root)
 
     def open(self, objects: ObjectStore) -> None:
         """Fetch absent blocks from the bucket from now on."""

@@ -210,6 +210,8 @@ BUCKET_SESSION: Final = "bucket-session"
 """Says whose cache the directory is, where the records are durable in a bucket."""
 RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
+RESTORED_MANIFESTS: Final = "restored-manifests"
+"""Has the manifests of the bucket by which the segment files go. A clean stop writes it, as RESIDENCY."""
 PRODUCER_CLIENTS: Final = "producer-clients"
 """Says who the clients of producers are, and has the newest verdicts. The gateway writes it, and a loss costs
 only these."""
@@ -233,6 +235,7 @@ KNOWN_NAMES: Final = frozenset(
         DAMAGED_BATCHES,
         BUCKET_SESSION,
         RESIDENCY,
+        RESTORED_MANIFESTS,
         PRODUCER_CLIENTS,
         STAGING,
         STAGING_LOCK,

@@ -262,6 +262,16 @@ class Uploads:
         """Return the newest known manifest that counts of a partition that is led here, or None."""
         return self._counted.get(partition) or self._restored.get(partition)
 
+    def local_manifests(self) -> dict[PartitionKey, Manifest]:
+        """Return the manifests by which the local segment files go, at the end of a session that was in force
+        to its end. An ended session may have replaced one of them since, by one with other bytes.
+        """
+        session = self._wal.session.session
+        own = map(self._manifests.of, self._manifests.partitions())
+        uploaded = {each.key: each for each in own if each is not None and each.session == session}
+        known = {**self._restored, **uploaded}
+        return {key: manifest for key, manifest in known.items() if self._partitions.exists(key)}
+
     def released(self, partition: PartitionKey) -> None:
         self._uploads.forget(partition)
         self._counted.pop(partition, None)
