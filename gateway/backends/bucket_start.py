@@ -153,6 +153,8 @@ class BucketStart:
             session = await register_next(
                 self._objects, node_id, facts, self._known, cluster_version=self._written_version()
             )
+            if session is not None and session.session in self._image.brokers.ended:
+                session = None  # a worker of the directory that was imported had this number as its epoch
         if not self._config.is_set("node.id"):
             self._config.choose("node.id", session.node_id)
             logger.info("node.id is not set; this gateway is node %d", session.node_id)

@@ -24,8 +24,11 @@ from seqgate.gateway.cluster.objects.objects import Buffer, ObjectStore, Refused
 from seqgate.gateway.cluster.wal.sessions import CHANGE_MAGIC
 from seqgate.gateway.config import Config, load_config
 from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.records import UnregisterBrokerRecord
 from seqgate.gateway.runtime.loop.machine import Machine
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
+from tests.gateway.metadata.clusters import broker
 from tests.support.batches import Batch, records
 
 T = TypeVar("T")
@@ -128,6 +131,17 @@ async def test_a_gateway_starts_from_the_bucket_with_all_records_and_producers(d
         await gateway.uploads.round()
     assert (await asyncio.to_thread(verified, data)).damaged == []
     assert {name: (data / f"{TOPIC}-0" / name).read_bytes() for name in before} == before
+
+
+async def test_no_session_has_the_number_of_a_worker_that_ended(data: Path) -> None:
+    """The other gateways would take it for that worker's, and end it while it starts."""
+    epochs = range(1, 8)
+    records = [record for epoch in epochs for record in (broker(1, epoch), UnregisterBrokerRecord(1, epoch))]
+    async with local(data) as gateway:
+        await gateway.gateway.services.topics.metadata_log.commit(lambda _: Decision(records, None))
+    await asyncio.to_thread(imported, data)
+    async with running(data.parent) as gateway:
+        assert gateway.session not in epochs
 
 
 def test_the_command_says_what_to_do_next(data: Path) -> None:
