@@ -37,16 +37,8 @@ from seqgate.log.files.sparse_disk import META
 from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.record_batch import Buffer
 
-__all__ = [
-    "BUCKET_SESSION",
-    "RESTORED_MANIFESTS",
-    "STAGING",
-    "RebuiltDirectory",
-    "StagedPartitions",
-    "check_empty",
-    "fresh_id",
-    "is_as_stopped",
-]
+# names of other modules that belong to this face
+__all__ = ["BUCKET_SESSION", "RESTORED_MANIFESTS", "check_empty", "fresh_id"]
 
 STAGING: Final = "rebuilding"
 

@@ -46,17 +46,8 @@ from seqgate.log.files.sparse_disk import DIRECTORY_VERSION, WORKERS_VERSION
 from seqgate.log.files.storage import Storage
 from seqgate.log.segments.damage import DAMAGED_BATCHES, CutBytes, DamagedRange, DamageRegister
 
-__all__ = [
-    "WORKERS",
-    "ensure_topic_id",
-    "hold",
-    "is_shared",
-    "merge",
-    "note_durable",
-    "release",
-    "split",
-    "take_away",
-]
+# names of other modules that belong to this face
+__all__ = ["WORKERS"]
 
 _NEW: Final = ".new"
 _OLD: Final = ".old"

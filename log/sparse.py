@@ -24,15 +24,8 @@ from seqgate.log.files.sparse_disk import SparseDisk
 from seqgate.log.files.storage import DurableFiles, Storage
 from seqgate.seq_validator.checksum import crc32c
 
-__all__ = [
-    "BLOCK_BYTES",
-    "SegmentKey",
-    "SparseDisk",
-    "SparseFile",
-    "restore_residency",
-    "save_residency",
-    "without_fetching",
-]
+# names of other modules that belong to this face
+__all__ = ["BLOCK_BYTES", "SegmentKey", "SparseDisk", "SparseFile", "without_fetching"]
 
 _VERSION: Final = 1
 

@@ -73,30 +73,8 @@ from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.damage import DAMAGED_BATCHES
 
-__all__ = [
-    "META",
-    "STAGING",
-    "STAGING_LOCK",
-    "FileEntry",
-    "Flush",
-    "LogCut",
-    "Staged",
-    "begin_shares",
-    "capture",
-    "copy_file",
-    "cut_of",
-    "data_path",
-    "detach",
-    "digest",
-    "join_shares",
-    "read_properties",
-    "read_staged",
-    "remove_abandoned",
-    "remove_staging",
-    "stage",
-    "stage_share",
-    "stage_stopped",
-]
+# names of other modules that belong to this face
+__all__ = ["META", "STAGING", "STAGING_LOCK", "FileEntry", "read_properties"]
 
 _CUT: Final = "cut.json"
 _SHARE_SUFFIX: Final = ".share"

@@ -52,24 +52,19 @@ from seqgate.log.state.names import KEPT_SNAPSHOTS as KEPT_NAMES
 from seqgate.log.state.names import newest_names
 from seqgate.log.state.producer_snapshots import KEPT_SNAPSHOTS
 
+# names of other modules that belong to this face
 __all__ = [
     "KNOWN_NAMES",
     "LOCK",
     "DamagedPartition",
-    "FileLeak",
-    "LeakKind",
-    "OpenPartition",
     "StoredLog",
     "check_directory_version",
     "check_identity",
     "durable_ends",
     "forget_stops",
     "give_up",
-    "leaks_of_directory",
-    "leaks_of_partition",
     "newest_names",
     "read_stored_logs",
-    "rename_for_deletion",
     "scan_directory",
     "stored_batches",
     "write_stored_logs",

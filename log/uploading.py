@@ -26,23 +26,8 @@ from seqgate.log.partition_log import PartitionLog
 from seqgate.log.recovery.checking import CUT_SUFFIX
 from seqgate.log.segments.transaction_index import TransactionIndex
 
-__all__ = [
-    "LOG_START_OFFSET",
-    "DataFile",
-    "LogView",
-    "SegmentView",
-    "SoundBatches",
-    "TransactionIndex",
-    "aborts_name",
-    "index_files",
-    "index_names",
-    "is_index",
-    "log_start_content",
-    "log_start_in",
-    "read_sound",
-    "side_files",
-    "view",
-]
+# names of other modules that belong to this face
+__all__ = ["LOG_START_OFFSET", "DataFile", "TransactionIndex"]
 
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, CUT_SUFFIX)
