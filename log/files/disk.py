@@ -42,7 +42,9 @@ class FileEntry(NamedTuple):
 
 
 class Disk(Protocol):
-    """Calls as in the module `os`, with positional arguments. Any thread may call; all raise OSError."""
+    """Calls as in the modules `os` and `os.path`, with positional arguments; the others have a sentence. Any
+    thread may call; all raise OSError.
+    """
 
     @property
     def tells_cached(self) -> bool:
@@ -50,29 +52,16 @@ class Disk(Protocol):
 
     # --- descriptors
 
-    def open(self, path: str, flags: int, mode: int = ..., /) -> int:
-        """Open the file and return a new descriptor."""
-
-    def close(self, descriptor: int, /) -> None:
-        """Close the descriptor."""
-
-    def pread(self, descriptor: int, size_bytes: int, position: int, /) -> bytes:
-        """Return up to `size_bytes` bytes, fewer at the end of the file."""
-
-    def pwritev(self, descriptor: int, buffers: Sequence[Buffer], position: int, /) -> int:
-        """Write the buffers one after the other. Return the number of bytes written, perhaps fewer."""
-
-    def ftruncate(self, descriptor: int, size_bytes: int, /) -> None:
-        """Cut the file to this size, or extend the file with zeros."""
+    def open(self, path: str, flags: int, mode: int = ..., /) -> int: ...
+    def close(self, descriptor: int, /) -> None: ...
+    def pread(self, descriptor: int, size_bytes: int, position: int, /) -> bytes: ...
+    def pwritev(self, descriptor: int, buffers: Sequence[Buffer], position: int, /) -> int: ...
+    def ftruncate(self, descriptor: int, size_bytes: int, /) -> None: ...
+    def fdatasync(self, descriptor: int, /) -> None: ...
+    def fsync(self, descriptor: int, /) -> None: ...
 
     def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:
         """Make a hole: free the space of these bytes, which read as zeros then. The file keeps its size."""
-
-    def fdatasync(self, descriptor: int, /) -> None:
-        """Make the file's bytes and size durable, not its name."""
-
-    def fsync(self, descriptor: int, /) -> None:
-        """Make the file's bytes durable, or the directory's names."""
 
     def find_syncfs(self) -> Callable[[int], None] | None:
         """Return the system's syncfs, which flushes the file system of a descriptor; None without one."""
@@ -108,44 +97,25 @@ class Disk(Protocol):
 
     # --- file names
 
-    def replace(self, source: str, target: str, /) -> None:
-        """Rename, replacing `target` atomically."""
-
-    def link(self, source: str, target: str, /) -> None:
-        """Give the file a second name, `target`, on the same file system."""
-
-    def unlink(self, path: str, /) -> None:
-        """Delete a file's name. The bytes stay while a process has the file open."""
-
-    def mkdir(self, path: str, /) -> None:
-        """Create a directory inside of an existing one."""
-
-    def rmdir(self, path: str, /) -> None:
-        """Delete an empty directory."""
-
-    def exists(self, path: str, /) -> bool:
-        """Return whether a file or directory has this path."""
+    def replace(self, source: str, target: str, /) -> None: ...
+    def link(self, source: str, target: str, /) -> None: ...
+    def unlink(self, path: str, /) -> None: ...
+    def mkdir(self, path: str, /) -> None: ...
+    def rmdir(self, path: str, /) -> None: ...
+    def exists(self, path: str, /) -> bool: ...
 
     def real_path(self, path: str, /) -> str:
         """Return the one absolute path, without links, of what may have several."""
 
-    def is_directory(self, path: str, /) -> bool:
-        """Return whether a directory has this path."""
-
-    def size_bytes(self, path: str, /) -> int:
-        """Return the size of the file in bytes."""
-
-    def modified_ms(self, path: str, /) -> int:
-        """Return when the file was last modified, in ms."""
-
-    def set_modified_ms(self, path: str, modified_ms: int, /) -> None:
-        """Set the file's modification time."""
+    def is_directory(self, path: str, /) -> bool: ...
+    def size_bytes(self, path: str, /) -> int: ...
+    def modified_ms(self, path: str, /) -> int: ...
+    def set_modified_ms(self, path: str, modified_ms: int, /) -> None: ...
 
     def free_bytes(self, path: str, /) -> int:
         """Return the free space of the path's file system, in bytes."""
 
-    def list_directory(self, path: str, /) -> list[str]:
-        """Return the names in the directory, unordered."""
+    def list_directory(self, path: str, /) -> list[str]: ...
 
     def some_names(self, path: str, limit: int, /) -> list[str]:
         """Return at most `limit` of the names in the directory, without listing the others."""
@@ -259,7 +229,6 @@ class SystemDisk:
 
     @staticmethod
     def entries(path: str) -> list[FileEntry]:
-        """Return every entry of the directory, except entries that are deleted during the call."""
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
