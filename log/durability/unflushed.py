@@ -509,25 +509,18 @@ class LogStart:
         return encode_offsets({self._key: offset})
 
     def close(self) -> None:
-        """Ignore further writes, also in flight: they could reach a new log whose directory has the name."""
         self._file.close()
 
 
-class LogStartCapture:
+class LogStartCapture(NamedTuple):
     """A new log start offset. A ticket persists it last, after the state derived from removed records."""
 
-    __slots__ = ("_log_start", "_offset")
-
-    def __init__(self, log_start: LogStart, offset: int) -> None:
-        self._log_start = log_start
-        self._offset = offset
+    log_start: LogStart
+    offset: int
 
     def write(self, files: DurableFiles) -> None:
-        self._log_start.advance(self._offset, files)
+        self.log_start.advance(self.offset, files)
 
     def file(self) -> tuple[str, bytes]:
         """Return the name of the file and its new content, for an object that needs both before `write`."""
-        return LOG_START_OFFSET, self._log_start.content(self._offset)
-
-    def saved(self) -> None:
-        """Do nothing: the removal that made the ticket moves the log start."""
+        return LOG_START_OFFSET, self.log_start.content(self.offset)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,9 +34,6 @@ from seqgate.log.format.record_batch import (
     parse_header,
     sealed,
 )
-
-if TYPE_CHECKING:
-    from seqgate.log.format.record_batch import Buffer
 
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63

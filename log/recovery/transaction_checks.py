@@ -114,9 +114,6 @@ def _is_damaged(segment: Segment, position: int, batch: BatchHeader) -> bool:
     return not crc_matches(batch, memoryview(segment.read_at(position, batch.size_bytes)))
 
 
-_EVERYWHERE: Final = 2**63 - 1
-
-
 def rebuild_transaction_indexes(
     environment: LogEnvironment,
     directory: str,
@@ -177,7 +174,7 @@ def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:
     if (
         not segment.damage
         or not segment.aborts.has_any
-        or not segment.aborts.are_sane(segment.base_offset, _EVERYWHERE)
+        or not segment.aborts.are_sane(segment.base_offset, _NEVER)
     ):
         return None
     return [

@@ -27,7 +27,7 @@ from seqgate.log.files.file_names import (
     offset_name,
 )
 from seqgate.log.files.page_cache import NotCached
-from seqgate.log.files.storage import DataFile, DurableFiles, Storage
+from seqgate.log.files.storage import DataFile, Storage
 from seqgate.log.format.record_batch import (
     HEADER_BYTES,
     MAGIC,
@@ -674,10 +674,6 @@ class SegmentEnvironment(Protocol):
     rebuilt_indexes: RebuiltIndexes
     deletions: DeletionQueue
     damage: DamageRegister
-
-    @property
-    def durability(self) -> DurableFiles:
-        """The durability that persists files and directories."""
 
     def forget_file(self, file: DataFile) -> None:
         """Drop everything in memory about a segment file that is closed for good."""

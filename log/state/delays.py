@@ -159,9 +159,6 @@ NOTHING_DUE_LATER: Final = DueTimes([])
 class Delays:
     """The delayed records of a log whose topic sets `delivery.delay.header`."""
 
-    replay_offset: int | None = None
-    """Always None: the whole log is replayed before clients may use the log."""
-
     def __init__(
         self, storage: Storage, place: LogPlace, config: LogConfig, limit: DelayedLimit, loaded_at_ms: int
     ) -> None:
@@ -277,11 +274,6 @@ class Delays:
     def kept_from(self) -> int:
         """The offset from which neither retention nor backlog expiry may remove records."""
         return self.records.held_from
-
-    @property
-    def next_due_ms(self) -> int:
-        """The time at which the next record is due, or a little earlier; NEVER_DUE if no record waits."""
-        return self.records.next_due_ms if len(self.records) else NEVER_DUE
 
     def discard_below(self, log_start_offset: int) -> None:
         self._log_start_offset = log_start_offset

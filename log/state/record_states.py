@@ -234,7 +234,7 @@ class RecordStates:
     @property
     def next_due_ms(self) -> int:
         """The time at which the next record is due, or a little earlier; NEVER_DUE if no record waits."""
-        return NEVER_DUE if self.delays is None else self.delays.next_due_ms
+        return NEVER_DUE if self.delays is None else self.delays.records.next_due_ms
 
     @property
     def names_ready(self) -> bool:
