@@ -35,27 +35,18 @@ from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.durability.unflushed import FlushTicket, LogStart, Unflushed
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord, DerivedProducer, OffsetOutOfRange, StorageFailed, refuse
-from seqgate.log.files.checkpoints import encode_leader_epochs
+from seqgate.log.files.checkpoints import encode_leader_epochs, encode_partition_metadata
 from seqgate.log.files.file_names import LEADER_EPOCHS, PARTITION_METADATA
 from seqgate.log.files.storage import NO_DESCRIPTORS, NoRoom
 from seqgate.log.format.batch_validation import HERE, RecordCheck, check_batch, stamp
 from seqgate.log.format.record_batch import TRANSACTIONAL_FLAG, BatchHeader, Buffer, crc_matches
 from seqgate.log.format.records import Record, build_end_marker, iterate_records
 from seqgate.log.log_lists import LogLists
-from seqgate.log.recovery.load import (
-    CleanStop,
-    LoadedLog,
-    Recovery,
-    clean_stop,
-    is_as,
-    load_log,
-    new_log,
-    new_metadata,
-)
+from seqgate.log.recovery.load import CleanStop, LoadedLog, Recovery, clean_stop, is_as, load_log, new_log
 from seqgate.log.segments.reader import SegmentList
 from seqgate.log.segments.scan import Appended, FileRegion, TimestampAndOffset
 from seqgate.log.segments.segment import Segment
-from seqgate.log.state.producer_snapshots import has_snapshot, write_snapshot
+from seqgate.log.state.producer_snapshots import snapshot_offsets, write_snapshot
 from seqgate.log.state.record_states import BatchFindings, RecordStates
 from seqgate.log.state.transactions import Transactions
 from seqgate.seq_validator import (
@@ -391,8 +382,8 @@ class PartitionLog:
         """
         environment, producers = self.environment, self.producers
         indexes = self.segments.write_indexes(may_omit=may_omit)
-        is_small = may_omit and not indexes and len(self.segments) == 1
-        if is_small and not len(producers) and not has_snapshot(environment, self.directory):
+        is_small = may_omit and not indexes and len(self.segments) == 1 and not len(producers)
+        if is_small and not snapshot_offsets(environment.storage.list_directory(self.directory)):
             return []
         snapshot = write_snapshot(
             environment, self.directory, producers, self.log_end_offset, self.recovery_point
@@ -812,7 +803,7 @@ class PartitionLog:
             generation=self.unflushed.generation,
             # The first flush may have failed, so persist the directory again.
             metadata=(
-                new_metadata(self.place, names_from_start=self.began_with_names)
+                encode_partition_metadata(self.topic_id, names_from_start=self.began_with_names)
                 if self.unflushed.first_flush_pending
                 else None
             ),

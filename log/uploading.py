@@ -84,17 +84,9 @@ def view(log: PartitionLog) -> LogView:
         if segment.base_offset <= end_offset
     ]
     stable_offset = min(end_offset, log.last_stable_offset)
-    return LogView(log.log_start_offset, end_offset, segments, stable_offset, _last_aborts(log, segments))
-
-
-def _last_aborts(log: PartitionLog, segments: list[SegmentView]) -> bytes | None:
-    """Return the transaction index of the last of these segments of the log; None if it is not in memory."""
-    last = segments[-1]
-    if not last.has_aborts:
-        return b""
-    return next(
-        segment.aborts.entries for segment in log.segments.segments if segment.base_offset == last.base_offset
-    )
+    last = log.segments.segments[len(segments) - 1].aborts
+    last_aborts = last.entries if last.has_any else b""
+    return LogView(log.log_start_offset, end_offset, segments, stable_offset, last_aborts)
 
 
 def read_sound(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -155,14 +155,13 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[
         if parsed is not None and parsed[1] != LOG_SUFFIX:
             # The log file may or may not have its final name yet. Rebuild its indexes in both cases.
             storage.delete(f"{directory}/{name}")
-            _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
+            for suffix in SEGMENT_SUFFIXES:
+                if suffix != LOG_SUFFIX:
+                    storage.delete(f"{directory}/{offset_name(parsed[0], suffix)}")
             doubted.add(parsed[0])
     if swaps:
         environment.durability.sync(directories=[directory])
     return doubted
-
-
-_INDEX_SUFFIXES = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
 
 
 class _Contents(msgspec.Struct, frozen=True):
@@ -200,11 +199,6 @@ def _finish_swap(
             storage.delete(f"{directory}/{name}")
     environment.durability.sync(directories=[directory])
     storage.rename(swapped, swapped.removesuffix(SWAP_SUFFIX))
-
-
-def _delete_files(storage: Storage, directory: str, base_offset: int, suffixes: Iterable[str]) -> None:
-    for suffix in suffixes:
-        storage.delete(f"{directory}/{offset_name(base_offset, suffix)}")
 
 
 def _is_all_there(

@@ -12,6 +12,7 @@ Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -546,7 +547,10 @@ def close_logs(
     durability: Durability, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
     """Close the logs. Return each one's clean stop, or None, and recovery point. Never raises OSError."""
-    flush = _begin_common_flush(durability, path) if clean and len(logs) >= MANY else None
+    flush = None
+    if clean and len(logs) >= MANY:
+        with contextlib.suppress(OSError):
+            flush = durability.begin_common_flush(path)
     if flush is not None:
         return _close_with(flush, logs)
     if not clean or len(logs) < FEW:
@@ -554,13 +558,6 @@ def close_logs(
     else:
         stops = _close_side_by_side(logs)
     return [(stop, log.recovery_point) for log, stop in zip(logs, stops, strict=True)]
-
-
-def _begin_common_flush(durability: Durability, path: str) -> FileSystemFlush | None:
-    try:
-        return durability.begin_common_flush(path)
-    except OSError:
-        return None
 
 
 def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tuple[CleanStop | None, int]]:

@@ -5,7 +5,7 @@ recovery point all batches were durable, so damaged bytes are kept, and their of
 again: see `seqgate.log.segments.damage`. Source: Kafka's `LogSegment.recover`, which cuts in both cases,
 because other replicas have the lost batches.
 
-`keep_cut_bytes` keeps bytes that a start cuts off the end of a log, if sound batches are among them. A crash
+A check keeps the bytes that it cuts off the end of a log, if sound batches are among them. A crash
 may tear the last write, and may lose an earlier page of several writes whose later pages reached the disk.
 Damage at rest above the recovery point looks the same, and then acknowledged batches lie behind it. Nothing
 tells the two apart for sure. So the log ends before the damage, as after a torn write, and the bytes stay in
@@ -32,7 +32,6 @@ from seqgate.log.segments.segment import Segment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seqgate.log.environment import LogEnvironment
     from seqgate.log.recovery.load import Listing
 
 _logger = logging.getLogger(__name__)
@@ -218,8 +217,41 @@ class Checking:
                 self._durability.sync(data=[segment.file])
 
     def _keep(self, segment: Segment, position: int, end: int, next_offset: int) -> None:
-        now_ms = self._listing.now_ms
-        keep_cut_bytes(self._listing.environment, segment, position, end, next_offset, now_ms)
+        """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among
+        them, and register the file. Raises OSError.
+
+        Call this before the bytes are cut off. `next_offset` is the offset that would follow at `position`.
+        """
+        found = _sound_batches(segment, position, end, next_offset)
+        if found is None:
+            return
+        listing, storage = self._listing, self._storage
+        kept = DataFile(f"{segment.file.path}.{position}.{listing.now_ms}{CUT_SUFFIX}")
+        storage.create(kept)
+        try:
+            with storage.descriptors.pinned(kept):
+                storage.copy(segment.file, position, end, kept, 0)
+                self._durability.sync(data=[kept], directories=[listing.directory])
+        finally:
+            storage.descriptors.release(kept)
+        name, size_bytes = kept.path.rpartition("/")[2], end - position
+        listing.environment.damage.note_cut(
+            listing.directory,
+            CutBytes(name, size_bytes, found.records, found.first_offset, found.last_offset),
+        )
+        _logger.error(
+            "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d "
+            "sound batches with %d records (offsets %d to %d) follow; if they were acknowledged, damage has "
+            "lost them, not the crash; the bytes are kept in %s",
+            segment.file.path,
+            size_bytes,
+            position,
+            found.batches,
+            found.records,
+            found.first_offset,
+            found.last_offset,
+            kept.path,
+        )
 
     def _drop_segments_from(self, index: int) -> None:
         segments = self._listing.segments
@@ -248,47 +280,6 @@ class _Sound(NamedTuple):
     records: int
     first_offset: int
     last_offset: int
-
-
-def keep_cut_bytes(
-    environment: LogEnvironment, segment: Segment, position: int, end: int, next_offset: int, now_ms: int
-) -> None:
-    """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among
-    them, and register the file. Raises OSError.
-
-    Call this before the bytes are cut off. `next_offset` is the offset that would follow at `position`.
-    """
-    found = _sound_batches(segment, position, end, next_offset)
-    if found is None:
-        return
-    storage = environment.storage
-    kept = DataFile(f"{segment.file.path}.{position}.{now_ms}{CUT_SUFFIX}")
-    storage.create(kept)
-    try:
-        with storage.descriptors.pinned(kept):
-            storage.copy(segment.file, position, end, kept, 0)
-            environment.durability.sync(data=[kept], directories=[segment.directory])
-    finally:
-        storage.descriptors.release(kept)
-    environment.damage.note_cut(
-        segment.directory,
-        CutBytes(
-            kept.path.rpartition("/")[2], end - position, found.records, found.first_offset, found.last_offset
-        ),
-    )
-    _logger.error(
-        "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d sound "
-        "batches with %d records (offsets %d to %d) follow; if they were acknowledged, damage has lost them, "
-        "not the crash; the bytes are kept in %s",
-        segment.file.path,
-        end - position,
-        position,
-        found.batches,
-        found.records,
-        found.first_offset,
-        found.last_offset,
-        kept.path,
-    )
 
 
 def _sound_batches(segment: Segment, position: int, end: int, next_offset: int) -> _Sound | None:

@@ -47,7 +47,7 @@ from seqgate.log.files.file_names import (
     parse_offset_name,
 )
 from seqgate.log.files.page_cache import NotCached, without_fetching
-from seqgate.log.files.storage import DurableFiles, Storage
+from seqgate.log.files.storage import Storage
 from seqgate.log.recovery.checking import Checking
 from seqgate.log.recovery.producer_recovery import Undecided, load_producers
 from seqgate.log.recovery.transaction_checks import not_borne_out, rebuild_transaction_indexes
@@ -87,24 +87,13 @@ class LoadedLog(msgspec.Struct):
 
 def new_log(environment: LogEnvironment, place: LogPlace, config: LogConfig, now_ms: int) -> LoadedLog:
     """Return a new partition's state; write its topic id and first segment, not durable. Raises OSError."""
-    environment.storage.write_file(
-        f"{place.directory}/{PARTITION_METADATA}", new_metadata(place, names_from_start=config.deduplicates)
-    )
+    metadata = encode_partition_metadata(place.topic_id, names_from_start=config.deduplicates)
+    environment.storage.write_file(f"{place.directory}/{PARTITION_METADATA}", metadata)
     segment = Segment(environment, place.directory, 0, 0, now_ms)
     environment.storage.create(segment.file)
     segment.become_active()
     producers = ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit)
     return LoadedLog([segment], producers, LeaderEpochs(), 0, 0)
-
-
-def new_metadata(place: LogPlace, *, names_from_start: bool) -> bytes:
-    return encode_partition_metadata(place.topic_id, names_from_start=names_from_start)
-
-
-def persist_directory(durable: DurableFiles, place: LogPlace, metadata: bytes) -> None:
-    """Rewrite and persist `partition.metadata`, and the name of the partition's directory. Raises OSError."""
-    durable.replace(f"{place.directory}/{PARTITION_METADATA}", metadata)
-    durable.sync(directories=[str(Path(place.directory).parent)])
 
 
 def load_log(
@@ -539,7 +528,9 @@ class Recovery:
     def run(self) -> None:
         """Recover the partition. Raises OSError, IncompatibleFormat, NeedsRecovery."""
         if self._metadata is not None:
-            persist_directory(self._apart.durability, self.place, self._metadata)
+            directory, durability = self.place.directory, self._apart.durability
+            durability.replace(f"{directory}/{PARTITION_METADATA}", self._metadata)
+            durability.sync(directories=[str(Path(directory).parent)])
         loaded = self._load(None)
         self.bytes_cut = loaded.bytes_cut
         try:

@@ -57,7 +57,8 @@ class TransactionIndex:
 
         Returns whether all are found. If not, a transaction aborted in a later segment may reach there too.
         """
-        for number in range(self._first_ending_at(offset), len(self)):
+        first = bisect_left(range(len(self)), offset, key=self._marker_offset)
+        for number in range(first, len(self)):
             _, producer_id, first_offset, _, last_stable_offset = ENTRY.unpack_from(
                 self.entries, number * ENTRY.size
             )
@@ -66,10 +67,6 @@ class TransactionIndex:
             if last_stable_offset >= upper_bound:
                 return True
         return False
-
-    def _first_ending_at(self, offset: int) -> int:
-        """Return the number of the first entry whose marker is at `offset` or later."""
-        return bisect_left(range(len(self)), offset, key=self._marker_offset)
 
     def _marker_offset(self, number: int) -> int:
         return int(ENTRY.unpack_from(self.entries, number * ENTRY.size)[3])

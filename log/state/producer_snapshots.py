@@ -25,10 +25,6 @@ def snapshot_offsets(names: Iterable[str]) -> list[int]:
     return offsets_of(names, SNAPSHOT_SUFFIX)
 
 
-def has_snapshot(environment: LogEnvironment, directory: str) -> bool:
-    return bool(snapshot_offsets(environment.storage.list_directory(directory)))
-
-
 def write_snapshot(
     environment: LogEnvironment,
     directory: str,
