@@ -55,9 +55,6 @@ class _Content(msgspec.Struct):
     checksum: int | None = None
     """The CRC-32 of the encoded `logs`. Earlier releases wrote none, and ignore it."""
 
-    def is_whole(self) -> bool:
-        return self.checksum in {None, crc32(msgspec.json.encode(self.logs))}
-
 
 class _ContentOfVersion1(msgspec.Struct):
     logs: dict[str, _RowOfVersion1]
@@ -146,10 +143,10 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
             first = msgspec.json.decode(content, type=_ContentOfVersion1).logs
             return {name: StoredLog(None, CleanStop(*row), row[0]) for name, row in first.items()}
         decoded = msgspec.json.decode(content, type=_Content)
-        if not decoded.is_whole():
+        rows = decoded.logs
+        if decoded.checksum not in {None, crc32(msgspec.json.encode(rows))}:
             _logger.warning("%s is damaged, so every log is checked", path)
             return None
-        rows = decoded.logs
         ids = {text: uuid.UUID(text) for text in {row[0] for row in rows.values()}}
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         _logger.warning("%s can't be read, so every log is checked: %s", path, error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -424,26 +424,15 @@ def check_partition(storage: Storage, directory: str, names: Collection[str]) ->
         (SNAPSHOT_SUFFIX, newer_snapshot_version, f"{OLDEST_SNAPSHOT_VERSION} to {NEWEST_SNAPSHOT_VERSION}"),
         (NAMES_SUFFIX, newer_names_version, f"up to {NAMES_VERSION}"),
     ):
-        _check_newest(storage, directory, offsets_of(names, suffix), suffix, newer_version, read)
-
-
-def _check_newest(
-    storage: Storage,
-    directory: str,
-    offsets: Sequence[int],
-    suffix: str,
-    newer_version: Callable[[bytes], int | None],
-    read: str,
-) -> None:
-    """Check the newest snapshot only: if a later release wrote any snapshot, it wrote the newest one."""
-    if not offsets:
-        return
-    path = f"{directory}/{offset_name(offsets[-1], suffix)}"
-    version = None
-    with contextlib.suppress(OSError):  # the code that restores the snapshot handles an unreadable file
-        version = newer_version(storage.read_file(path))
-    if version is not None:
-        raise IncompatibleFormat(f"{path} has version {version}; this program reads versions {read}.")
+        # If a later release wrote any snapshot, it wrote the newest one.
+        for offset in offsets_of(names, suffix)[-1:]:
+            path = f"{directory}/{offset_name(offset, suffix)}"
+            version = None
+            # The code that restores the snapshot handles an unreadable file.
+            with contextlib.suppress(OSError):
+                version = newer_version(storage.read_file(path))
+            if version is not None:
+                raise IncompatibleFormat(f"{path} has version {version}; this program reads versions {read}.")
 
 
 # The facts that a clean stop records about a partition log, and the check whether they still hold.

@@ -103,9 +103,6 @@ class _Content(msgspec.Struct):
     checksum: int
     cut: dict[str, list[CutBytes]] = {}
 
-    def is_whole(self) -> bool:
-        return self.checksum == crc32(msgspec.json.encode(self.ranges))
-
 
 class DamageRegister:
     """The damaged ranges by partition directory, before `load` in memory only. Any thread may call."""
@@ -152,7 +149,7 @@ class DamageRegister:
                     f"{DAMAGED_BATCHES_VERSION}."
                 )
             decoded = msgspec.json.decode(content, type=_Content)
-            if not decoded.is_whole():
+            if decoded.checksum != crc32(msgspec.json.encode(decoded.ranges)):
                 raise ValueError("its checksum is wrong")  # noqa: TRY301 - handled as other damage
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             _logger.error(  # noqa: TRY400

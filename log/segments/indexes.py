@@ -80,38 +80,29 @@ class SegmentIndexes:
 
     def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
         """Return the last (relative_offset, position) up to `relative_offset`; None without one."""
-        entries = self.offset_entries
-        low = bisect_right(
-            _numbers(entries, OFFSET_ENTRY), relative_offset, key=_column(entries, OFFSET_ENTRY, 0)
-        )
-        return self._entry(low - 1)
+        return self._entry(_search(bisect_right, self.offset_entries, OFFSET_ENTRY, 0, relative_offset) - 1)
 
     def _entry(self, number: int) -> tuple[int, int] | None:
-        if not 0 <= number < len(_numbers(self.offset_entries, OFFSET_ENTRY)):
+        if not 0 <= number < len(self.offset_entries) // _OFFSET_BYTES:
             return None
         relative_offset, position = OFFSET_ENTRY.unpack_from(self.offset_entries, number * _OFFSET_BYTES)
         return relative_offset, position
 
     def time_entry_for(self, timestamp_ms: int) -> tuple[int, int]:
         """Return (timestamp, relative offset) from which to search for a later one; (-1, 0): the start."""
-        entries = self.time_entries
-        low = bisect_right(_numbers(entries, TIME_ENTRY), timestamp_ms, key=_column(entries, TIME_ENTRY, 0))
+        low = _search(bisect_right, self.time_entries, TIME_ENTRY, 0, timestamp_ms)
         if not low:
             return -1, 0
-        timestamp, relative_offset = TIME_ENTRY.unpack_from(entries, (low - 1) * _TIME_BYTES)
+        timestamp, relative_offset = TIME_ENTRY.unpack_from(self.time_entries, (low - 1) * _TIME_BYTES)
         return timestamp, relative_offset
 
     def entry_after(self, position: int) -> tuple[int, int] | None:
         """Return the first (relative_offset, position) at or after `position`; None when all are before."""
-        entries = self.offset_entries
-        numbers = _numbers(entries, OFFSET_ENTRY)
-        return self._entry(bisect_left(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)))
+        return self._entry(_search(bisect_left, self.offset_entries, OFFSET_ENTRY, 1, position))
 
     def entry_before(self, position: int) -> tuple[int, int] | None:
         """Return the last (relative_offset, position) at or before `position`; None when all are after."""
-        entries = self.offset_entries
-        numbers = _numbers(entries, OFFSET_ENTRY)
-        return self._entry(bisect_right(numbers, position, key=_column(entries, OFFSET_ENTRY, 1)) - 1)
+        return self._entry(_search(bisect_right, self.offset_entries, OFFSET_ENTRY, 1, position) - 1)
 
     def is_sane(self, size_bytes: int) -> bool:
         """Return whether the entries ascend and point into a segment of `size_bytes`."""
@@ -132,14 +123,13 @@ class SegmentIndexes:
         return True
 
 
-def _numbers(entries: bytearray, entry: struct.Struct) -> range:
-    return range(len(entries) // entry.size)
-
-
-def _column(entries: bytearray, entry: struct.Struct, column: int) -> Callable[[int], int]:
-    """Return a function from an entry's number to one of its fields."""
+def _search(
+    bisect: Callable[..., int], entries: bytearray, entry: struct.Struct, column: int, wanted: int
+) -> int:
+    """Return the number of the entry at which `bisect` places a value of this column."""
     size, unpack_from = entry.size, entry.unpack_from
-    return lambda number: int(unpack_from(entries, number * size)[column])
+    numbers = range(len(entries) // size)
+    return bisect(numbers, wanted, key=lambda number: unpack_from(entries, number * size)[column])
 
 
 Index = TypeVar("Index", bound="SegmentIndexes | TransactionIndex")

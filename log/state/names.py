@@ -32,6 +32,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from seqgate.log.config import LogConfig, LogPlace
 from seqgate.log.durability.unflushed import Capture, SideFile, WriteOnly
 from seqgate.log.errors import CorruptRecord, InvalidRecord, UnsupportedCompressionType
@@ -367,10 +369,25 @@ class Names:
         self.changed = self.has_gap = False
         self._changed_records = 0
         self._on_due(False)
-        self.pending = NamesCapture(
-            self, self._storage, self._place.directory, self._file, self.table.written(), log_end_offset
-        )
+        names, times = self.table.written()
+        self.pending = NamesCapture(self, names, times, log_end_offset, self._file.next_number())
         return self.pending
+
+    def write(self, capture: NamesCapture, files: DurableFiles) -> None:
+        """Persist a snapshot, all records of which are durable, and delete old ones. Two captures at one
+        offset share a file name, so an older one must not overwrite a newer one. Raises OSError.
+        """
+        self._file.write(capture.number, lambda: self._replace(capture, files))
+
+    def _replace(self, capture: NamesCapture, files: DurableFiles) -> None:
+        storage, directory = self._storage, self._place.directory
+        path = f"{directory}/{offset_name(capture.log_end_offset, NAMES_SUFFIX)}"
+        files.replace(path, encode_names(capture.names, capture.log_end_offset))
+        if storage.keeps_deleted:
+            return
+        offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
+        for offset in offsets[:-KEPT_SNAPSHOTS]:
+            storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
 
     def saved(self, capture: NamesCapture) -> None:
         if capture.number <= self._saved_number:
@@ -431,44 +448,17 @@ KEPT_SNAPSHOTS: Final = 2
 """Snapshots kept per partition; older ones are deleted when a new one is written."""
 
 
-class NamesCapture:
+class NamesCapture(msgspec.Struct, frozen=True, eq=False):
     """The producer names when the log ended at `log_end_offset`. `write` may be called in any thread."""
 
-    __slots__ = ("_file", "directory", "log_end_offset", "names", "number", "owner", "storage", "times")
-
-    def __init__(
-        self,
-        owner: Names,
-        storage: Storage,
-        directory: str,
-        file: SideFile,
-        written: tuple[list[WrittenName], int],
-        log_end_offset: int,
-    ) -> None:
-        """Take the names to write. `saved` reports to `owner` that the snapshot is durable."""
-        self.owner = owner
-        self.storage = storage
-        self.directory = directory
-        self._file = file
-        self.names, self.times = written
-        self.log_end_offset = log_end_offset
-        self.number = file.next_number()
+    owner: Names
+    names: list[WrittenName]
+    times: int
+    log_end_offset: int
+    number: int
 
     def write(self, files: DurableFiles) -> None:
-        """Persist the snapshot, all records of which are durable, and delete old ones. Two captures at one
-        offset share a file name, so an older one must not overwrite a newer one. Raises OSError.
-        """
-        self._file.write(self.number, lambda: self._replace(files))
-
-    def _replace(self, files: DurableFiles) -> None:
-        storage, directory = self.storage, self.directory
-        path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
-        files.replace(path, encode_names(self.names, self.log_end_offset))
-        if storage.keeps_deleted:
-            return
-        offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
-        for offset in offsets[:-KEPT_SNAPSHOTS]:
-            storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
+        self.owner.write(self, files)
 
     def saved(self) -> None:
         self.owner.saved(self)
