@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -174,8 +174,7 @@ def _fault_of(manifest: Manifest) -> str | None:
 # The keys of a partition's parts and of its manifest.
 
 PREFIX: Final = "parts/"
-_MANIFEST: Final = re.compile(r"parts/([0-9a-f]{32})/(\d+)/manifest")
-_PART: Final = re.compile(r"parts/([0-9a-f]{32})/(\d+)/((?:\d{20}|files)-[0-9a-f]{32})")
+_KEY: Final = re.compile(r"parts/([0-9a-f]{32})/(\d+)/(?:manifest|((?:\d{20}|files)-[0-9a-f]{32}))")
 
 
 class PartitionKey(NamedTuple):
@@ -206,11 +205,8 @@ def file_name(unique: str) -> str:
 
 def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
     """Return an object's partition and name, which is None for the manifest; None for any other key."""
-    found = _MANIFEST.fullmatch(key) or _PART.fullmatch(key)
-    if found is None:
-        return None
-    name = found[3] if found.re is _PART else None
-    return PartitionKey(UUID(hex=found[1]), int(found[2])), name
+    found = _KEY.fullmatch(key)
+    return None if found is None else (PartitionKey(UUID(hex=found[1]), int(found[2])), found[3])
 
 
 async def read_manifest(reads: PersistentReads, partition: PartitionKey) -> Manifest | None:
@@ -276,11 +272,6 @@ class Manifests:
             self._known[partition] = self._as_restored(await self._read(partition))
         return self._known[partition].manifest
 
-    async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
-        """Return whether the stored manifest names all these objects. Waits and raises as `load`."""
-        manifest = await self.present(partition)
-        return manifest is not None and manifest.objects.issuperset(names)
-
     async def replace(self, manifest: Manifest) -> Manifest:
         """Replace the manifest by this one in the next generation; return what was stored. Waits until the
         store answers. Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
@@ -291,7 +282,8 @@ class Manifests:
         conflicts = self._reads.conflicts()
         while True:
             _check_leadership(known, manifest)
-            stored = _next(manifest, known.manifest)
+            generation = 0 if known.manifest is None else known.manifest.generation + 1
+            stored = msgspec.structs.replace(manifest, generation=generation)
             try:
                 version = await self._objects.replace(
                     manifest_key(partition), encode_manifest(stored), known.version
@@ -351,8 +343,3 @@ def _check_leadership(known: KnownManifest, manifest: Manifest) -> None:
         )
     if known.leadership > manifest.leadership:
         raise Overtaken(f"session {session} has replaced {manifest_key(manifest.key)}")
-
-
-def _next(manifest: Manifest, before: Manifest | None) -> Manifest:
-    generation = 0 if before is None else before.generation + 1
-    return msgspec.structs.replace(manifest, generation=generation)

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from collections.abc import Collection as AbcCollection
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
 from seqgate.gateway.cluster.parts.manifest import (
@@ -95,10 +95,6 @@ class Collection:
         late = range(end_seq + 1, end_seq + 1 + MOST_IN_FLIGHT)
         await self.delete(object_key(node_id, session, seq) for seq in late)
         return await self.collect(node_id, session, end_seq)
-
-    async def end_sessions(self, below: int) -> None:
-        """Note that all sessions with a lower number are sealed and collected. Raises as `collect`."""
-        await self.move_boundary(SESSIONS_BOUNDARY_KEY, below)
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, several at once. Waits until the store answers. Raises Refused."""
@@ -211,7 +207,7 @@ class EndedLogs:
             running = await self._sessions.first_running()
             left = [each.session for each in await self._sessions.ended() if each.session not in self._done]
             first = min((*left, running))
-            await self._deletions.end_sessions(first)
+            await self._deletions.move_boundary(SESSIONS_BOUNDARY_KEY, first)
             self._done = {session for session in self._done if session >= first}
         return deleted
 
@@ -284,12 +280,6 @@ class EndedLogs:
 _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
 
 
-class Orphans(NamedTuple):
-    entries: list[Entry]
-    unsure: dict[PartitionKey, list[str]]
-    """The names of old objects, by partitions whose manifest this session has not replaced yet."""
-
-
 async def search(
     objects: ObjectStore,
     partitions: UploadedPartitions,
@@ -301,31 +291,16 @@ async def search(
     running: tuple[int, int],
 ) -> list[Entry]:
     """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
-    Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their
-    manifests. Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
-    """
-    found = await find_orphans(objects, partitions, counted, created_before_ms)
-    led = set(partitions.all())
-    for partition, names in found.unsure.items():
-        if partition in led and not await manifests.names_all(partition, names):
-            upload([partition])
-    return found.entries + await find_collected(objects, created_before_ms, running=running)
-
-
-async def find_orphans(
-    objects: ObjectStore,
-    partitions: UploadedPartitions,
-    counted: Callable[[PartitionKey], Manifest | None],
-    created_before_ms: int,
-) -> Orphans:
-    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed,
-    StorageFailed, Refused. `counted` returns a partition's manifest if this session wrote it and it counts.
+    `counted` returns a partition's manifest if this session wrote it and it counts. Partitions of which a
+    search can't tell orphans are given to `upload`, whose next round replaces their manifests. Raises
+    StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
     """
     old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
     # Whoever created an object knew its topic. So the metadata has the topic after this, or it is deleted.
     await partitions.catch_up()
     orphans: list[Entry] = []
-    unsure: dict[PartitionKey, list[str]] = {}
+    unsure: dict[PartitionKey, set[str]] = {}
+    """The names of old objects, by partitions whose manifest this session has not replaced yet."""
     for entry in old:
         place = partition_of(entry.key)
         if place is None:
@@ -335,10 +310,16 @@ async def find_orphans(
         if not partitions.exists(partition):
             orphans.append(entry)
         elif name is not None and manifest is None:
-            unsure.setdefault(partition, []).append(name)
+            unsure.setdefault(partition, set()).add(name)
         elif name is not None and manifest is not None and name not in manifest.objects:
             orphans.append(entry)
-    return Orphans(orphans, unsure)
+    led = set(partitions.all())
+    for partition, names in unsure.items():
+        if partition in led:
+            manifest = await manifests.present(partition)
+            if manifest is None or not names <= manifest.objects:
+                upload([partition])
+    return orphans + await find_collected(objects, created_before_ms, running=running)
 
 
 async def find_collected(

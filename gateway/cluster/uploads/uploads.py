@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
@@ -52,6 +52,12 @@ our partitions. A gateway that never runs for a whole interval uploads, too; oth
 for ever, and each start would read all of them."""
 COLLECTED_EVERY_S: Final = 60.0
 """The time between two collections of the logs of ended sessions, beside those in rounds."""
+MOST_TRIES: Final = 5
+"""Uploads of a partition that is handed over, before that is given up because it changes all the time."""
+
+
+class HandOverFailed(Exception):
+    """A partition can't be handed over now: it stays with this gateway. The message says why."""
 
 
 class Uploads:
@@ -246,7 +252,13 @@ class Uploads:
         Raises HandOverFailed, LogError, OSError, CorruptPart, IncompatibleFormat, NoLongerLed, Overtaken,
         SessionFenced, Refused.
         """
-        await upload_whole(log, self._partitions.flushed, self._upload_and_count, self._coverage)
+        for _ in range(MOST_TRIES):
+            await self._partitions.flushed(log)
+            # An upload itself may flush side files, which are in the session's log then and in no manifest.
+            manifest = await self._upload_and_count(log)
+            if manifest.end_offset == log.log_end_offset and not self._coverage.has_rows(manifest.key):
+                return
+        raise HandOverFailed(f"{log.topic}-{log.partition} changes while it is handed over")
 
     async def _upload_and_count(self, log: PartitionLog) -> Manifest:
         """Upload a log and pass the barrier; return the manifest, which counts. Raises as `hand_over`."""
@@ -425,32 +437,3 @@ class Uploads:
         self._collected_s = self._seconds()
         if self._sessions.collects() and not await is_pinned(self._reads, self._now_ms(), logs=True):
             await self.ended.collect()
-
-
-# Uploads the whole of a partition before another gateway leads it.
-
-MOST_TRIES: Final = 5
-"""Uploads of a partition that is handed over, before that is given up because it changes all the time."""
-
-
-class HandOverFailed(Exception):
-    """A partition can't be handed over now: it stays with this gateway. The message says why."""
-
-
-async def upload_whole(
-    log: PartitionLog,
-    flushed: Callable[[PartitionLog], Awaitable[None]],
-    upload: Callable[[PartitionLog], Awaitable[Manifest]],
-    coverage: Coverage,
-) -> None:
-    """Upload a log to which nobody appends, until its manifest has all that the session's log has of it. An
-    upload itself may flush side files, which are in the session's log then and in no manifest. `upload`
-    returns a manifest that counts. Raises HandOverFailed, and what `flushed` and `upload` raise.
-    """
-    for _ in range(MOST_TRIES):
-        await flushed(log)
-        manifest = await upload(log)
-        partition = PartitionKey(log.topic_id, log.partition)
-        if manifest.end_offset == log.log_end_offset and not coverage.has_rows(partition):
-            return
-    raise HandOverFailed(f"{log.topic}-{log.partition} changes while it is handed over")

@@ -14,8 +14,8 @@ from seqgate.gateway.backends import bucket_backend
 from seqgate.gateway.backends.bucket_backend import uploaded_partitions
 from seqgate.gateway.cluster import silence
 from seqgate.gateway.cluster.silence import Lease
-from seqgate.gateway.cluster.uploads import uploads
 from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
+from seqgate.gateway.cluster.uploads.uploads import Uploads
 from seqgate.gateway.cluster.wal import ended as sealing
 from seqgate.gateway.cluster.wal import session_wal
 from seqgate.gateway.cluster.wal.ended import StoredSessions
@@ -111,7 +111,7 @@ def handed_over_without_the_upload() -> list[Change]:
     async def nothing(*_: object) -> None:
         pass
 
-    return [(uploads, "upload_whole", nothing)]
+    return [(Uploads, "hand_over", nothing)]
 
 
 @cluster_fault_in("moves", "failovers", "rolling")
