@@ -332,7 +332,7 @@ class BucketBackup:
                 async with self._disk:
                     if await asyncio.to_thread(copy.has, key):
                         continue
-                content = await reads.part(key)
+                content = await reads.get(key)
                 async with self._disk:
                     await asyncio.to_thread(copy.write, key, content)
 

@@ -46,7 +46,7 @@ from seqgate.gateway.cluster.parts.manifest import (
     part_key,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
+from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.sessions import read_boundary
 from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, WalRow
@@ -209,7 +209,7 @@ class History:
         if writes:
             await self._run_files(lambda: self._write_all(writes))
 
-    async def finish(self, rows: EndedRows, ranges: Sequence[WalRange]) -> None:
+    async def finish(self, rows: EndedRows, ranges: Sequence[EndedSession]) -> None:
         """Write the rows that were put off, after all objects. Raises as `EndedRows.read`, and OSError."""
         put_off, self._put_off = self._put_off, []
         for found in sorted(put_off, key=lambda each: each.place):
@@ -342,7 +342,7 @@ class History:
 
 
 async def _rows_of(
-    partitions: Collection[PartitionKey], rows: EndedRows, ranges: Sequence[WalRange]
+    partitions: Collection[PartitionKey], rows: EndedRows, ranges: Sequence[EndedSession]
 ) -> list[RowAt]:
     """Return the rows of each partition in order, without superseded ones. Raises as `EndedRows.read`."""
     found: dict[PartitionKey, list[RowAt]] = {partition: [] for partition in partitions}
@@ -418,8 +418,7 @@ async def _restore(
     reads = PersistentReads(objects, _WHAT)
     boundaries = await asyncio.gather(*(read_boundary(reads, each.node_id, each.session) for each in ended))
     ranges = [
-        WalRange(session.node_id, session.session, session.nonce, boundary, session.end_seq)
-        for session, boundary in zip(ended, boundaries, strict=True)
+        session._replace(first_seq=boundary) for session, boundary in zip(ended, boundaries, strict=True)
     ]
     history = History(objects, staged, frozenset(partitions), run_files)
     await history.restore_manifests()

@@ -105,7 +105,7 @@ class MomentReads:
         self.known = await read_metadata(self._objects)
         sessions_boundary = await read_sessions_boundary(self._reads)
         numbers = [each for each in self.known.sessions if each.session >= sessions_boundary]
-        found = await _gathered(numbers, self._boundary)
+        found = await _gathered(numbers, lambda each: read_boundary(self._reads, each.node_id, each.session))
         # Whoever wrote a row below a boundary knew its topic, so the metadata has the topic after this.
         try:
             await read_on(self._reads, self.known)
@@ -129,7 +129,7 @@ class MomentReads:
         begin = self.known.end_seq
         while self.known.end_seq < metadata_end:
             end = min(metadata_end, self.known.end_seq + READS_AT_ONCE)
-            for content in await _gathered(map(registration_key, range(self.known.end_seq, end)), self._get):
+            for content in await _gathered(map(registration_key, range(self.known.end_seq, end)), self.get):
                 self.known.add(content)
         try:
             await check_not_shortened(self._reads, begin)
@@ -149,11 +149,11 @@ class MomentReads:
         if shortened and shortened not in snapshots:
             raise Moved(f"{snapshot_key(shortened)} is missing")
         for seq in snapshots:
-            yield snapshot_key(seq), await self._get(snapshot_key(seq))
+            yield snapshot_key(seq), await self.get(snapshot_key(seq))
         numbers = [*range(kept_end), *range(shortened, end)]
         for begin in range(0, len(numbers), READS_AT_ONCE):
             keys = [registration_key(seq) for seq in numbers[begin : begin + READS_AT_ONCE]]
-            for found in zip(keys, await _gathered(keys, self._get), strict=True):
+            for found in zip(keys, await _gathered(keys, self.get), strict=True):
                 yield found
         for key, boundary in (SHORTENED_KEY, shortened), (SESSIONS_BOUNDARY_KEY, base.sessions_boundary):
             if boundary:
@@ -177,10 +177,6 @@ class MomentReads:
             if first:
                 yield boundary_key(session.node_id, session.session), encode_boundary(first)
 
-    async def part(self, key: str) -> bytes:
-        """Return a part. Raises Moved."""
-        return await self._get(key)
-
     async def _log(self, session: RegisteredSession, seq: int, end: int | None) -> AsyncIterator[Found]:
         """Yield the objects of a log up to `end`, by default up to its seal. Raises Moved."""
         while end is None or seq < end:
@@ -195,15 +191,13 @@ class MomentReads:
                     return
             seq = following
 
-    async def _boundary(self, session: RegisteredSession) -> int:
-        return await read_boundary(self._reads, session.node_id, session.session)
-
     async def _manifest(self, partition: PartitionKey) -> StoredManifest | None:
         key = manifest_key(partition)
         content = await self._reads.find(key)
         return None if content is None else StoredManifest(content, decode_manifest(content, key))
 
-    async def _get(self, key: str) -> bytes:
+    async def get(self, key: str) -> bytes:
+        """Return an object. Raises Moved."""
         content = await self._reads.find(key)
         if content is None:
             raise Moved(f"{key} is missing")

@@ -42,14 +42,7 @@ from seqgate.gateway.cluster.parts.manifest import (
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
-from seqgate.gateway.cluster.wal.ended import (
-    Collected,
-    EndedRows,
-    EndedSession,
-    RowAt,
-    StoredSessions,
-    WalRange,
-)
+from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
 from seqgate.gateway.cluster.wal.sessions import decode_boundary, encode_boundary, read_boundary
@@ -192,7 +185,7 @@ class EndedLogs:
         await self._read_coverage()
         deleted = 0
         for log in list(self._logs.values()):
-            node_id, session, _, end_seq = log.session
+            node_id, session, _, end_seq, _ = log.session
             needed = log.coverage.first_needed(log.known_end)
             if needed < end_seq:
                 deleted += await self._deletions.collect(node_id, session, needed)
@@ -246,7 +239,7 @@ class EndedLogs:
         """Read the indexes of all objects. Where one is damaged, the log stays from there on."""
         while True:
             first = await read_boundary(self._reads, session.node_id, session.session)
-            wal = WalRange(session.node_id, session.session, session.nonce, first, session.end_seq)
+            wal = session._replace(first_seq=first)
             log = _EndedLog(session, Coverage(session=session.session), session.end_seq)
             try:
                 for seq in range(first, session.end_seq, READ_AT_ONCE):
@@ -259,7 +252,7 @@ class EndedLogs:
                 )
             return log
 
-    async def _read_some(self, log: _EndedLog, wal: WalRange, seqs: range) -> None:
+    async def _read_some(self, log: _EndedLog, wal: EndedSession, seqs: range) -> None:
         """Raises Collected, CorruptWalObject, IncompatibleFormat, Refused."""
         reading = [asyncio.create_task(self._rows.index(wal, seq)) for seq in seqs]
         try:

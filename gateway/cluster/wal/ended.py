@@ -72,17 +72,8 @@ class EndedSession(NamedTuple):
     """The nonce of the session's registration, which each of its objects has."""
     end_seq: int
     """The place of the seal (exclusive)."""
-
-
-class WalRange(NamedTuple):
-    """The objects of one sealed session that are to be read."""
-
-    node_id: int
-    session: int
-    nonce: bytes
-    first_seq: int
-    end_seq: int
-    """The place of the seal (exclusive)."""
+    first_seq: int = 0
+    """The boundary, once it is read: objects below it are not read."""
 
 
 class SessionState(enum.Enum):
@@ -334,7 +325,7 @@ class Collected(Exception):
 
 
 class RowAt(NamedTuple):
-    wal: WalRange
+    wal: EndedSession
     seq: int
     placed: PlacedRow
 
@@ -361,14 +352,14 @@ class EndedRows:
         self._reads = PersistentReads(objects, what)
 
     async def read(
-        self, ranges: Sequence[WalRange], wants: Callable[[WalRow], bool]
+        self, ranges: Sequence[EndedSession], wants: Callable[[WalRow], bool]
     ) -> AsyncIterator[list[FoundRow]]:
         """Yield the wanted rows of each object, in the order of the ranges. Raises Collected,
         CorruptWalObject for an object that is missing, damaged or of another session, IncompatibleFormat,
         Refused.
         """
         places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
-        indexes: deque[tuple[WalRange, int, asyncio.Task[tuple[Index, bytes]]]] = deque()
+        indexes: deque[tuple[EndedSession, int, asyncio.Task[tuple[Index, bytes]]]] = deque()
         ahead: deque[asyncio.Task[list[FoundRow]]] = deque()
         try:
             while True:
@@ -382,7 +373,7 @@ class EndedRows:
         finally:
             await end_tasks(*ahead, *(index for _, _, index in indexes))
 
-    async def index(self, wal: WalRange, seq: int) -> tuple[Index, bytes]:
+    async def index(self, wal: EndedSession, seq: int) -> tuple[Index, bytes]:
         """Return the index of an object, and the end of the object that was read for it. Raises as `read`."""
         key = object_key(wal.node_id, wal.session, seq)
         try:
@@ -411,7 +402,7 @@ class EndedRows:
 
     async def _wanted(
         self,
-        wal: WalRange,
+        wal: EndedSession,
         seq: int,
         read: asyncio.Task[tuple[Index, bytes]],
         wants: Callable[[WalRow], bool],
@@ -438,7 +429,7 @@ class EndedRows:
                 rows.append((RowAt(wal, seq, placed), data))
         return rows
 
-    async def _get(self, wal: WalRange, seq: int, first: int, size_bytes: int) -> bytes:
+    async def _get(self, wal: EndedSession, seq: int, first: int, size_bytes: int) -> bytes:
         key = object_key(wal.node_id, wal.session, seq)
         if not size_bytes:
             return b""
@@ -447,7 +438,7 @@ class EndedRows:
         except Missing as error:
             raise await self._missing(wal, seq, key) from error
 
-    async def _missing(self, wal: WalRange, seq: int, key: str) -> Exception:
+    async def _missing(self, wal: EndedSession, seq: int, key: str) -> Exception:
         if seq < await read_boundary(self._reads, wal.node_id, wal.session):
             return Collected(key)
         return CorruptWalObject(

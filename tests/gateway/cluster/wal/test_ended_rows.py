@@ -9,7 +9,13 @@ from uuid import UUID
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import Missing
-from seqgate.gateway.cluster.wal.ended import INDEXES_AT_ONCE, READ_AT_ONCE, Collected, EndedRows, WalRange
+from seqgate.gateway.cluster.wal.ended import (
+    INDEXES_AT_ONCE,
+    READ_AT_ONCE,
+    Collected,
+    EndedRows,
+    EndedSession,
+)
 from seqgate.gateway.cluster.wal.sessions import encode_boundary
 from seqgate.gateway.cluster.wal.wal_object import (
     CorruptWalObject,
@@ -67,7 +73,7 @@ class Store:
 async def offsets(store: Any, count: int, wants: Any = lambda _: True, first: int = 0) -> list[int]:
     rows = EndedRows(store, "a test waits")
     found: list[int] = []
-    async for each in rows.read([WalRange(NODE, SESSION, NONCE, first, count)], wants):
+    async for each in rows.read([EndedSession(NODE, SESSION, NONCE, count, first)], wants):
         for at, data in each:
             assert isinstance(data, memoryview)
             assert isinstance(at.row, DataRow)
@@ -121,7 +127,7 @@ async def test_a_reader_that_stops_early_leaves_no_call_behind() -> None:
     store: Any = Store()
     for seq in range(100):
         store.put(seq)
-    reading = EndedRows(store, "a test waits").read([WalRange(NODE, SESSION, NONCE, 0, 100)], lambda _: True)
+    reading = EndedRows(store, "a test waits").read([EndedSession(NODE, SESSION, NONCE, 100)], lambda _: True)
     assert len(await anext(reading)) == 1
     await reading.aclose()  # type: ignore[attr-defined] # it is a generator
     assert asyncio.all_tasks() == {asyncio.current_task()}
