@@ -241,13 +241,8 @@ def name_complaint(name: str) -> str | None:
     return None
 
 
-def has_collision_characters(name: str) -> bool:
-    """Return whether the name has a '.' or '_', which metric names can't tell apart."""
-    return "." in name or "_" in name
-
-
 def unify_collision_characters(name: str) -> str:
-    """Return the name with every '.' replaced by '_'."""
+    """Return the name with every '.' replaced by '_', which metric names can't tell apart."""
     return name.replace(".", "_")
 
 

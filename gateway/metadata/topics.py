@@ -22,8 +22,8 @@ from seqgate.gateway.metadata.image import (
     METADATA_TOPIC,
     TOPIC_RESOURCE,
     MetadataImage,
-    has_collision_characters,
     name_complaint,
+    unify_collision_characters,
 )
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord, PartitionRecord, TopicRecord
 
@@ -84,7 +84,7 @@ def create_topics(
         if error:
             results.append(TopicResult(name=topic.name, error=error))
             continue
-        unified[topic.name.replace(".", "_")] = topic.name
+        unified[unify_collision_characters(topic.name)] = topic.name
         configs = {name: value for name, value in topic.configs if value is not None}
         partitions = list(_partitions(topic, topic_id, count, brokers, image.brokers.draining()))
         records.extend(_creation(topic.name, topic_id, configs, partitions))
@@ -143,13 +143,11 @@ def _refusal(
         return ApiError(ErrorCode.invalid_topic_exception, complaint)
     if topic.name in image.topics_by_name:
         return ApiError(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
-    if has_collision_characters(topic.name):
-        other = image.colliding_topic(topic.name) or unified.get(topic.name.replace(".", "_"))
-        if other is not None:
-            return ApiError(
-                ErrorCode.invalid_topic_exception,
-                f"Topic '{topic.name}' collides with existing topic: {other}",
-            )
+    other = image.colliding_topic(topic.name) or unified.get(unify_collision_characters(topic.name))
+    if other is not None:
+        return ApiError(
+            ErrorCode.invalid_topic_exception, f"Topic '{topic.name}' collides with existing topic: {other}"
+        )
     missing = [name for name, value in topic.configs if value is None]
     if missing:
         return ApiError(
