@@ -422,7 +422,7 @@ class Blocks:
         pieces: list[bytes] = []
         stop = min(stop, part.length)
         while start < stop:
-            key = block_at(part, start)
+            key = BlockKey(part.name, (part.position + start) // BLOCK_BYTES)
             block = self._blocks.get(key)
             if block is None:
                 return CachedStretch(b"".join(pieces), key)
@@ -442,10 +442,6 @@ class Blocks:
         self.bytes_fetched += len(data)
         while self.size_bytes > self._max_bytes and len(self._blocks) > 1:
             self.size_bytes -= len(self._blocks.popitem(last=False)[1])
-
-
-def block_at(part: PartRef, place: int) -> BlockKey:
-    return BlockKey(part.name, (part.position + place) // BLOCK_BYTES)
 
 
 def place_of(part: PartRef, number: int) -> tuple[int, int]:

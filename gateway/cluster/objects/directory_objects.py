@@ -253,19 +253,16 @@ class _Files:
     def _locked(self) -> Iterator[None]:
         """Hold the lock of the directory, which threads and processes share."""
         descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        thread = threading.get_ident()
         try:
-            self._await_lock(descriptor)
+            self.waiting.add(thread)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            finally:
+                self.waiting.remove(thread)
             yield
         finally:
             os.close(descriptor)
-
-    def _await_lock(self, descriptor: int) -> None:
-        thread = threading.get_ident()
-        self.waiting.add(thread)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        finally:
-            self.waiting.remove(thread)
 
     def _check_root(self) -> None:
         """Check that the directory exists. A mount that is gone would otherwise look like an empty store."""

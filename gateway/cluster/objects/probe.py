@@ -63,31 +63,19 @@ async def probe(objects: ObjectStore, name: str) -> None:
 async def _check(objects: ObjectStore, folder: str) -> None:
     """Let several calls race for one creation and for one replacement, and list the resulting objects."""
     created, replaced = f"{folder}/{CREATED}", f"{folder}/{REPLACED}"
-    await _race_to_create(objects, created)
-    await _race_to_replace(objects, replaced)
-    listed = [entry.key async for entry in objects.list(f"{folder}/")]
-    if listed != [created, replaced]:
-        raise StoreFailed(f"it lists {listed} instead of {[created, replaced]}")
-
-
-async def _race_to_create(objects: ObjectStore, key: str) -> None:
-    calls = [objects.create(key, content) for content in _CONTENTS]
-    await _check_winner(objects, key, await _winners(calls, AlreadyThere), "creations")
-
-
-async def _race_to_replace(objects: ObjectStore, key: str) -> None:
-    version = await _first_version(objects, key)
-    calls = [objects.replace(key, content, version) for content in _CONTENTS]
-    await _check_winner(objects, key, await _winners(calls, Changed), "replacements")
-
-
-async def _first_version(objects: ObjectStore, key: str) -> str:
+    creations = [objects.create(created, content) for content in _CONTENTS]
+    await _check_winner(objects, created, await _winners(creations, AlreadyThere), "creations")
     try:
-        return await objects.replace(key, b"before the race", None)
+        version = await objects.replace(replaced, b"before the race", None)
     except Changed:
         raise StoreFailed(
             "the store says that a fresh key has an object, as after a conflict of two calls"
         ) from None
+    replacements = [objects.replace(replaced, content, version) for content in _CONTENTS]
+    await _check_winner(objects, replaced, await _winners(replacements, Changed), "replacements")
+    listed = [entry.key async for entry in objects.list(f"{folder}/")]
+    if listed != [created, replaced]:
+        raise StoreFailed(f"it lists {listed} instead of {[created, replaced]}")
 
 
 async def _winners(calls: list[Coroutine[Any, Any, T]], lost: type[Exception]) -> list[bytes]:

@@ -182,7 +182,9 @@ class PinnedBucket:
         finally:
             await end_tasks(renewing)
             with contextlib.suppress(StoreFailed, Refused, Missing):
-                await self._delete()
+                found, _ = await self._read()
+                if found is not None and found.backup == self._backup:
+                    await self._reads.objects.delete(PIN_KEY)
 
     def check(self) -> None:
         """Raise PinTaken if a renewal has found that the backup lost its pin."""
@@ -219,11 +221,6 @@ class PinnedBucket:
                 return  # `check` says it to the backup
             except Refused as error:
                 logger.warning("the pin of the backup can't be renewed: %s", error)
-
-    async def _delete(self) -> None:
-        found, _ = await self._read()
-        if found is not None and found.backup == self._backup:
-            await self._reads.objects.delete(PIN_KEY)
 
     async def _take(self) -> None:
         """Create the pin, or take over one that is not renewed. Raises PinTaken, Refused."""

@@ -265,7 +265,12 @@ class _Taker:
                     if made is not None:
                         return made
                     break  # the session was quicker: look again behind its object
-                self._check_writer(found)
+                self._writer = self._writer or found.nonce
+                if found.nonce != self._writer:
+                    key = object_key(self._node_id, self._session, seq)
+                    raise CorruptWalObject(
+                        f"{key} has another nonce than its session: two programs wrote into the log."
+                    )
                 seq += 1
 
     async def _create_at(self, seq: int) -> Seal | None:
@@ -283,14 +288,6 @@ class _Taker:
                 return found if isinstance(found, Seal) else None
             if failure is not None:
                 await self._reads.failed(failure)
-
-    def _check_writer(self, found: WalObjectIdentity) -> None:
-        self._writer = self._writer or found.nonce
-        if found.nonce != self._writer:
-            key = object_key(self._node_id, self._session, found.seq)
-            raise CorruptWalObject(
-                f"{key} has another nonce than its session: two programs wrote into the log."
-            )
 
     async def _read_object(self, seq: int) -> Seal | WalObjectIdentity | None:
         """Return the object at this place, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
