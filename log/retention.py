@@ -177,7 +177,11 @@ def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
         )
     if decision.doomed and read_until is not None:
         decision = RetentionDecision([], f"producer names are replayed only up to offset {read_until}")
-    _log_why_kept(log, decision)
+    if decision.kept_because != log.kept_because:  # once, not at every retention pass
+        log.kept_because = decision.kept_because
+        if decision.kept_because:
+            base_offset = log.segments.bases[len(decision.doomed)]
+            _logger.info("%s: the segment at %d stays: %s", log.place, base_offset, decision.kept_because)
     return decision
 
 
@@ -190,15 +194,6 @@ def _facts(log: PartitionLog) -> Iterator[SegmentFacts]:
         timestamp = segment.largest_timestamp() if needs_time else -1
         end_offset = segments.end_offset(number, log.log_end_offset)
         yield SegmentFacts(segment.base_offset, end_offset, segment.size_bytes, timestamp, is_active)
-
-
-def _log_why_kept(log: PartitionLog, decision: RetentionDecision) -> None:
-    """Log the reason once, not at every retention pass."""
-    if decision.kept_because != log.kept_because:
-        log.kept_because = decision.kept_because
-        if decision.kept_because:
-            base_offset = log.segments.bases[len(decision.doomed)]
-            _logger.info("%s: the segment at %d stays: %s", log.place, base_offset, decision.kept_because)
 
 
 def prepare_retention(log: PartitionLog, now_ms: int) -> RemovalTicket | None:

@@ -59,7 +59,9 @@ class KeptWrites:
         size_bytes = len(head) + len(rest)
         if not self._least_bytes <= size_bytes <= self._max_bytes:
             return
-        if _owner_bytes(rest) > OWNER_SHARE * size_bytes:
+        owner = rest.obj
+        owner_bytes = len(owner) if isinstance(owner, bytes | bytearray) else rest.nbytes
+        if owner_bytes > OWNER_SHARE * size_bytes:
             return
         batch = KeptBatch(position, first_offset, end_offset, pieces)
         with self._lock:
@@ -95,9 +97,3 @@ class KeptWrites:
         self.size_bytes -= batches.popleft().size_bytes
         if not batches:
             del self._files[file]
-
-
-def _owner_bytes(view: memoryview) -> int:
-    """Return the size of the memory that the view holds."""
-    owner = view.obj
-    return len(owner) if isinstance(owner, bytes | bytearray) else view.nbytes

@@ -544,7 +544,6 @@ class Descriptors:
     # --- opening
 
     def create(self, file: DataFile) -> None:
-        """Create the file empty, or empty it, and open it."""
         self.release(file)
         self._adopt(file, self._descriptor_of(file.path, _READ_WRITE | os.O_CREAT | os.O_TRUNC))
 

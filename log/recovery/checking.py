@@ -69,7 +69,10 @@ class Checking:
         if first and self._found_damage:
             # This disk loses durable data, so the earlier segments are checked too.
             log_end_offset = self._check_from(0)
-        self._register()
+        # Persist the damaged ranges before batches are written after them. Otherwise a later check could not
+        # tell that bytes are missing at the end of a segment.
+        damage = [found for segment in segments for found in segment.damage]
+        listing.environment.damage.note(listing.directory, damage, is_durable=True)
         if segments and _ends_damaged(segments[-1]):
             self._begin_behind(log_end_offset)
         if not segments and log_end_offset < self._recovery_point:
@@ -174,14 +177,6 @@ class Checking:
                     )
                 )
         segment.damage = tuple(noted)
-
-    def _register(self) -> None:
-        """Persist the damaged ranges before batches are written after them. Otherwise a later check could not
-        tell that bytes are missing at the end of a segment.
-        """
-        listing = self._listing
-        damage = [found for segment in listing.segments for found in segment.damage]
-        listing.environment.damage.note(listing.directory, damage, is_durable=True)
 
     def _begin_behind(self, offset: int) -> None:
         """Begin a segment after one that ends in damage, behind which no scan could find sound batches."""

@@ -141,10 +141,7 @@ class Segment:
         after_ms = self._roll_after_ms(config)
         due_ms = self.created_ms + after_ms
         if due_ms < now_ms:
-            first = (
-                self._first_timestamp if self._first_timestamp is not None else self._read_first_timestamp()
-            )
-            due_ms = max(first, self.created_ms) + after_ms
+            due_ms = max(self.first_timestamp(), self.created_ms) + after_ms
         return min(due_ms + 1, NEVER)
 
     def _roll_after_ms(self, config: LogConfig) -> int:
@@ -675,8 +672,5 @@ class SegmentEnvironment(Protocol):
     deletions: DeletionQueue
     damage: DamageRegister
 
-    def forget_file(self, file: DataFile) -> None:
-        """Drop everything in memory about a segment file that is closed for good."""
-
-    def forget_indexes(self, path: str) -> None:
-        """Drop the cached indexes of the segment file `path`, which changes or is removed."""
+    def forget_file(self, file: DataFile) -> None: ...
+    def forget_indexes(self, path: str) -> None: ...

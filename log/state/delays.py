@@ -272,7 +272,6 @@ class Delays:
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor backlog expiry may remove records."""
         return self.records.held_from
 
     def discard_below(self, log_start_offset: int) -> None:

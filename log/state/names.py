@@ -154,7 +154,8 @@ class Names:
         """Return the offset from which names are tracked, decided when the log is first deduplicated."""
         storage, directory = self._storage, self._place.directory
         start_offset = read_start(storage, directory)
-        if start_offset is None and began_with_names(storage, directory):
+        path = f"{directory}/{PARTITION_METADATA}"
+        if start_offset is None and storage.exists(path) and tracks_names_from_start(storage.read_file(path)):
             self._start_is_implied, self.unsaved_start = True, 0
             return 0
         if start_offset is None:
@@ -503,12 +504,6 @@ def read_start(storage: Storage, directory: str) -> int | None:
     except CorruptCheckpoint as error:
         _logger.warning("%s Names are read from the start of the log.", error)
         return 0
-
-
-def began_with_names(storage: Storage, directory: str) -> bool:
-    """Return whether `partition.metadata` says that names are tracked from offset 0 on. Raises OSError."""
-    path = f"{directory}/{PARTITION_METADATA}"
-    return storage.exists(path) and tracks_names_from_start(storage.read_file(path))
 
 
 NOT_KEPT = 2**63 - 1

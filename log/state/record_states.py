@@ -127,11 +127,9 @@ class RecordStates:
 
     @property
     def kept_from(self) -> int:
-        """The offset from which neither retention nor backlog expiry may remove records."""
         return min((state.kept_from for state in self.all), default=NOT_KEPT)
 
     def unsaved_below(self, offset: int) -> bool:
-        """Return whether state from records before `offset` is in no durable side file."""
         return any(state.unsaved_below(offset) for state in self.all)
 
     def discard_below(self, log_start_offset: int) -> None:
@@ -176,7 +174,6 @@ class RecordStates:
         self._make_rules(config)
 
     def alter_delays(self, config: LogConfig) -> None:
-        """Use another `delivery.delay.header`, or none, for later records. Waiting ones are due at once."""
         environment = self._environment
         delays = self.delays or Delays(environment.storage, self._place, config, environment.delayed_limit, 0)
         # Close the side file first. Otherwise a flush in flight could bring that file back.
