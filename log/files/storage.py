@@ -123,11 +123,8 @@ class Storage:
 
     def read_by_name(self, path: str, size_bytes: int, position: int) -> bytes:
         """Return up to `size_bytes` of a file that may be closed. Any thread may call, and waits."""
-        descriptor = self._disk.open(path, _READ)
-        try:
+        with self._opened(path, _READ) as descriptor:
             return self._pread(descriptor, size_bytes, position)
-        finally:
-            self._disk.close(descriptor)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
         """Send up to `size_bytes` to a non-blocking socket by sendfile. Return how many bytes it took."""
@@ -252,12 +249,8 @@ class Storage:
 
     def drop_cached(self, place: PageRange) -> None:
         """Drop the durable pages of a place from the page cache. A missing file is no error."""
-        with contextlib.suppress(FileNotFoundError):
-            descriptor = self._disk.open(place.path, _READ)
-            try:
-                self._disk.drop_cached(descriptor, place.position, place.size_bytes)
-            finally:
-                self._disk.close(descriptor)
+        with contextlib.suppress(FileNotFoundError), self._opened(place.path, _READ) as descriptor:
+            self._disk.drop_cached(descriptor, place.position, place.size_bytes)
 
     def _opens_at_once(self, file: DataFile) -> bool:
         # The inode of a file that this process wrote to is in memory.
@@ -294,27 +287,29 @@ class Storage:
 
     # --- whole files and directories
 
-    def read_file(self, path: str) -> bytes:
-        """Return the whole content. Raises FileNotFoundError."""
-        descriptor = self._disk.open(path, _READ)
+    @contextlib.contextmanager
+    def _opened(self, path: str, flags: int) -> Iterator[int]:
+        descriptor = self._disk.open(path, flags, FILE_MODE)
         try:
-            parts = []
-            position = 0
-            while part := self._pread(descriptor, _READ_BYTES, position):
-                parts.append(part)
-                position += len(part)
-            return b"".join(parts)
+            yield descriptor
         finally:
             self._disk.close(descriptor)
 
+    def read_file(self, path: str) -> bytes:
+        """Return the whole content. Raises FileNotFoundError."""
+        parts = []
+        position = 0
+        with self._opened(path, _READ) as descriptor:
+            while part := self._pread(descriptor, _READ_BYTES, position):
+                parts.append(part)
+                position += len(part)
+        return b"".join(parts)
+
     def write_file(self, path: str, content: bytes) -> None:
         """Write the whole content, neither durably nor atomically."""
-        descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
+        with self._opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC) as descriptor:
             if self._pwritev(descriptor, (content,), 0) != len(content):
                 raise OSError(errno.ENOSPC, "only a part of the bytes was written", path)
-        finally:
-            self._disk.close(descriptor)
 
     def replace(self, path: str, content: bytes, written: Callable[[str], None] | None = None) -> str:
         """Write a temporary file and rename it over the file, so that a reader or a crash of the process
@@ -337,18 +332,13 @@ class Storage:
 
     def fsync_path(self, path: str) -> None:
         """Persist a file written by `write_file`. Only `seqgate.log.durability` decides about the fsyncs."""
-        self._sync_name(path, _READ)
+        with self._opened(path, _READ) as descriptor:
+            self._disk.fsync(descriptor)
 
     def fsync_directory(self, path: str) -> None:
         """Make the names in the directory durable."""
-        self._sync_name(path, _READ | os.O_DIRECTORY)
-
-    def _sync_name(self, path: str, flags: int) -> None:
-        descriptor = self._disk.open(path, flags)
-        try:
+        with self._opened(path, _READ | os.O_DIRECTORY) as descriptor:
             self._disk.fsync(descriptor)
-        finally:
-            self._disk.close(descriptor)
 
     def begin_syncfs(self, path: str) -> FileSystemFlush | None:
         """Return a flush of all written to the file system of `path` until it runs; None without."""
