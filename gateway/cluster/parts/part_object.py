@@ -9,20 +9,13 @@
             | CRC-32C of the index, uint32 | version int16 | magic "SQPT"
 
 By position and length a reader knows where the index begins, so it gets any block with two ranged reads.
-
-Computes the CRC-32C of bytes from the CRC-32Cs of their pieces, without reading the bytes again.
-
-A CRC is the rest of a division of polynomials over two values, so that bytes that follow multiply the CRC of
-those before by a power of x.
-Source: M. Adler, crc32_combine in zlib.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -101,13 +94,11 @@ def encode_part(head: PartHead, data: Buffer) -> EncodedPart:
     if len(data) != head.length or not _is_possible(head):
         raise ValueError(f"{head} can't be stored with {len(data)} bytes")
     view = memoryview(data)
-    pieces = [
-        (crc32c(view[start:stop]), stop - start) for start, stop in _stretches(head.position, head.length)
-    ]
-    index = b"".join(_CRC.pack(crc) for crc, _ in pieces)
+    stretches = _stretches(head.position, head.length)
+    index = b"".join(_CRC.pack(crc32c(view[start:stop])) for start, stop in stretches)
     fields = (head.topic_id.bytes, *head[1:], crc32c(index), VERSION, _MAGIC)
     footer = _FOOTER.pack(crc32c(_FOOTER.pack(0, *fields)[_CRC.size :]), *fields)
-    return EncodedPart([_HEAD.pack(_MAGIC, VERSION), view, index + footer], joined_crc(pieces))
+    return EncodedPart([_HEAD.pack(_MAGIC, VERSION), view, index + footer], crc32c(view))
 
 
 def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
@@ -175,50 +166,3 @@ def _stretches(position: int, length: int) -> Iterator[tuple[int, int]]:
         stop = min(length, start + BLOCK_BYTES - (position + start) % BLOCK_BYTES)
         yield start, stop
         start = stop
-
-
-_POLYNOMIAL: Final = 0x82F63B78
-"""The CRC-32C's, with the highest power of x in the lowest bit, as in all numbers here."""
-_ONE: Final = 1 << 31
-_BYTE: Final = 1 << 23
-"""x to the power of the bits of a byte."""
-_SIZE_BITS: Final = 40
-"""The bits of the largest number of bytes."""
-
-
-def joined_crc(pieces: Iterable[tuple[int, int]]) -> int:
-    """Return the CRC of the pieces one after the other; each is the CRC of its bytes, and their number."""
-    joined = 0
-    for crc, size_bytes in pieces:
-        joined = _product(_power(size_bytes), joined) ^ crc if joined else crc
-    return joined
-
-
-@lru_cache(maxsize=64)
-def _power(size_bytes: int) -> int:
-    """Return what so many bytes that follow multiply a CRC by."""
-    power = _ONE
-    for bit, square in enumerate(_squares()):
-        if size_bytes >> bit & 1:
-            power = _product(power, square)
-    return power
-
-
-@lru_cache(maxsize=1)
-def _squares() -> list[int]:
-    """Return what 1, 2, 4… bytes that follow multiply a CRC by."""
-    squares = [_BYTE]
-    while len(squares) < _SIZE_BITS:
-        squares.append(_product(squares[-1], squares[-1]))
-    return squares
-
-
-def _product(one: int, other: int) -> int:
-    """Return the product of two polynomials, modulo the CRC's."""
-    product = 0
-    while one:
-        if one & _ONE:
-            product ^= other
-        one = one << 1 & 0xFFFFFFFF
-        other = other >> 1 ^ _POLYNOMIAL if other & 1 else other >> 1
-    return product
