@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -64,6 +64,7 @@ PARTS_AT_ONCE: Final = 8
 Damage = CorruptPart | CorruptRecord | CorruptWalObject | IncompatibleFormat
 RunFiles = Callable[[Callable[[], None]], Awaitable[None]]
 #: Runs work that writes files, in a thread or at once; one piece after the other.
+Write = tuple[PartitionKey, Callable[[], None]]
 
 
 async def at_once(work: Callable[[], None]) -> None:
@@ -191,7 +192,7 @@ class History:
 
     async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:
         """Write the rows of an object that are newer than their partition's manifest. Raises OSError."""
-        writes: list[tuple[PartitionKey, Callable[[], None]]] = []
+        writes: list[Write] = []
         for found, data in rows:
             if not self.wants(found.row):
                 continue
@@ -252,16 +253,14 @@ class History:
                 data = error
             await self.apply([(found, data)])
 
-    def _write_all(self, writes: Iterable[tuple[PartitionKey, Callable[[], None]]]) -> None:
+    def _write_all(self, writes: Iterable[Write]) -> None:
         for partition, write in writes:
             try:
                 write()
             except CorruptRecord as error:
                 self._incomplete.setdefault(partition, error)
 
-    def _data_writes(
-        self, partition: PartitionKey, row: DataRow, data: Buffer
-    ) -> list[tuple[PartitionKey, Callable[[], None]]]:
+    def _data_writes(self, partition: PartitionKey, row: DataRow, data: Buffer) -> list[Write]:
         self.with_rows.add(partition)
         place = self._ends.place_unless_records_are_missing(row)
         if place is None:
@@ -276,9 +275,7 @@ class History:
         )
         self._incomplete.setdefault(partition, error)
 
-    def _file_writes(
-        self, found: RowAt, name: str, content: bytes
-    ) -> list[tuple[PartitionKey, Callable[[], None]]]:
+    def _file_writes(self, found: RowAt, name: str, content: bytes) -> list[Write]:
         """Return what writes a side file, unless a newer one, or a later log start offset, is known."""
         partition, manifest = _partition_of(found), self._manifests[_partition_of(found)]
         if name == LOG_START_OFFSET:
@@ -299,20 +296,19 @@ class History:
         self, manifest: Manifest, absent: frozenset[int]
     ) -> AsyncIterator[tuple[SegmentRef, PartRef, memoryview]]:
         """Yield all parts in order, with their bytes, but for absent segments; several are read at once."""
+        present = (segment for segment in manifest.segments if segment.base not in absent)
+        left = ((segment, part) for segment in present for part in segment.parts)
         ahead: deque[tuple[SegmentRef, PartRef, asyncio.Task[memoryview]]] = deque()
         try:
-            for segment in manifest.segments:
-                for part in () if segment.base in absent else segment.parts:
-                    reading = asyncio.create_task(self._read(manifest, segment, part))
-                    ahead.append((segment, part, reading))
-                    if len(ahead) >= PARTS_AT_ONCE:
-                        first = ahead.popleft()
-                        yield first[0], first[1], await first[2]
-            while ahead:
-                first = ahead.popleft()
-                yield first[0], first[1], await first[2]
+            while True:
+                for segment, part in islice(left, PARTS_AT_ONCE - len(ahead)):
+                    ahead.append((segment, part, asyncio.create_task(self._read(manifest, segment, part))))
+                if not ahead:
+                    return
+                segment, part, reading = ahead.popleft()
+                yield segment, part, await reading
         finally:
-            await end_tasks(*(reading for _, _, reading in ahead))
+            await end_tasks(*(each for _, _, each in ahead))
 
     async def _read(self, manifest: Manifest, segment: SegmentRef, part: PartRef) -> memoryview:
         key = part_key(manifest.key, part.name)
