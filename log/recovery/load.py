@@ -130,14 +130,7 @@ def load_log(
     log_start_offset = max(loader.log_start_offset, loader.segments[0].base_offset)
     loader.listing.leader_epochs.truncate_start(log_start_offset)
     producers = load_producers(
-        environment,
-        directory,
-        config,
-        list(zip(loader.segments, loader.end_offsets(), strict=True)),
-        [offset for offset in snapshot_offsets(loader.listing.files) if offset <= loader.log_end_offset],
-        undecided,
-        is_snapshot_durable=loader.trusted,
-        now_ms=now_ms,
+        loader.listing, loader.end_offsets(), undecided, is_snapshot_durable=loader.trusted
     )
     damage = undecided.note(loader.segments, producers)
     environment.damage.note(directory, damage, is_durable=True)
@@ -248,14 +241,15 @@ class _Loader:
             if segment.base_offset in doubtful or not segment.aborts.are_sane(segment.base_offset, end_offset)
         ]
         if doubted:
-            self._rebuild_transaction_indexes(doubted, undecided)
+            self._mend()
+            rebuild_transaction_indexes(self.listing, doubted, undecided)
             self._write_offset_indexes(without)
         false = self._not_borne_out()
         if false:
             _logger.warning("%s: a transaction index contradicts the log and is rebuilt", self.directory)
-            self._rebuild_transaction_indexes(
-                [segment for segment in self.segments if segment.base_offset in false], undecided
-            )
+            self._mend()
+            doubted = [segment for segment in self.segments if segment.base_offset in false]
+            rebuild_transaction_indexes(self.listing, doubted, undecided)
         self.segments[-1].aborts.hold()
 
     def _not_borne_out(self) -> set[int]:
@@ -283,18 +277,6 @@ class _Loader:
                 _logger.warning("the offset index of %s can't be rebuilt: %s", segment.file.path, error)
                 continue
             self.environment.durability.sync(paths=segment.write_indexes(), directories=[self.directory])
-
-    def _rebuild_transaction_indexes(self, doubted: list[Segment], undecided: Undecided) -> None:
-        self._mend()
-        rebuild_transaction_indexes(
-            self.environment,
-            self.directory,
-            self.listing.config,
-            self.segments,
-            doubted,
-            snapshot_offsets(self.listing.files),
-            undecided,
-        )
 
     def end_offsets(self) -> list[int]:
         """Return the end offset of each segment, exclusive."""

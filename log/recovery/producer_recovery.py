@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from seqgate.log.config import LogConfig
-from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from seqgate.log.files.storage import Storage
@@ -23,31 +22,31 @@ from seqgate.log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG, Ba
 from seqgate.log.format.records import read_end_marker
 from seqgate.log.segments.damage import NO_TRANSACTION, DamagedRange
 from seqgate.log.segments.segment import Segment
-from seqgate.log.state.producer_snapshots import restore_newest, write_snapshot
+from seqgate.log.state.producer_snapshots import restore_newest, snapshot_offsets, write_snapshot
 from seqgate.seq_validator import ProducerTable
+
+if TYPE_CHECKING:
+    from seqgate.log.recovery.load import Listing
 
 _logger = logging.getLogger(__name__)
 
 
 def load_producers(
-    environment: LogEnvironment,
-    directory: str,
-    config: LogConfig,
-    segments: Sequence[tuple[Segment, int]],
-    snapshots: list[int],
-    undecided: Undecided,
-    *,
-    is_snapshot_durable: bool,
-    now_ms: int,
+    listing: Listing, ends: Sequence[int], undecided: Undecided, *, is_snapshot_durable: bool
 ) -> ProducerTable:
-    """Return the producers at the end of `segments`, each with its end (exclusive). Raises OSError.
+    """Return the producers at the end of the segments, which end at `ends` (exclusive). Raises OSError.
 
-    `snapshots` are offsets; the restored one is durable afterwards. If no snapshot covers the closed
-    segments, a new one is written. `undecided` records the damaged ranges that the replay passes.
+    The snapshot that is restored is durable afterwards. If none covers the closed segments, a new one is
+    written. `undecided` records the damaged ranges that the replay passes.
     """
+    environment, directory, now_ms = listing.environment, listing.directory, listing.now_ms
     storage, durability = environment.storage, environment.durability
-    log_from = segments[0][0].base_offset if segments else 0
-    producers, from_offset = restore_newest(environment, directory, config, snapshots, log_from=log_from)
+    segments = list(zip(listing.segments, ends, strict=True))
+    snapshots = [offset for offset in snapshot_offsets(listing.files) if offset <= ends[-1]]
+    log_from = segments[0][0].base_offset
+    producers, from_offset = restore_newest(
+        environment, directory, listing.config, snapshots, log_from=log_from
+    )
     start = from_offset or 0
     try:
         if from_offset is not None and not is_snapshot_durable:

@@ -18,9 +18,8 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from seqgate.log.config import LogConfig
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import CorruptRecord
 from seqgate.log.files.file_names import TRANSACTION_INDEX_SUFFIX
@@ -30,8 +29,11 @@ from seqgate.log.recovery.producer_recovery import Undecided
 from seqgate.log.segments.damage import DamagedRange
 from seqgate.log.segments.segment import Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction
-from seqgate.log.state.producer_snapshots import restore_newest
+from seqgate.log.state.producer_snapshots import restore_newest, snapshot_offsets
 from seqgate.log.state.transactions import OngoingTransactions
+
+if TYPE_CHECKING:
+    from seqgate.log.recovery.load import Listing
 
 _logger = logging.getLogger(__name__)
 
@@ -114,27 +116,20 @@ def _is_damaged(segment: Segment, position: int, batch: BatchHeader) -> bool:
     return not crc_matches(batch, memoryview(segment.read_at(position, batch.size_bytes)))
 
 
-def rebuild_transaction_indexes(
-    environment: LogEnvironment,
-    directory: str,
-    config: LogConfig,
-    segments: Sequence[Segment],
-    doubted: Sequence[Segment],
-    snapshots: Sequence[int],
-    undecided: Undecided,
-) -> None:
-    """Rebuild the transaction indexes of `doubted`, some of `segments` in their order. Raises OSError.
+def rebuild_transaction_indexes(listing: Listing, doubted: Sequence[Segment], undecided: Undecided) -> None:
+    """Rebuild the transaction indexes of `doubted`, some of the segments in their order. Raises OSError.
 
     The indexes of closed segments are durable afterwards; the active segment's stays in memory. The
-    transactions that are open where the first doubted segment begins come from the newest earlier of the
-    `snapshots` (offsets), and from the log after it.
+    transactions that are open where the first doubted segment begins come from the newest earlier snapshot,
+    and from the log after it.
     """
+    environment, directory, segments = listing.environment, listing.directory, listing.segments
     first, last = doubted[0].base_offset, doubted[-1].base_offset
     table, covered = restore_newest(
         environment,
         directory,
-        config,
-        [offset for offset in snapshots if offset <= first],
+        listing.config,
+        [offset for offset in snapshot_offsets(listing.files) if offset <= first],
         log_from=segments[0].base_offset,
         is_counted=False,
     )
