@@ -32,16 +32,8 @@ from functools import partial
 from typing import Final
 
 from seqgate.gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
-from seqgate.gateway.cluster.parts.manifest import (
-    PREFIX,
-    Manifest,
-    Manifests,
-    PartitionKey,
-    WalPlace,
-    partition_of,
-)
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey, WalPlace
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
-from seqgate.gateway.cluster.uploads.partition_uploads import UploadedPartitions
 from seqgate.gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionWal
@@ -271,48 +263,6 @@ class EndedLogs:
 
 
 _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
-
-
-async def search(
-    objects: ObjectStore,
-    partitions: UploadedPartitions,
-    manifests: Manifests,
-    counted: Callable[[PartitionKey], Manifest | None],
-    upload: Callable[[AbcCollection[PartitionKey]], None],
-    created_before_ms: int,
-    *,
-    running: tuple[int, int],
-) -> list[Entry]:
-    """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
-    `counted` returns a partition's manifest if this session wrote it and it counts. Partitions of which a
-    search can't tell orphans are given to `upload`, whose next round replaces their manifests. Raises
-    StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
-    """
-    old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
-    # Whoever created an object knew its topic. So the metadata has the topic after this, or it is deleted.
-    await partitions.catch_up()
-    orphans: list[Entry] = []
-    unsure: dict[PartitionKey, set[str]] = {}
-    """The names of old objects, by partitions whose manifest this session has not replaced yet."""
-    for entry in old:
-        place = partition_of(entry.key)
-        if place is None:
-            continue  # Seqgate did not write an object with such a key.
-        partition, name = place
-        manifest = counted(partition)
-        if not partitions.exists(partition):
-            orphans.append(entry)
-        elif name is not None and manifest is None:
-            unsure.setdefault(partition, set()).add(name)
-        elif name is not None and manifest is not None and name not in manifest.objects:
-            orphans.append(entry)
-    led = set(partitions.all())
-    for partition, names in unsure.items():
-        if partition in led:
-            manifest = await manifests.present(partition)
-            if manifest is None or not names <= manifest.objects:
-                upload([partition])
-    return orphans + await find_collected(objects, created_before_ms, running=running)
 
 
 async def find_collected(

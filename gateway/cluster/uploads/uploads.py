@@ -17,16 +17,18 @@ from typing import Final
 
 from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
 from seqgate.gateway.cluster.parts.manifest import (
+    PREFIX,
     Manifest,
     Manifests,
     NoLongerLed,
     Overtaken,
     PartitionKey,
     part_key,
+    partition_of,
 )
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.cluster.uploads.collection import Collection as Deletions
-from seqgate.gateway.cluster.uploads.collection import Coverage, EndedLogs, search
+from seqgate.gateway.cluster.uploads.collection import Coverage, EndedLogs, find_collected
 from seqgate.gateway.cluster.uploads.partition_uploads import (
     PartitionUploads,
     Uploaded,
@@ -323,21 +325,42 @@ class Uploads:
         return len(found)
 
     async def find_orphans(self, min_age_ms: int) -> list[Entry]:
-        """Return the objects of at least this age that nothing needs. Raises StoreFailed, StorageFailed,
-        CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+        """Return the objects of at least this age that nothing needs. Of some partitions a search can't tell
+        orphans; the next round uploads these, and so replaces their manifests. Raises StoreFailed,
+        StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
         """
         session = self._wal.session
+        orphans: list[Entry] = []
+        unsure: dict[PartitionKey, set[str]] = {}
+        """The names of old objects, by partitions whose manifest this session has not replaced yet."""
         # An object of an upload under way has no manifest yet.
         async with self._turn:
-            return await search(
-                self._objects,
-                self._partitions,
-                self._manifests,
-                self._counted.get,
-                self._coverage.begin,
-                self._now_ms() - min_age_ms,
-                running=(session.node_id, session.session),
-            )
+            created_before_ms = self._now_ms() - min_age_ms
+            old = [
+                entry async for entry in self._objects.list(PREFIX) if entry.modified_ms < created_before_ms
+            ]
+            # Whoever created an object knew its topic. So the metadata has it after this, or it is deleted.
+            await self._partitions.catch_up()
+            for entry in old:
+                place = partition_of(entry.key)
+                if place is None:
+                    continue  # Seqgate did not write an object with such a key.
+                partition, name = place
+                manifest = self._counted.get(partition)
+                if not self._partitions.exists(partition):
+                    orphans.append(entry)
+                elif name is not None and manifest is None:
+                    unsure.setdefault(partition, set()).add(name)
+                elif name is not None and manifest is not None and name not in manifest.objects:
+                    orphans.append(entry)
+            led = set(self._partitions.all())
+            for partition, names in unsure.items():
+                if partition in led:
+                    manifest = await self._manifests.present(partition)
+                    if manifest is None or not names <= manifest.objects:
+                        self._coverage.begin([partition])
+            running = session.node_id, session.session
+            return orphans + await find_collected(self._objects, created_before_ms, running=running)
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
         """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused also while a backup of

@@ -136,4 +136,4 @@ def late_objects_left() -> list[Change]:
     async def nothing(*_: object, **__: object) -> list[Any]:
         return []
 
-    return [(collection, "find_collected", nothing)]
+    return [(uploads, "find_collected", nothing)]
