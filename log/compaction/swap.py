@@ -47,7 +47,7 @@ from seqgate.log.segments.segment import Segment
 _logger = logging.getLogger(__name__)
 
 
-class SwapTicket:
+class SwapTicket(msgspec.Struct, eq=False):
     """A swap that has begun: the cleaned segment replaces its source segments in two steps.
 
     A step is a method that persists file names, in any thread, then a function in the log's thread:
@@ -57,38 +57,28 @@ class SwapTicket:
     2      run            `finish_swap`                         `fail_swap`
     """
 
-    __slots__ = ("_directory", "_durable", "_storage", "cleaned", "contents", "generation", "new")
-
-    def __init__(
-        self,
-        storage: Storage,
-        durable: DurableFiles,
-        directory: str,
-        cleaned: CleanedSegment,
-        generation: int,
-    ) -> None:
-        """Take the directory whose names `run` makes durable."""
-        self.contents: dict[str, bytes] = {}
-        """The indexes of the cleaned segment, by suffix."""
-        self.new: Segment | None = None
-        """The cleaned segment, once readers use it."""
-        self._storage = storage
-        self._durable = durable
-        self._directory = directory
-        self.cleaned = cleaned
-        self.generation = generation
+    storage: Storage
+    durable: DurableFiles
+    directory: str
+    """The directory whose names `run` makes durable."""
+    cleaned: CleanedSegment
+    generation: int
+    contents: dict[str, bytes] = {}
+    """The indexes of the cleaned segment, by suffix."""
+    new: Segment | None = None
+    """The cleaned segment, once readers use it."""
 
     def read_and_run(self) -> None:
         """Read the indexes of the cleaned segment, and persist the names in the directory. Raises OSError."""
         for suffix in self.cleaned.suffixes:
             if suffix != LOG_SUFFIX:
-                path = swap_path(self._directory, self.cleaned.base_offset, suffix)
-                self.contents[suffix] = self._storage.read_file(path)
+                path = swap_path(self.directory, self.cleaned.base_offset, suffix)
+                self.contents[suffix] = self.storage.read_file(path)
         self.run()
 
     def run(self) -> None:
         """Make the names in the directory durable. Raises OSError."""
-        self._durable.sync(directories=[self._directory])
+        self.durable.sync(directories=[self.directory])
 
 
 def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:

@@ -442,16 +442,13 @@ class BatchFindings(NamedTuple):
     """The offset that must be durable before a dropped batch may be acknowledged."""
 
 
-class RecordRules:
+class RecordRules(NamedTuple):
     """The rules of one topic. Judging changes nothing."""
 
-    __slots__ = ("config", "delays", "names")
-
-    def __init__(self, config: LogConfig, names: Names | None, delays: Delays | None) -> None:
-        """Take the names and delays to judge by, each None if the topic does not use them."""
-        self.config = config
-        self.names = names
-        self.delays = delays
+    config: LogConfig
+    names: Names | None
+    """The names to judge by; None if the topic uses none, as for the delays."""
+    delays: Delays | None
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> BatchFindings:
         """Return the findings about a batch: duplicates by producer name, and records due later. Raises
