@@ -4,16 +4,16 @@
 magic, size and CRC are right and its offset follows the offset before. After an unsound batch the scan tries
 where the header's size leads. Past a damaged header it searches byte by byte.
 
-`headers` and `headers_around` read the headers of consecutive batches, a part of the file at a time. Both
-functions yield (position, header) of each batch that starts in [position, end), and raise CorruptRecord at a
-header that can't be right, OSError, NotCached.
+`headers` reads the headers of consecutive batches, a part of the file at a time. It yields (position, header)
+of each batch that starts in [position, end), and raises CorruptRecord at a header that can't be right,
+OSError, NotCached.
 """
 
 from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from seqgate.log.errors import CorruptRecord, IncompatibleFormat
@@ -320,26 +320,6 @@ def headers(
         if not at:
             return
         position += at
-
-
-def headers_around(
-    damage: Sequence[DamagedRange],
-    storage: Storage,
-    file: DataFile,
-    base_offset: int,
-    position: int,
-    end: int,
-    chunk_bytes: int,
-) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the headers before, between and after damaged ranges, which ascend."""
-    for found in damage:
-        if found.position >= end:
-            break
-        behind = found.position + found.size_bytes
-        if position < behind:
-            yield from headers(storage, file, base_offset, position, found.position, chunk_bytes)
-            position = behind
-    yield from headers(storage, file, base_offset, position, end, chunk_bytes)
 
 
 # The results that the operations of a partition log return.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 from zlib import crc32
 
@@ -38,7 +39,7 @@ from seqgate.log.format.record_batch import (
 )
 from seqgate.log.segments.damage import DamagedRange, DamageRegister, range_at, range_holding
 from seqgate.log.segments.indexes import TIME_ENTRY, IndexCache, RebuiltIndexes, SegmentIndexes
-from seqgate.log.segments.scan import SegmentScan, headers, headers_around
+from seqgate.log.segments.scan import SegmentScan, headers
 from seqgate.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 _logger = logging.getLogger(__name__)
@@ -356,10 +357,22 @@ class Segment:
         """Yield (position, header) of each batch starting in [position, end), skipping known damage. Raises
         CorruptRecord at a header that can't be right, OSError.
         """
-        storage, file, base_offset = self._environment.storage, self.file, self.base_offset
         if self.damage:
-            return headers_around(self.damage, storage, file, base_offset, position, end, chunk_bytes)
-        return headers(storage, file, base_offset, position, end, chunk_bytes)
+            return self._batches_around_damage(position, end, chunk_bytes)
+        return headers(self._environment.storage, self.file, self.base_offset, position, end, chunk_bytes)
+
+    def _batches_around_damage(
+        self, position: int, end: int, chunk_bytes: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        read = partial(headers, self._environment.storage, self.file, self.base_offset)
+        for found in self.damage:
+            if found.position >= end:
+                break
+            behind = found.position + found.size_bytes
+            if position < behind:
+                yield from read(position, found.position, chunk_bytes)
+                position = behind
+        yield from read(position, end, chunk_bytes)
 
     def largest_timestamp(self) -> int:
         """Return the timestamp for retention: the largest one, or else the file's modification time."""
