@@ -61,17 +61,11 @@ class ObjectStore(Protocol):
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         """Create the object, and return once the object is durable. A sequence of buffers is one content.
-
-        Raises:
-            AlreadyThere: the key has an object, which stays as it is.
+        Raises AlreadyThere if the key has an object, which stays as it is.
         """
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return `size_bytes` of the content from byte `first` on, fewer at its end; by default all of it.
-
-        Raises:
-            Missing: no object has the key.
-        """
+        """Return `size_bytes` bytes from byte `first` on, fewer at its end, or all. Raises Missing."""
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
         """Return the last `size_bytes` of the content, all of a smaller one. Raises Missing."""
@@ -80,10 +74,8 @@ class ObjectStore(Protocol):
         """Return the content and its version. The same content may have the same version. Raises Missing."""
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
-        """Replace this version, or create the object when `version` is None; return the new version.
-
-        Raises:
-            Changed: the object is another version, is missing, or, when `version` is None, is there.
+        """Replace this version, or create the object when `version` is None; return the new version. Raises
+        Changed if the object is another version, is missing, or, when `version` is None, is there.
         """
 
     def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:

@@ -38,10 +38,8 @@ async def probe(objects: ObjectStore, name: str) -> None:
     """Check the store with the keys `probe/{name}-…`, deleted afterwards. Each probe has a fresh `name`.
 
     A call that fails tells nothing about the store. When too many fail, the check begins again with new keys.
-
-    Raises:
-        Refused: the store must not be used, or its certificate is not trusted; the message says why.
-        StoreFailed: calls kept failing, at the last attempt with this error.
+    Raises Refused if the store must not be used, or its certificate is not trusted; StoreFailed if calls kept
+    failing, at the last attempt with this error.
     """
     folders: list[str] = []
     try:
