@@ -107,8 +107,6 @@ class SparseDisk:
     def pread(self, descriptor: int, size_bytes: int, position: int, /) -> bytes:
         """Return the bytes; fetch the absent ones first."""
         file = self._opened.get(descriptor)
-        if file is None:
-            return self._below.pread(descriptor, size_bytes, position)
         self._make_resident(file, position, size_bytes)
         try:
             return self._below.pread(descriptor, size_bytes, position)
@@ -118,9 +116,7 @@ class SparseDisk:
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
         """Send resident bytes. Raises OSError if a byte is absent: this call never waits for a bucket."""
         file = self._opened.get(descriptor)
-        if file is None:
-            return self._below.sendfile(socket_descriptor, descriptor, position, size_bytes)
-        if not self._begin_read(file, position, size_bytes):
+        if file is not None and not self._begin_read(file, position, size_bytes):
             raise OSError(errno.EIO, "the bytes are not on the local disk any more", file.path)
         try:
             return self._below.sendfile(socket_descriptor, descriptor, position, size_bytes)
@@ -164,9 +160,7 @@ class SparseDisk:
     def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
         """Read resident bytes into the buffer; -1 if the read would wait for the disk or for the bucket."""
         file = self._opened.get(descriptor)
-        if file is None:
-            return self._read_cached(descriptor, buffer, position)
-        if not self._begin_read(file, position, len(buffer)):
+        if file is not None and not self._begin_read(file, position, len(buffer)):
             return -1
         try:
             return self._read_cached(descriptor, buffer, position)
@@ -186,18 +180,13 @@ class SparseDisk:
     def bring_in(self, descriptor: int, position: int, size_bytes: int, /) -> int:
         """Fetch the absent bytes, and wait until all are in the page cache."""
         file = self._opened.get(descriptor)
-        if file is None:
-            return self._bring_in(descriptor, position, size_bytes)
         self._make_resident(file, position, size_bytes)
         try:
-            return self._bring_in(descriptor, position, size_bytes)
+            if self._below.tells_cached:
+                return self._below.bring_in(descriptor, position, size_bytes)
+            return max(0, min(size_bytes, self._below.open_size_bytes(descriptor) - position))
         finally:
             self._end_read(file)
-
-    def _bring_in(self, descriptor: int, position: int, size_bytes: int) -> int:
-        if self._below.tells_cached:
-            return self._below.bring_in(descriptor, position, size_bytes)
-        return max(0, min(size_bytes, self._below.open_size_bytes(descriptor) - position))
 
     # --- file names
 
@@ -364,13 +353,14 @@ class SparseDisk:
                 file.touch(position, max(1, end - position), self._reads)
             return True
 
-    def _end_read(self, file: SparseFile) -> None:
-        with self._lock:
-            file.readers -= 1
+    def _end_read(self, file: SparseFile | None) -> None:
+        if file is not None:
+            with self._lock:
+                file.readers -= 1
 
-    def _make_resident(self, file: SparseFile, position: int, size_bytes: int) -> None:
-        """Fetch absent bytes, then count a reader. Raises OSError."""
-        while not self._begin_read(file, position, size_bytes):
+    def _make_resident(self, file: SparseFile | None, position: int, size_bytes: int) -> None:
+        """Fetch absent bytes, then count a reader; a file without holes has none. Raises OSError."""
+        while file is not None and not self._begin_read(file, position, size_bytes):
             number = file.first_absent(position, size_bytes)
             if number is not None:
                 self.fetch(file, number)
