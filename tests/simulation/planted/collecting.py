@@ -88,7 +88,7 @@ def side_files_ahead_of_their_records() -> list[Change]:
 
     class Ports(UploadPorts):
         def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments[:-1], at_once)
+            super().__init__(*arguments[:-2], at_once, arguments[-1])
 
     return [(uploads, "UploadPorts", Ports)]
 
