@@ -16,6 +16,7 @@ import functools
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
 from itertools import islice
 from pathlib import Path
@@ -63,58 +64,43 @@ def into_table(table: str, *, key: Sequence[str] = ()) -> RowWriter:
     return write
 
 
-class BatchWriter:
+@dataclass(frozen=True)
+class _BatchWriter:
     """The function for `foreachBatch`: writes one micro batch in one transaction.
 
     The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset`
-    decide which records are new. `rows` turns the new records of a micro batch into the rows for `write`.
-    With `kept` a micro batch of a topic that was recreated is rolled back. `wrote` is called with the number
-    of rows of each micro batch, once they are committed.
+    decide which records are new. A micro batch of a topic that was recreated is rolled back.
     """
 
-    def __init__(
-        self,
-        pipeline: Claim,
-        write: RowWriter,
-        *,
-        checkpoint: str,
-        rows: Callable[[DataFrame], DataFrame] | None = None,
-        may_skip: bool = False,
-        kept: ReadTopics | None = None,
-        wrote: Callable[[int], None] | None = None,
-    ) -> None:
-        self._claim = pipeline
-        self._write = write
-        self._rows = rows
-        self._may_skip = may_skip
-        self._kept = kept
-        self._wrote = wrote
-        self._log = OffsetLog(checkpoint)
+    claim: Claim
+    write: RowWriter
+    rows: Callable[[DataFrame], DataFrame] | None
+    may_skip: bool
+    kept: ReadTopics
+    wrote: Callable[[int], None] | None
+    log: OffsetLog
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Write the new records of a micro batch. Raises `RecreatedTopicError`, `FencedError` when another
         copy has started, `PositionError` when the micro batch begins behind the database's position.
         """
-        span = self._log.span(records.sparkSession, batch_id)
+        span = self.log.span(records.sparkSession, batch_id)
         count = 0
-        with self._claim.step() as step:
-            if not self._may_skip:
+        with self.claim.step() as step:
+            if not self.may_skip:
                 refuse_gaps(span, step.positions)
             ahead = {place: end for place, end in span.end.items() if end > step.positions.get(place, -1)}
             if not ahead:
                 return
             known = already_written(span, step.positions)
             fresh = records.where(~_any_of(known)) if known else records
-            for rows in _slices(self._rows(fresh) if self._rows else fresh):
-                self._write(step.transaction, rows)
+            for rows in _slices(self.rows(fresh) if self.rows else fresh):
+                self.write(step.transaction, rows)
                 count += len(rows)
             step.advance(ahead)
-            if (
-                self._kept is not None
-            ):  # last: the rows are read by now, so they belong to the topics that it finds
-                self._kept.check()
-        if self._wrote is not None:
-            self._wrote(count)
+            self.kept.check()  # last: the rows are read by now, so they belong to the topics that it finds
+        if self.wrote is not None:
+            self.wrote(count)
 
 
 def into_database(
@@ -183,9 +169,7 @@ def into_database(
     name = f"into database {pipeline} {uuid4().hex[:8]}"
     writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    batch_writer = BatchWriter(
-        owned, write, checkpoint=folder, rows=rows, may_skip=may_skip, kept=kept, wrote=wrote
-    )
+    batch_writer = _BatchWriter(owned, write, rows, may_skip, kept, wrote, OffsetLog(folder))
     return writer.foreachBatch(batch_writer).start()
 
 
