@@ -17,11 +17,11 @@ from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.positions import (
     Claim,
     Positions,
+    ReadTopics,
     Starting,
     TopicPartition,
     claim,
     first_positions,
-    recreated_topic,
 )
 from seqgate.spark_kafka_compat.session import EndpointError, PositionError, SparkCompatError
 
@@ -80,8 +80,10 @@ class DatabaseReader:
             def first(stored: Positions) -> Positions:
                 return first_positions(self._ranges(places), starting)(stored)
 
-            self._topic_ids = self._found_topic_ids()
-            self._claim: Claim = claim(database, pipeline, first, topic_ids=self._topic_ids)
+            topic_ids = self._found_topic_ids()
+            self._kept = ReadTopics(self._found_topic_ids)
+            self._kept.know(topic_ids)
+            self._claim: Claim = claim(database, pipeline, first, topic_ids=topic_ids)
             self._positions: dict[TopicPartition, int] = {}
             self._resume()
         except BaseException:
@@ -142,7 +144,7 @@ class DatabaseReader:
             self._consumer.close()
             self._consumer = self._open()
         places = self._places()
-        self._refuse_recreated_topics()
+        self._kept.check()
         if self._positions.keys() != places:
             self._resume()
 
@@ -154,7 +156,7 @@ class DatabaseReader:
             return found, {place: self._consumer.position(_partition(place)) for place in self._positions}
         except (LogTruncationError, OffsetOutOfRangeError):
             # Both calls raise an error that names the partition and the reason.
-            self._refuse_recreated_topics()
+            self._kept.check()
             first_positions(self._ranges(set(self._positions)))(self._positions)
             raise
 
@@ -201,11 +203,6 @@ class DatabaseReader:
         # ids.
         found = getattr(getattr(self._consumer, "_cluster", None), "topic_id", lambda _topic: None)
         return {topic: topic_id for topic in self._topics if (topic_id := found(topic))}
-
-    def _refuse_recreated_topics(self) -> None:
-        for topic, topic_id in self._found_topic_ids().items():
-            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                raise recreated_topic(topic)
 
     def _ranges(self, places: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         if not places:

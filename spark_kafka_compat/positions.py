@@ -21,15 +21,13 @@ from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.session import EndpointError, FencedError, PositionError, RecreatedTopicError
 
 PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "kafka_read_topics"
-_PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"
-_POSITIONS_COLUMNS = (
-    "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, next_offset BIGINT NOT "
-    "NULL, PRIMARY KEY (pipeline, topic, partition_id)"
-)
-_TOPICS_COLUMNS = (
-    "pipeline TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, PRIMARY KEY (pipeline, topic)"
-)
-TABLES = {PIPELINES: _PIPELINES_COLUMNS, POSITIONS: _POSITIONS_COLUMNS, TOPICS: _TOPICS_COLUMNS}
+TABLES = {
+    PIPELINES: "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL",
+    POSITIONS: "pipeline TEXT NOT NULL, topic TEXT NOT NULL, partition_id INTEGER NOT NULL, "
+    "next_offset BIGINT NOT NULL, PRIMARY KEY (pipeline, topic, partition_id)",
+    TOPICS: "pipeline TEXT NOT NULL, topic TEXT NOT NULL, topic_id TEXT NOT NULL, "
+    "PRIMARY KEY (pipeline, topic)",
+}
 
 
 class TopicPartition(NamedTuple):
@@ -66,11 +64,7 @@ class PipelineTransaction:
                 raise PositionError(
                     f"{place} is written up to {held:,}: its position can't move back to {next_offset:,}."
                 )
-        _store(
-            self.transaction,
-            self.pipeline,
-            {p: o for p, o in positions.items() if self.positions.get(p) != o},
-        )
+        _store(self.transaction, self.pipeline, positions, self.positions)
 
 
 @dataclass(frozen=True)
@@ -127,11 +121,7 @@ def claim(
         stored = _stored(transaction, pipeline)
         _check_topics(transaction, pipeline, topic_ids, {place.topic for place in stored})
         begun = dict(first(stored))
-        _store(
-            transaction,
-            pipeline,
-            {place: offset for place, offset in begun.items() if stored.get(place) != offset},
-        )
+        _store(transaction, pipeline, begun, stored)
         return Claim(database, pipeline, generation, {**stored, **begun})
 
 
@@ -283,11 +273,12 @@ def _stored(transaction: Transaction, pipeline: str) -> dict[TopicPartition, int
     return {TopicPartition(topic, int(partition)): int(next_offset) for topic, partition, next_offset in rows}
 
 
-def _store(transaction: Transaction, pipeline: str, positions: Positions) -> None:
-    if positions:
+def _store(transaction: Transaction, pipeline: str, positions: Positions, stored: Positions) -> None:
+    moved = sorted((place, offset) for place, offset in positions.items() if stored.get(place) != offset)
+    if moved:
         transaction.insert(
             POSITIONS,
             ("pipeline", "topic", "partition_id", "next_offset"),
-            [(pipeline, *place, next_offset) for place, next_offset in sorted(positions.items())],
+            [(pipeline, *place, next_offset) for place, next_offset in moved],
             key=("pipeline", "topic", "partition_id"),
         )
