@@ -70,7 +70,7 @@ class Split:
     log_start_offset: int
 
 
-def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int = 1_000_000) -> list[Split]:
+def plan_splits(bootstrap: str, topics: Sequence[str], records_per_split: int) -> list[Split]:
     """Return splits of these topics up to their high watermarks, for parallel reads. Raises EndpointError."""
     splits: list[Split] = []
     for topic in topics:

@@ -21,11 +21,10 @@ from enum import StrEnum
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from seqgate.spark_kafka_compat.batch_reader import BatchRow, Split, plan_splits, read_split
+from seqgate.spark_kafka_compat.batch_reader import BatchRow, plan_splits, read_split
 from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -40,15 +39,6 @@ class FindingKind(StrEnum):
     GAP = "gap"
     DUPLICATE = "duplicate"
     REORDERING = "reordering"
-
-
-class SequencedBatch(NamedTuple):
-    """The fields of a batch for the rule: `record_count` sequences from `base_sequence` on, wrapping."""
-
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-    base_offset: int
 
 
 class Finding(NamedTuple):
@@ -69,12 +59,12 @@ class Trail:
     """The trail of one producer through one partition: `observe` each batch in offset order, then `finish`.
 
     With `complete_from_start` the log still holds its very first record, so a first sequence other than 0 is
-    a gap too. Counts are exact; `findings` holds the first 20 findings of each kind.
+    a gap too. A `compacted` topic has no gaps, because compaction removes records. Counts are exact;
+    `findings` holds the first 20 findings of each kind.
     """
 
     complete_from_start: bool = True
-    batches: int = 0
-    records: int = 0
+    compacted: bool = False
     missing_records: int = 0
     duplicate_records: int = 0
     reordered_batches: int = 0
@@ -87,38 +77,24 @@ class Trail:
     _next: int = 0
     _last_base_offset: int = -1
 
-    def observe(self, batch: SequencedBatch) -> None:
-        self.batches += 1
-        self.records += batch.record_count
+    def observe(self, batch: BatchRow) -> None:
+        first, records, offset = batch.base_sequence, batch.sequence_count, batch.base_offset
         if batch.producer_epoch < self.producer_epoch:
             self.reordered_batches += 1
-            self._report(
-                FindingKind.REORDERING,
-                batch.producer_epoch,
-                batch.base_sequence,
-                batch.record_count,
-                batch.base_offset,
-            )
+            self._report(FindingKind.REORDERING, batch.producer_epoch, first, records, offset)
             return
         if batch.producer_epoch > self.producer_epoch:
             self._begin_epoch(batch)
-            first = batch.base_sequence
         else:
-            first = self._next + _distance(self._next, batch.base_sequence)
-        self._place(first, first + batch.record_count, batch.base_offset)
+            first = self._next + _distance(self._next, first)
+        self._place(first, first + records, offset)
         self.last_sequence = (self._next - 1) % SEQUENCE_SPAN
 
-    def finish(self) -> list[Finding]:
-        """Return all findings. Only now is known which gaps no late batch filled."""
+    def finish(self) -> None:
+        """Find the gaps of the last epoch. Only now is known which gaps no late batch filled."""
         self._close_epoch()
-        return self.findings
 
-    @property
-    def is_clean(self) -> bool:
-        """True when the trail has no finding; meaningful after `finish`."""
-        return not (self.missing_records or self.duplicate_records or self.reordered_batches)
-
-    def _begin_epoch(self, batch: SequencedBatch) -> None:
+    def _begin_epoch(self, batch: BatchRow) -> None:
         is_first = self.producer_epoch < 0
         self._close_epoch()
         self.producer_epoch = batch.producer_epoch
@@ -132,16 +108,10 @@ class Trail:
     def _place(self, first: int, end: int, base_offset: int) -> None:
         repeated = 0
         for low, high in self._seen:
-            overlap_first, overlap_end = max(low, first), min(high, end)
-            if overlap_first < overlap_end:
-                repeated += overlap_end - overlap_first
-                self._report(
-                    FindingKind.DUPLICATE,
-                    self.producer_epoch,
-                    overlap_first,
-                    overlap_end - overlap_first,
-                    base_offset,
-                )
+            both = range(max(low, first), min(high, end))
+            if both:
+                repeated += len(both)
+                self._report(FindingKind.DUPLICATE, self.producer_epoch, both.start, len(both), base_offset)
         self.duplicate_records += repeated
         if first < self._next and repeated < end - first:
             self.reordered_batches += 1
@@ -153,11 +123,10 @@ class Trail:
         self._last_base_offset = base_offset
 
     def _close_epoch(self) -> None:
-        for (_, low), (high, _) in pairwise(self._seen):
+        for (_, low), (high, _) in pairwise(() if self.compacted else self._seen):
             self.missing_records += high - low
-            self._report(
-                FindingKind.GAP, self.producer_epoch, low, high - low, self._offset_before.get(high, -1)
-            )
+            before = self._offset_before.get(high, -1)
+            self._report(FindingKind.GAP, self.producer_epoch, low, high - low, before)
         self._seen = []
 
     def _report(self, kind: FindingKind, producer_epoch: int, first: int, records: int, offset: int) -> None:
@@ -199,7 +168,6 @@ class OffsetTrail:
 
 
 NO_PRODUCER_ID = -1
-RECORDS_PER_SPLIT = 1_000_000
 
 
 class ProducerVerdict(NamedTuple):
@@ -264,7 +232,7 @@ def audit_producers(
     topics: Sequence[str],
     *,
     compacted: bool = False,
-    records_per_split: int = RECORDS_PER_SPLIT,
+    records_per_split: int = 1_000_000,
 ) -> AuditReport:
     """Return the gaps, duplicates and reorderings in these topics' batches, per producer id and partition.
 
@@ -274,7 +242,8 @@ def audit_producers(
     splits = plan_splits(bootstrap, topics, records_per_split)
     log_starts = {(split.topic, split.partition): split.log_start_offset for split in splits}
     tasks = max(1, min(len(splits), spark.sparkContext.defaultParallelism))
-    keyed = _read(spark, splits).flatMap(_keyed)
+    rows = spark.sparkContext.parallelize(splits, max(1, len(splits))).flatMap(read_split)
+    keyed = rows.flatMap(_keyed)
     in_order = keyed.repartitionAndSortWithinPartitions(tasks, _task_of, keyfunc=_sort_key)
     verdicts = in_order.mapPartitions(lambda rows: _judged_groups(rows, log_starts, compacted)).collect()
     return AuditReport(
@@ -286,10 +255,6 @@ def audit_producers(
 _Key = tuple[str, int, int, int]
 """(topic, partition, producer id or _WHOLE_PARTITION, base offset)"""
 _WHOLE_PARTITION = -1 << 63
-
-
-def _read(spark: SparkSession, splits: Sequence[Split]) -> RDD[BatchRow]:
-    return spark.sparkContext.parallelize(splits, max(1, len(splits))).flatMap(read_split)
 
 
 def _keyed(row: BatchRow) -> Iterator[tuple[_Key, BatchRow]]:
@@ -312,8 +277,8 @@ def _judged_groups(
         batches = (batch for _, batch in group)
         log_start_offset = log_starts[topic, partition]
         if producer_id != _WHOLE_PARTITION:
-            trail = Trail(complete_from_start=log_start_offset == 0 and not compacted)
-            yield _judged_producer(topic, partition, producer_id, batches, trail, compacted=compacted)
+            trail = Trail(log_start_offset == 0 and not compacted, compacted)
+            yield _judged_producer(topic, partition, producer_id, batches, trail)
             continue
         offsets = OffsetTrail()
         for batch in batches:
@@ -325,13 +290,7 @@ def _judged_groups(
 
 
 def _judged_producer(
-    topic: str,
-    partition: int,
-    producer_id: int,
-    batches: Iterable[BatchRow],
-    trail: Trail,
-    *,
-    compacted: bool,
+    topic: str, partition: int, producer_id: int, batches: Iterable[BatchRow], trail: Trail
 ) -> ProducerVerdict:
     counted = records = 0
     for batch in batches:
@@ -339,12 +298,8 @@ def _judged_producer(
             continue
         counted, records = counted + 1, records + batch.record_count
         if producer_id != NO_PRODUCER_ID and batch.base_sequence >= 0:
-            trail.observe(
-                SequencedBatch(
-                    batch.producer_epoch, batch.base_sequence, batch.sequence_count, batch.base_offset
-                )
-            )
-    findings = [finding for finding in trail.finish() if not (compacted and finding.kind is FindingKind.GAP)]
+            trail.observe(batch)
+    trail.finish()
     return ProducerVerdict(
         topic,
         partition,
@@ -354,10 +309,10 @@ def _judged_producer(
         records,
         trail.first_sequence,
         trail.last_sequence,
-        0 if compacted else trail.missing_records,
+        trail.missing_records,
         trail.duplicate_records,
         trail.reordered_batches,
-        tuple(findings),
+        tuple(trail.findings),
     )
 
 

@@ -55,7 +55,7 @@ def test_malformed_addresses_are_refused(text: str) -> None:
 
 def test_an_unreachable_endpoint_is_a_retriable_error() -> None:
     with pytest.raises(EndpointError, match=r"Nothing answers at 127\.0\.0\.1:1 ") as raised:
-        plan_splits("127.0.0.1:1", ["t"])
+        plan_splits("127.0.0.1:1", ["t"], 1_000_000)
     assert raised.value.retriable
 
 
@@ -68,4 +68,4 @@ def test_an_endpoint_that_does_not_speak_kafka_is_refused() -> None:
         peer.close()
         server.close()
         with pytest.raises(EndpointError):
-            plan_splits(f"127.0.0.1:{port}", ["t"])
+            plan_splits(f"127.0.0.1:{port}", ["t"], 1_000_000)
