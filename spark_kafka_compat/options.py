@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
+from functools import partial
 
 from seqgate.spark_kafka_compat.session import UnknownOptionError
 
@@ -40,130 +41,79 @@ class Option:
     meaning: str
 
 
+def _option(name: str, uses: Use, default: str | None = None) -> Callable[[str], Option]:
+    """Begin an option with what it is; what it means follows, as in the gateway's table of settings."""
+    return partial(Option, name, uses, default)
+
+
 OPTIONS: tuple[Option, ...] = (
-    Option("assign", Use.READ, None, 'The partitions to read, as JSON: {"topic": [0, 1]}.'),
-    Option("subscribe", Use.READ, None, "The topics to read, separated by commas."),
-    Option(
-        "subscribePattern",
-        Use.READ,
-        None,
-        "A Java regular expression; all topics whose whole name matches are read.",
+    _option("assign", Use.READ)('The partitions to read, as JSON: {"topic": [0, 1]}.'),
+    _option("subscribe", Use.READ)("The topics to read, separated by commas."),
+    _option("subscribePattern", Use.READ)(
+        "A Java regular expression; all topics whose whole name matches are read."
     ),
-    Option(
-        "startingOffsets",
-        Use.READ,
-        "earliest (batch), latest (stream)",
+    _option("startingOffsets", Use.READ, "earliest (batch), latest (stream)")(
         'The first offsets: "earliest", "latest" (streams only), or JSON {"topic": {"0": 23, "1": -2}}, '
-        "where -2 is the "
-        "earliest and -1 the latest offset. A restarted stream resumes from its checkpoint instead.",
+        "where -2 is the earliest and -1 the latest offset. A restarted stream resumes from its checkpoint "
+        "instead."
     ),
-    Option(
-        "endingOffsets",
-        Use.BATCH_READ,
-        "latest",
-        'The end offsets, exclusive: "latest", or JSON as for startingOffsets, where -1 is the latest '
-        "offset.",
+    _option("endingOffsets", Use.BATCH_READ, "latest")(
+        'The end offsets, exclusive: "latest", or JSON as for startingOffsets, where -1 is the latest offset.'
     ),
-    Option(
-        "startingTimestamp",
-        Use.READ,
-        None,
-        "A time in ms; every partition begins at its first record at or after this time.",
+    _option("startingTimestamp", Use.READ)(
+        "A time in ms; every partition begins at its first record at or after this time."
     ),
-    Option(
-        "endingTimestamp",
-        Use.BATCH_READ,
-        None,
-        "A time in ms; every partition ends before its first record at or after this time.",
+    _option("endingTimestamp", Use.BATCH_READ)(
+        "A time in ms; every partition ends before its first record at or after this time."
     ),
-    Option(
-        "startingOffsetsByTimestamp",
-        Use.READ,
-        None,
+    _option("startingOffsetsByTimestamp", Use.READ)(
         'A time in ms per partition, {"topic": {"0": 1700000000000}}; a partition begins at its first record '
-        "at or after it.",
+        "at or after it."
     ),
-    Option(
-        "endingOffsetsByTimestamp",
-        Use.BATCH_READ,
-        None,
-        "A time in ms per partition; a partition ends before its first record at or after it.",
+    _option("endingOffsetsByTimestamp", Use.BATCH_READ)(
+        "A time in ms per partition; a partition ends before its first record at or after it."
     ),
-    Option(
-        "startingOffsetsByTimestampStrategy",
-        Use.READ,
-        "error",
-        'The action when no record is at or after the time: "error", or "latest" to begin at the end.',
+    _option("startingOffsetsByTimestampStrategy", Use.READ, "error")(
+        'The action when no record is at or after the time: "error", or "latest" to begin at the end.'
     ),
-    Option(
-        "failOnDataLoss",
-        Use.READ,
-        "true",
-        "Whether the query fails when records or topics were deleted before they were read; false skips "
-        "them.",
+    _option("failOnDataLoss", Use.READ, "true")(
+        "Whether the query fails when records or topics were deleted before they were read; false skips them."
     ),
-    Option(
-        "minPartitions",
-        Use.READ,
-        None,
-        "The least number of Spark partitions; large Kafka partitions are split.",
+    _option("minPartitions", Use.READ)(
+        "The least number of Spark partitions; large Kafka partitions are split."
     ),
-    Option(
-        "maxRecordsPerPartition",
-        Use.STREAM_READ,
-        None,
-        "The most records in a Spark partition (Spark 4.0 and newer; batch reads ignore the option).",
+    _option("maxRecordsPerPartition", Use.STREAM_READ)(
+        "The most records in a Spark partition (Spark 4.0 and newer; batch reads ignore the option)."
     ),
-    Option(
-        "includeHeaders",
-        Use.READ | Use.WRITE,
-        "false",
-        "Whether rows have the column `headers`, an array of (key, value).",
+    _option("includeHeaders", Use.READ | Use.WRITE, "false")(
+        "Whether rows have the column `headers`, an array of (key, value)."
     ),
-    Option(
-        "maxOffsetsPerTrigger",
-        Use.STREAM_READ,
-        None,
-        "The most records in a micro batch, over all partitions.",
+    _option("maxOffsetsPerTrigger", Use.STREAM_READ)(
+        "The most records in a micro batch, over all partitions."
     ),
-    Option(
-        "minOffsetsPerTrigger",
-        Use.STREAM_READ,
-        None,
-        "The number of records that a micro batch waits for, up to maxTriggerDelay.",
+    _option("minOffsetsPerTrigger", Use.STREAM_READ)(
+        "The number of records that a micro batch waits for, up to maxTriggerDelay."
     ),
-    Option(
-        "maxTriggerDelay",
-        Use.STREAM_READ,
-        "15m",
-        "The longest time that a micro batch waits for minOffsetsPerTrigger.",
+    _option("maxTriggerDelay", Use.STREAM_READ, "15m")(
+        "The longest time that a micro batch waits for minOffsetsPerTrigger."
     ),
-    Option(
-        "groupIdPrefix",
-        Use.READ,
-        "spark-kafka-source",
-        "The prefix of the consumer group ids that Spark generates.",
+    _option("groupIdPrefix", Use.READ, "spark-kafka-source")(
+        "The prefix of the consumer group ids that Spark generates."
     ),
-    Option(
-        "kafkaConsumer.pollTimeoutMs", Use.READ, "120000", "The longest time of an executor's poll, in ms."
+    _option("kafkaConsumer.pollTimeoutMs", Use.READ, "120000")(
+        "The longest time of an executor's poll, in ms."
     ),
-    Option(
-        "fetchOffset.numRetries", Use.READ, "3", "The number of requests for offsets before Spark gives up."
+    _option("fetchOffset.numRetries", Use.READ, "3")(
+        "The number of requests for offsets before Spark gives up."
     ),
-    Option(
-        "fetchOffset.retryIntervalMs", Use.READ, "1000", "The wait between two requests for offsets, in ms."
+    _option("fetchOffset.retryIntervalMs", Use.READ, "1000")(
+        "The wait between two requests for offsets, in ms."
     ),
-    Option(
-        "topic",
-        Use.WRITE,
-        None,
-        "The topic of all rows. Without the option, the column `topic` names the topic of each row.",
+    _option("topic", Use.WRITE)(
+        "The topic of all rows. Without the option, the column `topic` names the topic of each row."
     ),
-    Option(
-        "checkpointLocation",
-        Use.STREAM_WRITE,
-        None,
-        "The directory in which the query keeps its progress; a restart needs it.",
+    _option("checkpointLocation", Use.STREAM_WRITE)(
+        "The directory in which the query keeps its progress; a restart needs it."
     ),
 )
 
