@@ -7,6 +7,7 @@ Names, types and ranges are Kafka's (GroupCoordinatorConfig, GroupConfig; KIP-84
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Unpack
 
 import msgspec
@@ -25,7 +26,6 @@ _GROUPS = Section("Groups and offsets")
 
 
 def _bounds(kind: str, name: str, least: int, most: int, **facts: Unpack[Facts]) -> tuple[Setting, Setting]:
-    """Return the settings that bound the time `KIND.NAME` which a single group may be configured with."""
     return (
         _GROUPS.number(f"group.{kind}.min.{name}", least, **facts)(
             f"Shortest `{kind}.{name}` that a group may be configured with."
@@ -51,7 +51,6 @@ def _sessions(kind: str, end: str, group: str) -> tuple[Setting, ...]:
 
 
 def _assignment_interval(kind: str, interval_ms: int) -> tuple[Setting, ...]:
-    """Return the settings of the assignment interval of one kind of group."""
     return (
         _GROUPS.number(f"group.{kind}.assignment.interval.ms", interval_ms, minimum=0, dynamic=True)(
             f"Shortest time between two target assignments of a {kind} group (KIP-1263). Members that join "
@@ -262,96 +261,69 @@ def _retry_backoff_complaint(value: SettingValue) -> str | None:
     return f"{RETRY_BACKOFF} must be at most {MOST_RETRY_DELAYS} whole numbers of ms from 0 to {INT_MAX}"
 
 
-def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
-    """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, bounds `group.KIND.min.NAME`/`max`."""
-    setting = _OF_ONE_GROUP.whole(
+def _bounded(kind: str, name: str, *, minimum: int = 1) -> Callable[[str], GroupConfig]:
+    """Begin the configuration `KIND.NAME`: default `group.KIND.NAME`, bounds `group.KIND.min.NAME`/`max`."""
+    row = _OF_ONE_GROUP.whole(
         f"{kind}.{name}", None, minimum=minimum, fallbacks=(Fallback(f"group.{kind}.{name}"),)
-    )(doc)
-    return GroupConfig(setting, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+    )
+    return lambda doc: GroupConfig(row(doc), f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
 
 
-def _streams_number(name: str, doc: str, at_most: str | None = None) -> GroupConfig:
-    """Return a configuration of streams groups that may be 0 and has no lower bound of its own."""
-    setting = _OF_ONE_GROUP.whole(
+def _heartbeats(kind: str, group: str) -> tuple[GroupConfig, GroupConfig]:
+    return (
+        _bounded(kind, "heartbeat.interval.ms")(
+            f"Interval at which members of the {group} must send heartbeats."
+        ),
+        _bounded(kind, "session.timeout.ms")(
+            f"Time without a heartbeat after which a member is removed from the {group}."
+        ),
+    )
+
+
+def _streams_number(name: str, at_most: str | None = None) -> Callable[[str], GroupConfig]:
+    """Begin a configuration of streams groups that may be 0 and has no lower bound of its own."""
+    row = _OF_ONE_GROUP.whole(
         f"streams.{name}", None, minimum=0, fallbacks=(Fallback(f"group.streams.{name}"),)
-    )(doc)
-    return GroupConfig(setting, at_most=at_most)
+    )
+    return lambda doc: GroupConfig(row(doc), at_most=at_most)
 
+
+_MEANWHILE: Final = (
+    "Members that join or leave meanwhile count for the next one, which the first heartbeat after the "
+    "interval makes."
+)
 
 # Kafka checks bounds in this order (GroupConfig.validateValues).
 GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
-    _bounded(
-        "consumer", "heartbeat.interval.ms", "Interval at which members of the group must send heartbeats."
+    *_heartbeats("consumer", "group"),
+    _bounded("consumer", ASSIGNMENT_INTERVAL, minimum=0)(
+        f"Shortest time between two target assignments of the group (KIP-1263). {_MEANWHILE}"
     ),
-    _bounded(
-        "consumer",
-        "session.timeout.ms",
-        "Time without a heartbeat after which a member is removed from the group.",
+    *_heartbeats("share", "share group"),
+    _bounded("share", ASSIGNMENT_INTERVAL, minimum=0)(
+        f"Shortest time between two target assignments of the share group (KIP-1263). {_MEANWHILE}"
     ),
-    _bounded(
-        "consumer",
-        ASSIGNMENT_INTERVAL,
-        "Shortest time between two target assignments of the group (KIP-1263). Members that join or leave "
-        "meanwhile count for the next one, which the first heartbeat after the interval makes.",
-        minimum=0,
+    _bounded("share", "record.lock.duration.ms")(
+        "Time for which a member keeps an acquired record. Afterwards other members can acquire the record."
     ),
-    _bounded(
-        "share", "heartbeat.interval.ms", "Interval at which members of the share group must send heartbeats."
+    _bounded("share", "delivery.count.limit")(
+        "Deliveries of a record after which it is archived and not delivered again."
     ),
-    _bounded(
-        "share",
-        "session.timeout.ms",
-        "Time without a heartbeat after which a member is removed from the share group.",
-    ),
-    _bounded(
-        "share",
-        ASSIGNMENT_INTERVAL,
-        "Shortest time between two target assignments of the share group (KIP-1263). Members that join or "
-        "leave meanwhile count for the next one, which the first heartbeat after the interval makes.",
-        minimum=0,
-    ),
-    _bounded(
-        "share",
-        "record.lock.duration.ms",
-        "Time for which a member keeps an acquired record. Afterwards other members can acquire the record.",
-    ),
-    _bounded(
-        "share",
-        "delivery.count.limit",
-        "Deliveries of a record after which it is archived and not delivered again.",
-    ),
-    _bounded(
-        "share",
-        "partition.max.record.locks",
+    _bounded("share", "partition.max.record.locks")(
         "Records between the first unfinished record of a partition and the last acquired record. At the "
-        "limit the share group gets no further records of the partition.",
+        "limit the share group gets no further records of the partition."
     ),
-    _bounded(
-        "streams",
-        "heartbeat.interval.ms",
-        "Interval at which members of the streams group must send heartbeats.",
-    ),
-    _bounded(
-        "streams",
-        "session.timeout.ms",
-        "Time without a heartbeat after which a member is removed from the streams group.",
-    ),
-    _streams_number(
-        "num.standby.replicas",
+    *_heartbeats("streams", "streams group"),
+    _streams_number("num.standby.replicas", at_most="group.streams.max.standby.replicas")(
         "Standby tasks of each stateful task: other instances of the application that keep a copy of its "
-        "state.",
-        at_most="group.streams.max.standby.replicas",
+        "state."
     ),
-    _streams_number(
-        "initial.rebalance.delay.ms",
+    _streams_number("initial.rebalance.delay.ms")(
         "Time that the group, while it is empty, waits for more members after the first one joined, before "
-        "tasks are assigned.",
+        "tasks are assigned."
     ),
-    _bounded(
-        "streams",
-        "assignment.interval.ms",
-        "Shortest time between two target assignments of the streams group (KIP-1263).",
-        minimum=0,
+    _bounded("streams", ASSIGNMENT_INTERVAL, minimum=0)(
+        "Shortest time between two target assignments of the streams group (KIP-1263)."
     ),
     GroupConfig(
         _OF_ONE_GROUP.items(
@@ -364,44 +336,37 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         ),
         one_of=(STICKY,),
     ),
-    GroupConfig(
-        _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint)(
-            "Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
-            "`by_duration:` and a duration before now, such as `PT1H30M` (ISO 8601)."
-        )
-    ),
-    GroupConfig(
-        _OF_ONE_GROUP.text(
-            "share.isolation.level", "read_uncommitted", choices=(READ_COMMITTED, "read_uncommitted")
-        )(
-            "Records that a share group reads: only committed records (`read_committed`), or also records "
-            "of open and aborted transactions (`read_uncommitted`)."
-        )
-    ),
-    GroupConfig(
-        _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True)(
-            "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
-        )
-    ),
-    GroupConfig(
-        _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint)(
-            "Delays in ms, such as `1000,5000,25000`, after which the share group gets a record again that "
-            "was released or whose lock timed out: the first one after the first delivery, and so on; the "
-            "last one is repeated. Empty: at once. Other records are not held up. See "
-            "`seqgate help dead-letters`."
-        )
-    ),
-    GroupConfig(
-        _OF_ONE_GROUP.text(LETTER_TOPIC, "")(
-            "Topic to which the records of the share group go that a member rejects, or that were delivered "
-            "too often (KIP-1191). Empty for none. See `seqgate help dead-letters`."
-        )
-    ),
-    GroupConfig(
-        _OF_ONE_GROUP.switch(COPIES_RECORDS, False)(
-            "Whether a dead letter has the key, the value and the headers of its record, or only the headers "
-            "that tell the record's place and why it died."
-        )
+    *map(
+        GroupConfig,
+        (
+            _OF_ONE_GROUP.text(SHARE_AUTO_OFFSET_RESET, LATEST, check=_offset_reset_complaint)(
+                "Position at which a share group begins to read a new partition: `earliest`, `latest`, or "
+                "`by_duration:` and a duration before now, such as `PT1H30M` (ISO 8601)."
+            ),
+            _OF_ONE_GROUP.text(
+                "share.isolation.level", "read_uncommitted", choices=(READ_COMMITTED, "read_uncommitted")
+            )(
+                "Records that a share group reads: only committed records (`read_committed`), or also "
+                "records of open and aborted transactions (`read_uncommitted`)."
+            ),
+            _OF_ONE_GROUP.switch("share.renew.acknowledge.enable", True)(
+                "Whether members of the share group may renew the locks of acquired records (KIP-1222)."
+            ),
+            _OF_ONE_GROUP.items(RETRY_BACKOFF, (), check=_retry_backoff_complaint)(
+                "Delays in ms, such as `1000,5000,25000`, after which the share group gets a record again "
+                "that was released or whose lock timed out: the first one after the first delivery, and so "
+                "on; the last one is repeated. Empty: at once. Other records are not held up. See "
+                "`seqgate help dead-letters`."
+            ),
+            _OF_ONE_GROUP.text(LETTER_TOPIC, "")(
+                "Topic to which the records of the share group go that a member rejects, or that were "
+                "delivered too often (KIP-1191). Empty for none. See `seqgate help dead-letters`."
+            ),
+            _OF_ONE_GROUP.switch(COPIES_RECORDS, False)(
+                "Whether a dead letter has the key, the value and the headers of its record, or only the "
+                "headers that tell the record's place and why it died."
+            ),
+        ),
     ),
 )
 BY_GROUP_NAME: Final[dict[str, GroupConfig]] = {entry.setting.name: entry for entry in GROUP_CONFIGS}
