@@ -9,75 +9,59 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from seqgate.gateway.config.authorization import AUTHORIZATION_SETTINGS, USER_SETTINGS
-from seqgate.gateway.config.cluster import CLUSTER_SETTINGS, INTER_BROKER_SETTINGS, WORKER_SETTINGS
-from seqgate.gateway.config.delivery import BACKLOG_SETTINGS, DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
-from seqgate.gateway.config.groups import GROUP_SETTINGS, STREAMS_GROUP_SETTINGS
-from seqgate.gateway.config.metrics import METRICS_SETTINGS, TELEMETRY_SETTINGS
-from seqgate.gateway.config.network import (
-    CLIENT_QUOTA_SETTINGS,
-    LOGGING_SETTINGS,
-    NETWORK_SETTINGS,
-    NODE_SETTINGS,
-    SHARED_LIMIT_SETTINGS,
+from seqgate.gateway.config import (
+    authorization,
+    cluster,
+    delivery,
+    groups,
+    metrics,
+    network,
+    oauthbearer,
+    producers,
+    sasl,
+    storage,
+    tls,
+    topics,
 )
-from seqgate.gateway.config.oauthbearer import DELEGATION_TOKEN_SETTINGS, OAUTHBEARER_SETTINGS
-from seqgate.gateway.config.producers import DEDUPLICATION_SETTINGS, PRODUCER_SETTINGS, TRANSACTION_SETTINGS
-from seqgate.gateway.config.sasl import MECHANISMS, SASL_SETTINGS
 from seqgate.gateway.config.setting import Setting
-from seqgate.gateway.config.storage import (
-    COMPACTED_TOPIC_SETTINGS,
-    COMPACTION_SETTINGS,
-    DISK_SETTINGS,
-    READ_SETTINGS,
-    STORAGE_SETTINGS,
-)
-from seqgate.gateway.config.tls import TLS_SETTINGS
-from seqgate.gateway.config.topics import (
-    COMPRESSION_SETTINGS,
-    DEAD_LETTER_TOPIC_SETTINGS,
-    KEPT_TOPIC_ONLY_SETTINGS,
-    KEPT_TOPIC_SETTINGS,
-    TOPIC_SETTINGS,
-)
 
 SETTINGS: tuple[Setting, ...] = (
-    *NODE_SETTINGS,
-    *NETWORK_SETTINGS,
-    *TLS_SETTINGS,
-    *SASL_SETTINGS,
-    *AUTHORIZATION_SETTINGS,
-    *OAUTHBEARER_SETTINGS,
-    *USER_SETTINGS,
-    *DELEGATION_TOKEN_SETTINGS,
-    *LOGGING_SETTINGS,
-    *METRICS_SETTINGS,
-    *SHARED_LIMIT_SETTINGS,
-    *CLIENT_QUOTA_SETTINGS,
-    *WORKER_SETTINGS,
-    *CLUSTER_SETTINGS,
-    *INTER_BROKER_SETTINGS,
-    *STORAGE_SETTINGS,
-    *READ_SETTINGS,
-    *DISK_SETTINGS,
-    *TOPIC_SETTINGS,
-    *COMPRESSION_SETTINGS,
-    *KEPT_TOPIC_SETTINGS,
-    *BACKLOG_SETTINGS,
-    *COMPACTED_TOPIC_SETTINGS,
-    *COMPACTION_SETTINGS,
-    *DELIVERY_SETTINGS,
-    *DEDUPLICATION_SETTINGS,
-    *PRODUCER_SETTINGS,
-    *GROUP_SETTINGS,
-    *STREAMS_GROUP_SETTINGS,
-    *TRANSACTION_SETTINGS,
-    *TELEMETRY_SETTINGS,
+    *network.NODE_SETTINGS,
+    *network.NETWORK_SETTINGS,
+    *tls.TLS_SETTINGS,
+    *sasl.SASL_SETTINGS,
+    *authorization.AUTHORIZATION_SETTINGS,
+    *oauthbearer.OAUTHBEARER_SETTINGS,
+    *authorization.USER_SETTINGS,
+    *oauthbearer.DELEGATION_TOKEN_SETTINGS,
+    *network.LOGGING_SETTINGS,
+    *metrics.METRICS_SETTINGS,
+    *network.SHARED_LIMIT_SETTINGS,
+    *network.CLIENT_QUOTA_SETTINGS,
+    *cluster.WORKER_SETTINGS,
+    *cluster.CLUSTER_SETTINGS,
+    *cluster.INTER_BROKER_SETTINGS,
+    *storage.STORAGE_SETTINGS,
+    *storage.READ_SETTINGS,
+    *storage.DISK_SETTINGS,
+    *topics.TOPIC_SETTINGS,
+    *topics.COMPRESSION_SETTINGS,
+    *topics.KEPT_TOPIC_SETTINGS,
+    *delivery.BACKLOG_SETTINGS,
+    *storage.COMPACTED_TOPIC_SETTINGS,
+    *storage.COMPACTION_SETTINGS,
+    *delivery.DELIVERY_SETTINGS,
+    *producers.DEDUPLICATION_SETTINGS,
+    *producers.PRODUCER_SETTINGS,
+    *groups.GROUP_SETTINGS,
+    *groups.STREAMS_GROUP_SETTINGS,
+    *producers.TRANSACTION_SETTINGS,
+    *metrics.TELEMETRY_SETTINGS,
 )
 TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (
-    *DEAD_LETTER_TOPIC_SETTINGS,
-    *KEPT_TOPIC_ONLY_SETTINGS,
-    *DELIVERY_TOPIC_SETTINGS,
+    *topics.DEAD_LETTER_TOPIC_SETTINGS,
+    *topics.KEPT_TOPIC_ONLY_SETTINGS,
+    *delivery.DELIVERY_TOPIC_SETTINGS,
 )
 """The settings of topics without a counterpart on the broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
@@ -94,7 +78,7 @@ LISTENER_PREFIX: Final = "listener.name."
 `listener.name.NAME.MECHANISM.SETTING`, with both names in lower case.
 """
 _OF_LISTENER = re.compile(
-    re.escape(LISTENER_PREFIX) + rf"[a-z0-9_-]+\.(?:({'|'.join(MECHANISMS).lower()})\.)?(.+)"
+    re.escape(LISTENER_PREFIX) + rf"[a-z0-9_-]+\.(?:({'|'.join(sasl.MECHANISMS).lower()})\.)?(.+)"
 )
 
 
