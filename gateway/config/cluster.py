@@ -118,41 +118,22 @@ NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms with which a gateway can log in to another: those that take a user name and a password."""
 
-_BETWEEN_GATEWAYS = Section("Connections between gateways")
-
 
 def name_check_complaint(value: SettingValue) -> str | None:
     """Return why the setting of the name check refuses the value; None when the value is allowed."""
     return None if value in ("https", "") else "choose https, or an empty value to check no names"
 
 
-INTER_BROKER_SETTINGS = (
-    _BETWEEN_GATEWAYS.text(LISTENER, None)(
-        "The listener at which the gateways of a cluster reach each other; unset, the first of `listeners`. "
-        "All gateways must have a listener of this name. With TLS, a gateway connects with its key store, "
-        "trust store and versions of this listener; its principal at the others needs the right "
-        "CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all topics and groups, as one of "
-        "`super.users` has."
-    ),
-    _BETWEEN_GATEWAYS.text(MECHANISM, None, choices=MECHANISMS)(
-        "The mechanism with which a gateway logs in to the others, where their listener has SASL. The user "
-        "is in the JAAS line of the listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` "
-        "with the options `username` and `password`."
-    ),
-    _BETWEEN_GATEWAYS.text(NAME_CHECK, "https", check=name_check_complaint, per_listener=True)(
-        "Whether a gateway compares the certificate of another gateway with the host name in its address: "
-        "`https` compares; empty does not."
-    ),
-)
-
-
-# Settings of several workers of one command.
-
 _WORKERS = Section("Several workers")
+_CLUSTER = Section("Durability in a bucket")
+_BETWEEN_GATEWAYS = Section("Connections between gateways")
 
 MOST_WORKERS: Final = 64
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+SPREADING_SELECTOR: Final = "seqgate.SpreadingReplicaSelector"
 
-WORKER_SETTINGS = (
+CLUSTER_SETTINGS = (
     _WORKERS.number("seqgate.workers", 1, minimum=1, maximum=MOST_WORKERS)(
         "Processes that serve the data directory, or the bucket of `seqgate.cluster`, each on a core of its "
         "own. Worker 1 has `node.id` and the ports of `listeners` and `advertised.listeners`; each further "
@@ -163,16 +144,6 @@ WORKER_SETTINGS = (
         "Milliseconds without a sign of life after which a worker is killed and started again. Until then "
         "nobody serves its partitions: a worker that is only stopped still has them open."
     ),
-)
-
-
-_CLUSTER = Section("Durability in a bucket")
-
-LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
-RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-SPREADING_SELECTOR: Final = "seqgate.SpreadingReplicaSelector"
-
-CLUSTER_SETTINGS = (
     _CLUSTER.text("seqgate.cluster", None, check=address_complaint)(
         "The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that "
         "exists. Records are acknowledged when they are durable there, and the directory in `log.dirs` is a "
@@ -287,5 +258,21 @@ CLUSTER_SETTINGS = (
         "Bytes of memory for records of partitions that another gateway leads, where "
         "`replica.selector.class` sends consumers here. Beyond the limit the blocks of 1 MiB that were not "
         "read for the longest time are dropped, and fetched from the bucket again when needed."
+    ),
+    _BETWEEN_GATEWAYS.text(LISTENER, None)(
+        "The listener at which the gateways of a cluster reach each other; unset, the first of `listeners`. "
+        "All gateways must have a listener of this name. With TLS, a gateway connects with its key store, "
+        "trust store and versions of this listener; its principal at the others needs the right "
+        "CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all topics and groups, as one of "
+        "`super.users` has."
+    ),
+    _BETWEEN_GATEWAYS.text(MECHANISM, None, choices=MECHANISMS)(
+        "The mechanism with which a gateway logs in to the others, where their listener has SASL. The user "
+        "is in the JAAS line of the listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` "
+        "with the options `username` and `password`."
+    ),
+    _BETWEEN_GATEWAYS.text(NAME_CHECK, "https", check=name_check_complaint, per_listener=True)(
+        "Whether a gateway compares the certificate of another gateway with the host name in its address: "
+        "`https` compares; empty does not."
     ),
 )

@@ -4,27 +4,16 @@ unread, and the time after which it is moved on; where the records go that no me
 
 from __future__ import annotations
 
-from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingValue
+from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingValue, header_complaint
 
 # Settings of delayed records, which share groups get only when the records are due.
 
 _DELIVERY = Section("Delayed records")
 _DELAYS = Section(_DELIVERY.title, "log.", dynamic=True)
 _LETTERS = Section("Dead letters", dynamic=True)
-_MAX_NAME_BYTES = 1_000
-
-
-def _name_complaint(value: SettingValue) -> str | None:
-    if len(str(value).encode()) <= _MAX_NAME_BYTES:
-        return None
-    return (
-        f"the name of a record header must have at most {_MAX_NAME_BYTES} bytes, "
-        f"not {len(str(value).encode())}"
-    )
-
 
 DELIVERY_TOPIC_SETTINGS = (
-    _DELAYS.text("delivery.delay.header", "", check=_name_complaint)(
+    _DELAYS.text("delivery.delay.header", "", check=header_complaint(0))(
         "Record header that says when a record is due, as decimal text in ms since 1970 (UTC). Share groups "
         "get the record no earlier. With an empty name no record is delayed. Not allowed together with the "
         "cleanup policy compact. See `seqgate help delayed-records`."

@@ -74,40 +74,7 @@ def _tags_complaint(value: SettingValue) -> str | None:
     return "it must not contain duplicate tag keys." if len(set(value)) < len(value) else None
 
 
-STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
-    *_sessions("streams", "a member is removed from its streams group", "a streams group"),
-    _GROUPS.number("group.streams.max.size", INT_MAX)("Members that a streams group may have."),
-    _GROUPS.number("group.streams.num.standby.replicas", 0, minimum=0)(
-        "Standby tasks of each stateful task: other instances of the application that keep a copy of its "
-        "state."
-    ),
-    _GROUPS.number("group.streams.max.standby.replicas", 2, minimum=0)(
-        "Highest `streams.num.standby.replicas` that a group may be configured with."
-    ),
-    _GROUPS.number("group.streams.initial.rebalance.delay.ms", 3_000, minimum=0)(
-        "Time that an empty streams group waits for more members after the first one joined, before tasks "
-        "are assigned."
-    ),
-    *_assignment_interval("streams", 1_000),
-    _GROUPS.items(STREAMS_ASSIGNORS, (STICKY,), check=_assignors_complaint)(
-        "Task assignors of streams groups (KIP-1357). There is one, `sticky`: classes of Java can't be "
-        "loaded."
-    ),
-    _GROUPS.items("group.streams.rack.aware.assignment.tags", (), check=_tags_complaint)(
-        "Client tags (`client.tag.ZONE` of Kafka Streams) that the instances of an application must have. A "
-        "member without one is told so (MISSING_CLIENT_TAGS, Kafka Streams 4.4). As in Kafka 4.4, the "
-        "assignor does not spread standby tasks by them yet."
-    ),
-    _GROUPS.number("seqgate.streams.topology.description.max.bytes", 262_144, minimum=0, maximum=900_000)(
-        "Bytes of the description of a streams group's topology (KIP-1331): its nodes, what they read, write "
-        "and store. Members push it, `seqgate groups describe` and `kafka-streams-groups.sh` show it, and it "
-        "is deleted with the group. A larger one is refused. With 0, members are not asked for any, as by a "
-        "Kafka broker without `group.streams.topology.description.plugin.class`."
-    ),
-)
-
-
-GROUP_SETTINGS = (
+GROUP_SETTINGS: tuple[Setting, ...] = (
     _GROUPS.number("group.initial.rebalance.delay.ms", 3000, minimum=0)(
         "Time that the first rebalance of an empty group waits for more members."
     ),
@@ -195,6 +162,35 @@ GROUP_SETTINGS = (
     ),
     _GROUPS.number("seqgate.group.configs.max", 10_000, minimum=0, dynamic=True)(
         "Groups that may have configurations of their own. A further group is refused with POLICY_VIOLATION."
+    ),
+    *_sessions("streams", "a member is removed from its streams group", "a streams group"),
+    _GROUPS.number("group.streams.max.size", INT_MAX)("Members that a streams group may have."),
+    _GROUPS.number("group.streams.num.standby.replicas", 0, minimum=0)(
+        "Standby tasks of each stateful task: other instances of the application that keep a copy of its "
+        "state."
+    ),
+    _GROUPS.number("group.streams.max.standby.replicas", 2, minimum=0)(
+        "Highest `streams.num.standby.replicas` that a group may be configured with."
+    ),
+    _GROUPS.number("group.streams.initial.rebalance.delay.ms", 3_000, minimum=0)(
+        "Time that an empty streams group waits for more members after the first one joined, before tasks "
+        "are assigned."
+    ),
+    *_assignment_interval("streams", 1_000),
+    _GROUPS.items(STREAMS_ASSIGNORS, (STICKY,), check=_assignors_complaint)(
+        "Task assignors of streams groups (KIP-1357). There is one, `sticky`: classes of Java can't be "
+        "loaded."
+    ),
+    _GROUPS.items("group.streams.rack.aware.assignment.tags", (), check=_tags_complaint)(
+        "Client tags (`client.tag.ZONE` of Kafka Streams) that the instances of an application must have. A "
+        "member without one is told so (MISSING_CLIENT_TAGS, Kafka Streams 4.4). As in Kafka 4.4, the "
+        "assignor does not spread standby tasks by them yet."
+    ),
+    _GROUPS.number("seqgate.streams.topology.description.max.bytes", 262_144, minimum=0, maximum=900_000)(
+        "Bytes of the description of a streams group's topology (KIP-1331): its nodes, what they read, write "
+        "and store. Members push it, `seqgate groups describe` and `kafka-streams-groups.sh` show it, and it "
+        "is deleted with the group. A larger one is refused. With 0, members are not asked for any, as by a "
+        "Kafka broker without `group.streams.topology.description.plugin.class`."
     ),
 )
 

@@ -67,21 +67,6 @@ def _endpoint_complaint(value: SettingValue) -> str | None:
     return None
 
 
-OTLP_SETTINGS: Final = (
-    _METRICS.text(OTLP_ENDPOINT, None, check=_endpoint_complaint)(
-        "URL to which the gateway sends all metrics by OTLP over HTTP, such as "
-        "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. Needs `pip install 'seqgate[otlp]'`."
-    ),
-    _METRICS.whole(OTLP_INTERVAL_MS, 15_000, minimum=1_000, maximum=3_600_000)(
-        "Time between two exports of metrics to the collector."
-    ),
-    _METRICS.secret(OTLP_HEADERS, None, check=_headers_complaint)(
-        "Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
-        "`authorization=Bearer%20TOKEN`."
-    ),
-)
-
-
 METRICS_LISTENER: Final = "seqgate.metrics.listener"
 
 
@@ -106,7 +91,17 @@ METRICS_SETTINGS = (
         "Whether /view/... also answers where the listener can be reached from other machines. Views show "
         "names of topics, groups, producers and transactional ids, and log lines; the console reads them."
     ),
-    *OTLP_SETTINGS,
+    _METRICS.text(OTLP_ENDPOINT, None, check=_endpoint_complaint)(
+        "URL to which the gateway sends all metrics by OTLP over HTTP, such as "
+        "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. Needs `pip install 'seqgate[otlp]'`."
+    ),
+    _METRICS.whole(OTLP_INTERVAL_MS, 15_000, minimum=1_000, maximum=3_600_000)(
+        "Time between two exports of metrics to the collector."
+    ),
+    _METRICS.secret(OTLP_HEADERS, None, check=_headers_complaint)(
+        "Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
+        "`authorization=Bearer%20TOKEN`."
+    ),
 )
 
 

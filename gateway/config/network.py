@@ -32,38 +32,10 @@ def parse_overrides(text: str) -> dict[str, int]:
 overrides_complaint = complaint_of(parse_overrides)
 
 
-# Settings of client quotas: the windows over which rates are measured, and the limits of what is measured.
-
-_QUOTAS = Section("Client quotas")
-
-
-CLIENT_QUOTA_SETTINGS = (
-    _QUOTAS.number("quota.window.num", 11)(
-        "Windows over which the rates of client quotas are measured, the present one included."
-    ),
-    _QUOTAS.number("quota.window.size.seconds", 1)("Length of one window of client quotas."),
-    _QUOTAS.number("controller.quota.window.num", 11)(
-        "Windows whose unused share `controller_mutation_rate` lets a client save up for a burst."
-    ),
-    _QUOTAS.number("controller.quota.window.size.seconds", 1)(
-        "Length of one window of `controller_mutation_rate`."
-    ),
-    _QUOTAS.number("seqgate.client.quotas.max", 10_000, dynamic=True)(
-        "Entities (users, client ids, pairs of both, addresses) that have quotas. Beyond the limit "
-        "AlterClientQuotas refuses a new entity with INVALID_REQUEST."
-    ),
-    _QUOTAS.number("seqgate.client.quotas.measured.max", 10_000, dynamic=True)(
-        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle "
-        "for an hour expires. Beyond the limit the further ones share one measurement for each quota "
-        "that applies to them."
-    ),
-)
-
-
 _NODE = Section("Node")
 _NETWORK = Section("Listeners and connections")
 
-NODE_SETTINGS = (
+NETWORK_SETTINGS = (
     _NODE.whole("node.id", 1, minimum=0)(
         "Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims. "
         "In a cluster each gateway needs its own: unset, a gateway keeps the number in its data directory, "
@@ -77,28 +49,6 @@ NODE_SETTINGS = (
             None if value and "," not in str(value) else "there must be exactly one data directory"
         ),
     )("The data directory; exactly one. A second gateway on the same directory does not start."),
-)
-
-_LOG_LINES = Section("Log lines of the gateway")
-
-LOGGING_SETTINGS = (
-    _LOG_LINES.text(
-        "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
-    )(
-        "The lowest level of the gateway's log lines; above INFO, what users changed is not logged either. "
-        "`kafka-configs --entity-type broker-loggers` changes single loggers of a running gateway."
-    ),
-    _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
-        "`text` is one line for people, `json` one object per line with time, level, logger, message and "
-        "error."
-    ),
-    _LOG_LINES.text("seqgate.logging.file", None)(
-        "The file that log lines are appended to; without it they go to stderr. A file that log rotation "
-        "has renamed is opened again with the next line."
-    ),
-)
-
-NETWORK_SETTINGS = (
     _NETWORK.items("listeners", ("PLAINTEXT://127.0.0.1:9092",), check=listener_complaint)(
         "Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; no host, or "
         "`[::]`, is every interface of IPv4 and IPv6. Port 0 takes a free port."
@@ -195,13 +145,30 @@ NETWORK_SETTINGS = (
     ),
 )
 
+_LOG_LINES = Section("Log lines of the gateway")
 
-# Limits that all clients share, so that no client can use up the gateway's memory.
+LOGGING_SETTINGS = (
+    _LOG_LINES.text(
+        "seqgate.logging.level", "INFO", choices=("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+    )(
+        "The lowest level of the gateway's log lines; above INFO, what users changed is not logged either. "
+        "`kafka-configs --entity-type broker-loggers` changes single loggers of a running gateway."
+    ),
+    _LOG_LINES.text("seqgate.logging.format", "text", choices=("text", "json"))(
+        "`text` is one line for people, `json` one object per line with time, level, logger, message and "
+        "error."
+    ),
+    _LOG_LINES.text("seqgate.logging.file", None)(
+        "The file that log lines are appended to; without it they go to stderr. A file that log rotation "
+        "has renamed is opened again with the next line."
+    ),
+)
 
 _SHARED_LIMITS = Section("Limits that all clients share", dynamic=True)
+_QUOTAS = Section("Client quotas")
 
-
-SHARED_LIMIT_SETTINGS = (
+LIMIT_SETTINGS = (
+    # Limits that all clients share, so that no client can use up the gateway's memory.
     _SHARED_LIMITS.number("seqgate.response.backlog.max.bytes", 268_435_456)(
         "Bytes of unread answers over all connections. A connection counts when its unread answers exceed "
         "`seqgate.connection.response.backlog.bytes`. Beyond the limit the connection with the most unread "
@@ -222,5 +189,25 @@ SHARED_LIMIT_SETTINGS = (
         "Committed offsets in one partition of `__consumer_offsets`, pending offsets of open transactions "
         "included. Beyond the limit a commit that adds offsets is refused with INVALID_COMMIT_OFFSET_SIZE; "
         "a commit that replaces offsets is accepted."
+    ),
+    # The windows over which the rates of client quotas are measured, and the limits of what is measured.
+    _QUOTAS.number("quota.window.num", 11)(
+        "Windows over which the rates of client quotas are measured, the present one included."
+    ),
+    _QUOTAS.number("quota.window.size.seconds", 1)("Length of one window of client quotas."),
+    _QUOTAS.number("controller.quota.window.num", 11)(
+        "Windows whose unused share `controller_mutation_rate` lets a client save up for a burst."
+    ),
+    _QUOTAS.number("controller.quota.window.size.seconds", 1)(
+        "Length of one window of `controller_mutation_rate`."
+    ),
+    _QUOTAS.number("seqgate.client.quotas.max", 10_000, dynamic=True)(
+        "Entities (users, client ids, pairs of both, addresses) that have quotas. Beyond the limit "
+        "AlterClientQuotas refuses a new entity with INVALID_REQUEST."
+    ),
+    _QUOTAS.number("seqgate.client.quotas.measured.max", 10_000, dynamic=True)(
+        "Users, client ids and addresses whose use is measured for each kind of quota. One that was idle "
+        "for an hour expires. Beyond the limit the further ones share one measurement for each quota "
+        "that applies to them."
     ),
 )

@@ -4,12 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingValue
+from seqgate.gateway.config.setting import LONG_MAX, Section, Setting, SettingValue, header_complaint
 
 _STATE = Section("Producer state")
 _IDS = Section("Producer ids")
+_TRANSACTIONS = Section("Transactions")
+_DEDUPLICATION = Section("Deduplication by name")
+_OF_TOPICS = Section(_DEDUPLICATION.title, "log.", dynamic=True)
+
+
+def _expiration_complaint(value: SettingValue) -> str | None:
+    return "0 would expire every name at once; -1 expires no name" if value == 0 else None
+
+
+def _header(what: str, default: str) -> Callable[[str], Setting]:
+    """Begin the setting of the record header that holds a part of the name."""
+    return _OF_TOPICS.text(f"log.message.deduplication.{what}.header", default, check=header_complaint(1))
+
 
 PRODUCER_SETTINGS = (
+    # Deduplication: an application sends a producer name and a sequence id in the headers of each record.
+    _OF_TOPICS.switch("log.message.deduplication.enable", False)(
+        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
+        "is not above the highest sequence id of its name in the partition is acknowledged and not stored. "
+        "See `seqgate help deduplication`."
+    ),
+    _header("name", "dedup.name")("Record header that holds the producer name."),
+    _header("sequence", "dedup.sequence")("Record header that holds the sequence id, as decimal text."),
+    _header("epoch", "dedup.epoch")(
+        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, "
+        "records of the name with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED."
+    ),
+    _OF_TOPICS.text("log.message.deduplication.start", "latest", choices=("latest", "earliest"))(
+        "Records whose names a partition tracks when deduplication is enabled for the first time: only "
+        "later records (latest), or also the records that the partition already holds (earliest), which are "
+        "read then."
+    ),
+    _OF_TOPICS.number("log.message.deduplication.names.max", 10_000)(
+        "Producer names that are tracked of one topic. Beyond the limit the longest idle name is evicted "
+        "if it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is "
+        "refused with NOT_ENOUGH_REPLICAS, which producers retry."
+    ),
+    _OF_TOPICS.long(
+        "log.message.deduplication.expiration.ms",
+        604_800_000,
+        minimum=-1,
+        maximum=LONG_MAX,
+        check=_expiration_complaint,
+    )("Idle time after which a producer name expires; -1 for never."),
+    _DEDUPLICATION.number("seqgate.deduplication.names.max", 250_000)(
+        "Producer names that are tracked over all partitions; a name counts once per partition, and "
+        "takes 0.6 to 1 KiB of memory, by its length. Beyond the limit idle names of the new name's topic "
+        "are evicted; without an idle name the batch is refused."
+    ),
+    _DEDUPLICATION.number("seqgate.deduplication.min.idle.ms", 3_600_000)(
+        "Idle time before which a producer name is never evicted for a new name."
+    ),
+    _DEDUPLICATION.number("seqgate.deduplication.name.max.bytes", 256, maximum=32_767)(
+        "Bytes of the longest producer name. A batch with a longer name is refused with INVALID_RECORD."
+    ),
+    _DEDUPLICATION.number("seqgate.deduplication.snapshot.records", 100_000)(
+        "Records with a producer name after which the names of a partition are written to a snapshot. A "
+        "start after a crash replays the log from the newest snapshot."
+    ),
+    _DEDUPLICATION.number("seqgate.deduplication.snapshot.interval.ms", 60_000)(
+        "Time after which the names of a partition are written to a snapshot, if a record with a name came "
+        "since the last one."
+    ),
     _STATE.whole("producer.id.expiration.ms", 86400000, minimum=1, dynamic=True)(
         "Idle time after which a partition expires a producer."
     ),
@@ -74,12 +135,6 @@ PRODUCER_SETTINGS = (
     ),
 )
 
-
-# Settings of transactions and of transactional ids.
-
-_TRANSACTIONS = Section("Transactions")
-
-
 TRANSACTION_SETTINGS = (
     _TRANSACTIONS.number("transaction.max.timeout.ms", 900_000)(
         "Longest transaction timeout that a producer may ask for."
@@ -110,82 +165,5 @@ TRANSACTION_SETTINGS = (
     _TRANSACTIONS.number("seqgate.transaction.partitions.max", 10_000, dynamic=True)(
         "Partitions that may take part in one transaction. A further partition is refused with "
         "POLICY_VIOLATION."
-    ),
-)
-
-
-# Settings of deduplication by name: an application sends a producer name and a sequence id in the headers of
-# each record.
-
-_DEDUPLICATION = Section("Deduplication by name")
-_OF_TOPICS = Section(_DEDUPLICATION.title, "log.", dynamic=True)
-_MAX_HEADER_BYTES = 1_000
-
-
-def _header_complaint(value: SettingValue) -> str | None:
-    if 0 < len(str(value).encode()) <= _MAX_HEADER_BYTES:
-        return None
-    return (
-        f"the name of a record header must have 1 to {_MAX_HEADER_BYTES} bytes, "
-        f"not {len(str(value).encode())}"
-    )
-
-
-def _expiration_complaint(value: SettingValue) -> str | None:
-    return "0 would expire every name at once; -1 expires no name" if value == 0 else None
-
-
-def _header(what: str, default: str) -> Callable[[str], Setting]:
-    """Begin the setting of the record header that holds a part of the name."""
-    return _OF_TOPICS.text(f"log.message.deduplication.{what}.header", default, check=_header_complaint)
-
-
-DEDUPLICATION_SETTINGS = (
-    _OF_TOPICS.switch("log.message.deduplication.enable", False)(
-        "Whether records with a producer name and a sequence id are stored once. A record whose sequence id "
-        "is not above the highest sequence id of its name in the partition is acknowledged and not stored. "
-        "See `seqgate help deduplication`."
-    ),
-    _header("name", "dedup.name")("Record header that holds the producer name."),
-    _header("sequence", "dedup.sequence")("Record header that holds the sequence id, as decimal text."),
-    _header("epoch", "dedup.epoch")(
-        "Record header that may hold the name epoch, as decimal text. Once a name has come with an epoch, "
-        "records of the name with a lower epoch, or without an epoch, are refused with PRODUCER_FENCED."
-    ),
-    _OF_TOPICS.text("log.message.deduplication.start", "latest", choices=("latest", "earliest"))(
-        "Records whose names a partition tracks when deduplication is enabled for the first time: only "
-        "later records (latest), or also the records that the partition already holds (earliest), which are "
-        "read then."
-    ),
-    _OF_TOPICS.number("log.message.deduplication.names.max", 10_000)(
-        "Producer names that are tracked of one topic. Beyond the limit the longest idle name is evicted "
-        "if it has been idle for seqgate.deduplication.min.idle.ms. Otherwise a batch with a new name is "
-        "refused with NOT_ENOUGH_REPLICAS, which producers retry."
-    ),
-    _OF_TOPICS.long(
-        "log.message.deduplication.expiration.ms",
-        604_800_000,
-        minimum=-1,
-        maximum=LONG_MAX,
-        check=_expiration_complaint,
-    )("Idle time after which a producer name expires; -1 for never."),
-    _DEDUPLICATION.number("seqgate.deduplication.names.max", 250_000)(
-        "Producer names that are tracked over all partitions; a name counts once per partition, and "
-        "takes 0.6 to 1 KiB of memory, by its length. Beyond the limit idle names of the new name's topic "
-        "are evicted; without an idle name the batch is refused."
-    ),
-    _DEDUPLICATION.number("seqgate.deduplication.min.idle.ms", 3_600_000)(
-        "Idle time before which a producer name is never evicted for a new name."
-    ),
-    _DEDUPLICATION.number("seqgate.deduplication.name.max.bytes", 256, maximum=32_767)(
-        "Bytes of the longest producer name. A batch with a longer name is refused with INVALID_RECORD."
-    ),
-    _DEDUPLICATION.number("seqgate.deduplication.snapshot.records", 100_000)(
-        "Records with a producer name after which the names of a partition are written to a snapshot. A "
-        "start after a crash replays the log from the newest snapshot."
-    ),
-    _DEDUPLICATION.number("seqgate.deduplication.snapshot.interval.ms", 60_000)(
-        "Time after which the names of a partition are written to a snapshot, if a record with a name came "
-        "since the last one."
     ),
 )

@@ -15,6 +15,7 @@ import msgspec
 
 SettingValue = bool | int | float | str | tuple[str, ...]
 
+_MAX_HEADER_BYTES: Final = 1_000
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
@@ -101,11 +102,6 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     def environment_name(self) -> str:
         """The environment variable of the setting: SEQGATE_ and the name in capitals, `seqgate` once."""
         return "SEQGATE_" + self.name.removeprefix("seqgate.").upper().replace(".", "_")
-
-    @property
-    def nullable(self) -> bool:
-        """True when the setting can be unset."""
-        return self.default is None
 
     def parse(self, text: str) -> SettingValue:
         """Return the value of a text. Raises InvalidValueError: malformed, out of range or not allowed."""
@@ -211,6 +207,19 @@ def complaint_of(parse: Callable[[str], object]) -> Callable[[SettingValue], str
         except ValueError as error:
             return str(error)
         return None
+
+    return complaint
+
+
+def header_complaint(least: int) -> Callable[[SettingValue], str | None]:
+    """Return the check of a setting that names a record header of at least so many bytes."""
+
+    def complaint(value: SettingValue) -> str | None:
+        size = len(str(value).encode())
+        if least <= size <= _MAX_HEADER_BYTES:
+            return None
+        bounds = f"{least} to" if least else "at most"
+        return f"the name of a record header must have {bounds} {_MAX_HEADER_BYTES} bytes, not {size}"
 
     return complaint
 

@@ -1,4 +1,4 @@
-"""Settings of logs that no topic overrides: maintenance, disk, costly reads; and of compaction."""
+"""Settings of logs that no topic overrides: maintenance, costly reads, disk; and of compaction."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from seqgate.gateway.config.setting import LONG_MAX, Section
 
 _TOPICS = Section("Topics in general")
 _LOG = Section("Log maintenance")
+_CATCHING_UP = Section("Catching up")
+_DECODING = Section("Decoding batches")
 
 STORAGE_SETTINGS = (
     _TOPICS.whole("num.partitions", 1, minimum=1)(
@@ -57,36 +59,7 @@ STORAGE_SETTINGS = (
         "read is refused. With false only the header and the checksum are checked, except on compacted "
         "topics."
     ),
-)
-
-
-# Settings of the disk: the free space that is reserved, and the speed of deleting files.
-
-
-DISK_SETTINGS = (
-    _LOG.number("seqgate.deletion.max.files.per.second", 2000)(
-        "Files of deleted segments and topics that the gateway deletes per second. The limit leaves the "
-        "disk time for requests."
-    ),
-    _LOG.long("seqgate.deletion.max.bytes.per.second", 4 << 30, minimum=1 << 20, maximum=LONG_MAX)(
-        "Bytes of deleted segments and topics that the gateway frees per second. Files are deleted one by "
-        "one, each as a whole; after a file larger than this, the next file waits until the average fits."
-    ),
-    _LOG.long("seqgate.log.min.free.bytes", 64 << 20, minimum=0, maximum=LONG_MAX, dynamic=True)(
-        "Free space on the disk of `log.dirs` that producers may not use. With less free space the gateway "
-        "refuses batches of producers with KAFKA_STORAGE_ERROR, and producers retry. The reserve is for "
-        "offset commits, ends of transactions, retention and deletions; reads continue, too. 0 keeps no "
-        "reserve."
-    ),
-)
-
-
-# Settings of costly reads: old data that is not in the page cache, and batches that must be decoded.
-
-_CATCHING_UP = Section("Catching up")
-_DECODING = Section("Decoding batches")
-
-READ_SETTINGS = (
+    # Costly reads: old data that is not in the page cache, and batches that must be decoded.
     _CATCHING_UP.number("seqgate.catch.up.threads", 1, minimum=0, maximum=64)(
         "Threads that read old data from the disk into the page cache, in blocks of 1 MiB. More threads "
         "keep a disk with a long latency busy, and make flushes wait longer. With 0 the event loop reads, "
@@ -119,16 +92,28 @@ READ_SETTINGS = (
         "such a batch of an earlier time, ListOffsets by time answers with the base offset of the batch "
         "instead of the record's offset."
     ),
+    # The disk: the free space that is reserved, and the speed of deleting files.
+    _LOG.number("seqgate.deletion.max.files.per.second", 2000)(
+        "Files of deleted segments and topics that the gateway deletes per second. The limit leaves the "
+        "disk time for requests."
+    ),
+    _LOG.long("seqgate.deletion.max.bytes.per.second", 4 << 30, minimum=1 << 20, maximum=LONG_MAX)(
+        "Bytes of deleted segments and topics that the gateway frees per second. Files are deleted one by "
+        "one, each as a whole; after a file larger than this, the next file waits until the average fits."
+    ),
+    _LOG.long("seqgate.log.min.free.bytes", 64 << 20, minimum=0, maximum=LONG_MAX, dynamic=True)(
+        "Free space on the disk of `log.dirs` that producers may not use. With less free space the gateway "
+        "refuses batches of producers with KAFKA_STORAGE_ERROR, and producers retry. The reserve is for "
+        "offset commits, ends of transactions, retention and deletions; reads continue, too. 0 keeps no "
+        "reserve."
+    ),
 )
-
-
-# Settings of log compaction: settings of a topic, and limits on the work for all topics.
 
 _COMPACTION = Section("Compaction")
 _COMPACTED = Section(_COMPACTION.title, "log.cleaner.", dynamic=True)
 _MIB = 1048576
 
-COMPACTED_TOPIC_SETTINGS = (
+COMPACTION_SETTINGS = (
     _COMPACTED.long("log.cleaner.delete.retention.ms", 86400000, minimum=0)(
         "Time for which a record without a value (a tombstone) stays in a compacted topic after its first "
         "compaction. A consumer that reads from the start sees every deletion only if it reaches the end "
@@ -144,9 +129,6 @@ COMPACTED_TOPIC_SETTINGS = (
     _COMPACTED.decimal(
         "log.cleaner.min.cleanable.ratio", 0.5, topic_name="min.cleanable.dirty.ratio", minimum=0, maximum=1
     )("Share of a log's bytes that must be dirty (not compacted yet) before the log is compacted."),
-)
-
-COMPACTION_SETTINGS = (
     _COMPACTION.switch("log.cleaner.enable", True)(
         "Whether topics with the cleanup policy compact are compacted."
     ),

@@ -26,7 +26,6 @@ from seqgate.gateway.config import (
 from seqgate.gateway.config.setting import Setting
 
 SETTINGS: tuple[Setting, ...] = (
-    *network.NODE_SETTINGS,
     *network.NETWORK_SETTINGS,
     *tls.TLS_SETTINGS,
     *sasl.SASL_SETTINGS,
@@ -36,33 +35,19 @@ SETTINGS: tuple[Setting, ...] = (
     *oauthbearer.DELEGATION_TOKEN_SETTINGS,
     *network.LOGGING_SETTINGS,
     *metrics.METRICS_SETTINGS,
-    *network.SHARED_LIMIT_SETTINGS,
-    *network.CLIENT_QUOTA_SETTINGS,
-    *cluster.WORKER_SETTINGS,
+    *network.LIMIT_SETTINGS,
     *cluster.CLUSTER_SETTINGS,
-    *cluster.INTER_BROKER_SETTINGS,
     *storage.STORAGE_SETTINGS,
-    *storage.READ_SETTINGS,
-    *storage.DISK_SETTINGS,
     *topics.TOPIC_SETTINGS,
-    *topics.COMPRESSION_SETTINGS,
-    *topics.KEPT_TOPIC_SETTINGS,
     *delivery.BACKLOG_SETTINGS,
-    *storage.COMPACTED_TOPIC_SETTINGS,
     *storage.COMPACTION_SETTINGS,
     *delivery.DELIVERY_SETTINGS,
-    *producers.DEDUPLICATION_SETTINGS,
     *producers.PRODUCER_SETTINGS,
     *groups.GROUP_SETTINGS,
-    *groups.STREAMS_GROUP_SETTINGS,
     *producers.TRANSACTION_SETTINGS,
     *metrics.TELEMETRY_SETTINGS,
 )
-TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (
-    *topics.DEAD_LETTER_TOPIC_SETTINGS,
-    *topics.KEPT_TOPIC_ONLY_SETTINGS,
-    *delivery.DELIVERY_TOPIC_SETTINGS,
-)
+TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*topics.TOPIC_ONLY_SETTINGS, *delivery.DELIVERY_TOPIC_SETTINGS)
 """The settings of topics without a counterpart on the broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {

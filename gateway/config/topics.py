@@ -16,6 +16,60 @@ from seqgate.gateway.config.setting import INT_MAX, LONG_MAX, Fallback, Section,
 _TOPICS = Section("Topics and their logs", "log.", dynamic=True)
 _MS_PER_HOUR = 3600000
 _MS_PER_MINUTE = 60000
+_COMPRESSION = Section("Compression", "", dynamic=True)
+PRODUCER = "producer"
+"""The compression type that keeps each batch as the producer sent it."""
+UNCOMPRESSED = "uncompressed"
+
+
+def _gzip_level(value: SettingValue) -> str | None:
+    if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
+        return None
+    return "Value must be between 1 and 9 or equal to -1"
+
+
+def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
+    return _COMPRESSION.whole(f"compression.{codec}.level", default, minimum=minimum, maximum=maximum)(
+        f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in another "
+        "codec; a batch of the right codec keeps its producer's level."
+    )
+
+
+_KEPT = Section("Settings of Kafka that are kept without effect", "log.", dynamic=True, without_effect=True)
+_NO_TIERS = "Kept without effect: there is no tiered storage."
+_NO_COPIES = "Kept without effect: brokers copy no partitions from each other."
+_EVERY_REPLICA: Final = ("*",)
+_REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
+
+
+def _local_retention(unit: str) -> Setting:
+    return _KEPT.long(f"log.local.retention.{unit}", -2, minimum=-2)(
+        f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`."
+    )
+
+
+def _copy_lag(unit: str, default: int) -> Setting:
+    return _KEPT.long(f"log.remote.copy.lag.{unit}", default, minimum=-1)(
+        f"{_NO_TIERS} -1 means `local.retention.{unit}`, and 0 no lag."
+    )
+
+
+def _throttled(role: str) -> Setting:
+    name = f"{role}.replication.throttled.replicas"
+
+    def complaint(value: SettingValue) -> str | None:
+        assert isinstance(value, tuple)
+        if value == _EVERY_REPLICA or all(_REPLICA.fullmatch(item) for item in value):
+            return None
+        return (
+            f"{name} must be the literal '*' or a list of replicas in the following format: "
+            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )
+
+    return _KEPT.items(name, (), check=complaint, empty_items=True)(
+        f"{_NO_COPIES} Replicas as `PARTITION:BROKER`, or `*` for all."
+    )
+
 
 TOPIC_SETTINGS = (
     _TOPICS.whole("log.segment.bytes", 1073741824, minimum=1048576)(
@@ -103,97 +157,7 @@ TOPIC_SETTINGS = (
         "Kept without effect, for clients that set it. A partition has one replica, and acks=all succeeds "
         "with one."
     ),
-)
-
-
-# Settings of the codec in which batches are stored, and of the threads that recompress batches of other
-# codecs.
-
-_COMPRESSION = Section("Compression", "", dynamic=True)
-PRODUCER = "producer"
-"""The compression type that keeps each batch as the producer sent it."""
-UNCOMPRESSED = "uncompressed"
-
-
-def _gzip_level(value: SettingValue) -> str | None:
-    if value == -1 or (isinstance(value, int) and 1 <= value <= 9):
-        return None
-    return "Value must be between 1 and 9 or equal to -1"
-
-
-def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
-    return _COMPRESSION.whole(f"compression.{codec}.level", default, minimum=minimum, maximum=maximum)(
-        f"Level at which the gateway compresses with {codec}. It counts for batches that arrive in another "
-        "codec; a batch of the right codec keeps its producer's level."
-    )
-
-
-_KEPT = Section("Settings of Kafka that are kept without effect", "log.", dynamic=True, without_effect=True)
-_NO_TIERS = "Kept without effect: there is no tiered storage."
-_NO_COPIES = "Kept without effect: brokers copy no partitions from each other."
-_EVERY_REPLICA: Final = ("*",)
-_REPLICA: Final = re.compile(r"(?:[0-9]+:[0-9]+)?")
-
-
-def _local_retention(unit: str) -> Setting:
-    return _KEPT.long(f"log.local.retention.{unit}", -2, minimum=-2)(
-        f"{_NO_TIERS} All segments are local, as with -2, which means `retention.{unit}`."
-    )
-
-
-def _copy_lag(unit: str, default: int) -> Setting:
-    return _KEPT.long(f"log.remote.copy.lag.{unit}", default, minimum=-1)(
-        f"{_NO_TIERS} -1 means `local.retention.{unit}`, and 0 no lag."
-    )
-
-
-def _throttled(role: str) -> Setting:
-    name = f"{role}.replication.throttled.replicas"
-
-    def complaint(value: SettingValue) -> str | None:
-        assert isinstance(value, tuple)
-        if value == _EVERY_REPLICA or all(_REPLICA.fullmatch(item) for item in value):
-            return None
-        return (
-            f"{name} must be the literal '*' or a list of replicas in the following format: "
-            "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
-        )
-
-    return _KEPT.items(name, (), check=complaint, empty_items=True)(
-        f"{_NO_COPIES} Replicas as `PARTITION:BROKER`, or `*` for all."
-    )
-
-
-KEPT_TOPIC_SETTINGS = (
-    _KEPT.switch("log.preallocate", False)("Kept without effect: segment files grow as they are written."),
-    _KEPT.switch("unclean.leader.election.enable", False)(
-        "Kept without effect: a partition has one replica and no other to elect, so that no election loses "
-        "records."
-    ),
-    _local_retention("ms"),
-    _local_retention("bytes"),
-    _copy_lag("ms", 0),
-    _copy_lag("bytes", -1),
-)
-DEAD_LETTER_TOPIC_SETTINGS = (
-    _TOPICS.switch("errors.deadletterqueue.group.enable", False)(
-        "Whether share groups may write their dead letters to the topic (KIP-1191). A group whose "
-        "dead-letter topic does not allow it archives its records without a letter, as in Kafka."
-    ),
-)
-KEPT_TOPIC_ONLY_SETTINGS = (
-    _throttled("leader"),
-    _throttled("follower"),
-    _KEPT.switch("remote.storage.enable", False)(
-        "Always false, because there is no tiered storage; true is refused."
-    ),
-    _KEPT.switch("remote.log.copy.disable", False)(_NO_TIERS),
-    _KEPT.switch("remote.log.delete.on.disable", False)(_NO_TIERS),
-)
-"""The settings of topics without a counterpart on the broker."""
-
-
-COMPRESSION_SETTINGS = (
+    # The codec in which batches are stored, and the threads that recompress batches of other codecs.
     _COMPRESSION.text(
         "compression.type", PRODUCER, choices=(UNCOMPRESSED, "zstd", "lz4", "snappy", "gzip", PRODUCER)
     )(
@@ -213,4 +177,27 @@ COMPRESSION_SETTINGS = (
         "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count "
         "in queued.max.request.bytes."
     ),
+    _KEPT.switch("log.preallocate", False)("Kept without effect: segment files grow as they are written."),
+    _KEPT.switch("unclean.leader.election.enable", False)(
+        "Kept without effect: a partition has one replica and no other to elect, so that no election loses "
+        "records."
+    ),
+    _local_retention("ms"),
+    _local_retention("bytes"),
+    _copy_lag("ms", 0),
+    _copy_lag("bytes", -1),
 )
+TOPIC_ONLY_SETTINGS = (
+    _TOPICS.switch("errors.deadletterqueue.group.enable", False)(
+        "Whether share groups may write their dead letters to the topic (KIP-1191). A group whose "
+        "dead-letter topic does not allow it archives its records without a letter, as in Kafka."
+    ),
+    _throttled("leader"),
+    _throttled("follower"),
+    _KEPT.switch("remote.storage.enable", False)(
+        "Always false, because there is no tiered storage; true is refused."
+    ),
+    _KEPT.switch("remote.log.copy.disable", False)(_NO_TIERS),
+    _KEPT.switch("remote.log.delete.on.disable", False)(_NO_TIERS),
+)
+"""The settings of topics without a counterpart on the broker."""
