@@ -5,7 +5,7 @@ that tools can read, compare and set them. AlterConfigs refuses the settings tha
 only, as in Kafka. Source: Apache Kafka 4.4.0, its KafkaConfig.configDef, DynamicConfig.Broker and
 DynamicBrokerConfig (ALL_DYNAMIC_CONFIGS, PER_BROKER_CONFIGS).
 
-To add a newer Kafka's setting, write a row into `_GROUPS`, or the name into `READ_ONLY`. Only requests that
+To add a newer Kafka's setting, write a row here, or the name into `READ_ONLY`. Only requests that
 alter or describe a broker import this module, so the table costs a start nothing.
 """
 
@@ -29,120 +29,115 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ALL, _ONE = False, True
-"""Whether the settings can be altered for all brokers at once, or for one broker only."""
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 _PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 _SSL_ENGINE: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
-
-_GROUPS: Final[
-    tuple[tuple[str, bool, tuple[tuple[str, SettingType, SettingValue | None, int | None], ...]], ...]
-] = (
-    (
-        "the gateway has no pools of threads",
-        _ALL,
-        (
-            ("background.threads", _INT, 10, 1),
-            ("num.io.threads", _INT, 8, 1),
-            ("num.network.threads", _INT, 3, 1),
-            ("num.recovery.threads.per.data.dir", _INT, 2, 1),
-        ),
-    ),
-    (
-        "brokers copy no partitions from each other",
-        _ALL,
-        (
-            ("follower.replication.throttled.rate", _LONG, None, 0),
-            ("leader.replication.throttled.rate", _LONG, None, 0),
-            ("num.replica.fetchers", _INT, 1, 1),
-            ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, None, 0),
-        ),
-    ),
-    (
-        "coordinators write each batch of records at once",
-        _ALL,
-        (
-            ("group.coordinator.cached.buffer.max.bytes", _INT, 1048588, 524288),
-            ("share.coordinator.cached.buffer.max.bytes", _INT, 1048588, 524288),
-        ),
-    ),
-    (
-        "there is no tiered storage",
-        _ALL,
-        (
-            ("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, None),
-            ("remote.fetch.max.wait.ms", _INT, 500, 1),
-            ("remote.list.offsets.request.timeout.ms", _LONG, 30000, 1),
-            ("remote.log.index.file.cache.total.size.bytes", _LONG, 1073741824, 1),
-            ("remote.log.manager.copier.thread.pool.size", _INT, 10, 1),
-            ("remote.log.manager.copy.max.bytes.per.second", _LONG, LONG_MAX, 1),
-            ("remote.log.manager.expiration.thread.pool.size", _INT, 10, 1),
-            ("remote.log.manager.fetch.max.bytes.per.second", _LONG, LONG_MAX, 1),
-            ("remote.log.manager.follower.thread.pool.size", _INT, 2, 1),
-            ("remote.log.reader.threads", _INT, 10, 1),
-        ),
-    ),
-    (
-        "the gateway loads no Java classes",
-        _ALL,
-        (("config.providers", _LIST, (), None), ("metric.reporters", _LIST, (_JMX,), None)),
-    ),
-    (
-        "the gateway loads no Java classes",
-        _ONE,
-        (
-            ("principal.builder.class", _CLASS, _PRINCIPALS, None),
-            ("ssl.engine.factory.class", _CLASS, None, None),
-        ),
-    ),
-    (
-        "the data lies in one directory, which takes every new partition",
-        _ONE,
-        (("cordoned.log.dirs", _LIST, (), None),),
-    ),
-    (
-        "Kerberos (GSSAPI) is not supported",
-        _ONE,
-        (
-            ("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", None),
-            ("sasl.kerberos.min.time.before.relogin", _LONG, 60000, None),
-            ("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), None),
-            ("sasl.kerberos.service.name", _STRING, None, None),
-            ("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, None),
-            ("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, None),
-        ),
-    ),
-    (
-        "the gateway's own logins need no renewal",
-        _ONE,
-        (
-            ("sasl.login.refresh.buffer.seconds", _SHORT, 300, None),
-            ("sasl.login.refresh.min.period.seconds", _SHORT, 60, None),
-            ("sasl.login.refresh.window.factor", _DOUBLE, 0.8, None),
-            ("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, None),
-        ),
-    ),
-    (
-        "TLS is OpenSSL's and not Java's",
-        _ONE,
-        (
-            ("ssl.keymanager.algorithm", _STRING, "SunX509", None),
-            ("ssl.protocol", _STRING, "TLSv1.3", None),
-            ("ssl.provider", _STRING, None, None),
-            ("ssl.secure.random.implementation", _STRING, None, None),
-            ("ssl.trustmanager.algorithm", _STRING, "PKIX", None),
-        ),
-    ),
-)
-"""Groups of settings without effect: the reason, whether they are settings of one broker, and for each its
-name, type, default (None for no value) and least value (None for any).
-"""
 _CLASSES: Final = {
     "metric.reporters": (_JMX,),
     "principal.builder.class": (_PRINCIPALS,),
     "ssl.engine.factory.class": (_SSL_ENGINE,),
 }
 """Kafka's own Java classes, by their settings. Kafka, too, refuses a class that its process lacks."""
+KEPT_SECTION: Final = "Settings of Kafka brokers that are kept without effect"
+
+
+def _kept(reason: str, *rows: tuple[str, SettingType, SettingValue | None, int | None]) -> Iterator[Setting]:
+    """Yield settings without effect. A row is name, type, default (None for no value) and least value (None
+    for any).
+    """
+    for name, kind, default, least in rows:
+        yield Setting(
+            name=name,
+            type=kind,
+            default=default,
+            minimum=least,
+            choices=_CLASSES.get(name, ()),
+            dynamic=True,
+            empty_items=True,
+            without_effect=True,
+            section=KEPT_SECTION,
+            doc=f"Kept without effect: {reason}.",
+        )
+
+
+_OF_ALL_BROKERS: Final = (
+    *_kept(
+        "the gateway has no pools of threads",
+        ("background.threads", _INT, 10, 1),
+        ("num.io.threads", _INT, 8, 1),
+        ("num.network.threads", _INT, 3, 1),
+        ("num.recovery.threads.per.data.dir", _INT, 2, 1),
+    ),
+    *_kept(
+        "brokers copy no partitions from each other",
+        ("follower.replication.throttled.rate", _LONG, None, 0),
+        ("leader.replication.throttled.rate", _LONG, None, 0),
+        ("num.replica.fetchers", _INT, 1, 1),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, None, 0),
+    ),
+    *_kept(
+        "coordinators write each batch of records at once",
+        ("group.coordinator.cached.buffer.max.bytes", _INT, 1048588, 524288),
+        ("share.coordinator.cached.buffer.max.bytes", _INT, 1048588, 524288),
+    ),
+    *_kept(
+        "there is no tiered storage",
+        ("follower.fetch.last.tiered.offset.enable", _BOOLEAN, False, None),
+        ("remote.fetch.max.wait.ms", _INT, 500, 1),
+        ("remote.list.offsets.request.timeout.ms", _LONG, 30000, 1),
+        ("remote.log.index.file.cache.total.size.bytes", _LONG, 1073741824, 1),
+        ("remote.log.manager.copier.thread.pool.size", _INT, 10, 1),
+        ("remote.log.manager.copy.max.bytes.per.second", _LONG, LONG_MAX, 1),
+        ("remote.log.manager.expiration.thread.pool.size", _INT, 10, 1),
+        ("remote.log.manager.fetch.max.bytes.per.second", _LONG, LONG_MAX, 1),
+        ("remote.log.manager.follower.thread.pool.size", _INT, 2, 1),
+        ("remote.log.reader.threads", _INT, 10, 1),
+    ),
+    *_kept(
+        "the gateway loads no Java classes",
+        ("config.providers", _LIST, (), None),
+        ("metric.reporters", _LIST, (_JMX,), None),
+    ),
+)
+_OF_ONE_BROKER: Final = (
+    *_kept(
+        "the gateway loads no Java classes",
+        ("principal.builder.class", _CLASS, _PRINCIPALS, None),
+        ("ssl.engine.factory.class", _CLASS, None, None),
+    ),
+    *_kept(
+        "the data lies in one directory, which takes every new partition",
+        ("cordoned.log.dirs", _LIST, (), None),
+    ),
+    *_kept(
+        "Kerberos (GSSAPI) is not supported",
+        ("sasl.kerberos.kinit.cmd", _STRING, "/usr/bin/kinit", None),
+        ("sasl.kerberos.min.time.before.relogin", _LONG, 60000, None),
+        ("sasl.kerberos.principal.to.local.rules", _LIST, ("DEFAULT",), None),
+        ("sasl.kerberos.service.name", _STRING, None, None),
+        ("sasl.kerberos.ticket.renew.jitter", _DOUBLE, 0.05, None),
+        ("sasl.kerberos.ticket.renew.window.factor", _DOUBLE, 0.8, None),
+    ),
+    *_kept(
+        "the gateway's own logins need no renewal",
+        ("sasl.login.refresh.buffer.seconds", _SHORT, 300, None),
+        ("sasl.login.refresh.min.period.seconds", _SHORT, 60, None),
+        ("sasl.login.refresh.window.factor", _DOUBLE, 0.8, None),
+        ("sasl.login.refresh.window.jitter", _DOUBLE, 0.05, None),
+    ),
+    *_kept(
+        "TLS is OpenSSL's and not Java's",
+        ("ssl.keymanager.algorithm", _STRING, "SunX509", None),
+        ("ssl.protocol", _STRING, "TLSv1.3", None),
+        ("ssl.provider", _STRING, None, None),
+        ("ssl.secure.random.implementation", _STRING, None, None),
+        ("ssl.trustmanager.algorithm", _STRING, "PKIX", None),
+    ),
+)
+KEPT_SETTINGS: Final = tuple(sorted((*_OF_ALL_BROKERS, *_OF_ONE_BROKER), key=lambda setting: setting.name))
+BY_KEPT_NAME: Final[dict[str, Setting]] = {setting.name: setting for setting in KEPT_SETTINGS}
+OF_ONE_BROKER: Final = frozenset(setting.name for setting in _OF_ONE_BROKER)
+"""The settings that can't be altered for all brokers at once."""
 THREAD_COUNTS: Final = _names(
     """
     background.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
@@ -156,12 +151,7 @@ MAX_KEPT_NAMES: Final = 1_000
 """Names without effect of one broker, and of all brokers; further ones are refused with POLICY_VIOLATION."""
 MAX_KEPT_BYTES: Final = 1 << 20
 """Bytes of these names and values; more are refused with POLICY_VIOLATION, and descriptions stay small."""
-KEPT_SECTION: Final = "Settings of Kafka brokers that are kept without effect"
 CORDONED: Final = "cordoned.log.dirs"
-OF_ONE_BROKER: Final = frozenset(
-    row[0] for _, of_one_broker, rows in _GROUPS if of_one_broker for row in rows
-)
-"""The settings that can't be altered for all brokers at once."""
 READ_ONLY_LISTS: Final = _names(
     """
     controller.listener.names controller.quorum.bootstrap.servers controller.quorum.voters
@@ -239,24 +229,3 @@ READ_ONLY: Final = READ_ONLY_LISTS | _names(
     """
 )
 """Kafka's settings that Kafka reads at its start only, without those of `seqgate.gateway.config.table`."""
-
-
-def _settings() -> Iterator[Setting]:
-    for reason, _, rows in _GROUPS:
-        for name, kind, default, least in rows:
-            yield Setting(
-                name=name,
-                type=kind,
-                default=default,
-                minimum=least,
-                choices=_CLASSES.get(name, ()),
-                dynamic=True,
-                empty_items=True,
-                without_effect=True,
-                section=KEPT_SECTION,
-                doc=f"Kept without effect: {reason}.",
-            )
-
-
-KEPT_SETTINGS: Final = tuple(sorted(_settings(), key=lambda setting: setting.name))
-BY_KEPT_NAME: Final[dict[str, Setting]] = {setting.name: setting for setting in KEPT_SETTINGS}
