@@ -269,21 +269,13 @@ class Config:
             yield ConfigEntry(name, render(setting.default), ConfigSource.DEFAULT)
 
     def _resolve(self) -> None:
-        values: dict[_Text, SettingValue | None] = {}
-        for setting in SETTINGS:
-            values[setting.name] = self._own_value(setting)
+        own = {**self._static, **self._dynamic_default, **self._dynamic_broker}
+        values = {setting.name: own.get(setting.name, setting.default) for setting in SETTINGS}
         for setting in SETTINGS:
             if values[setting.name] is None:
                 values[setting.name] = _fallback_value(setting, values)
-        for layer in (self._static, self._dynamic_default, self._dynamic_broker):
-            values.update((name, layer[name]) for name in layer if name.startswith(LISTENER_PREFIX))
+        values.update((name, own[name]) for name in own if name.startswith(LISTENER_PREFIX))
         self._values = values
-
-    def _own_value(self, setting: Setting) -> SettingValue | None:
-        for layer in (self._dynamic_broker, self._dynamic_default, self._static):
-            if setting.name in layer:
-                return layer[setting.name]
-        return setting.default
 
 
 def _fallback_value(setting: Setting, values: Mapping[str, SettingValue | None]) -> SettingValue | None:
