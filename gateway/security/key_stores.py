@@ -338,24 +338,15 @@ def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
     """Return the attribute's value in DER, tag and length included."""
     encoded = x509.Name([attribute]).public_bytes()
     for _ in range(3):  # the name, its part, the pair of type and value
-        encoded = _content(encoded)
-    return _after(encoded)
+        encoded, _ = _first_element(encoded)
+    _, value = _first_element(encoded)
+    return value
 
 
-def _content(encoded: bytes) -> bytes:
-    header, size = _header(encoded)
-    return encoded[header : header + size]
-
-
-def _after(encoded: bytes) -> bytes:
-    header, size = _header(encoded)
-    return encoded[header + size :]
-
-
-def _header(encoded: bytes) -> tuple[int, int]:
-    """Return (size of the header, size of the content) of a DER element. The header is its tag and length."""
-    first = encoded[1]
-    if first < 0x80:
-        return 2, first
-    more = first & 0x7F
-    return 2 + more, int.from_bytes(encoded[2 : 2 + more], "big")
+def _first_element(encoded: bytes) -> tuple[bytes, bytes]:
+    """Return the content of the first DER element, after its tag and length, and what follows the element."""
+    size, begin = encoded[1], 2
+    if size >= 0x80:
+        begin += size & 0x7F
+        size = int.from_bytes(encoded[2:begin], "big")
+    return encoded[begin : begin + size], encoded[begin + size :]

@@ -34,15 +34,15 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
     load_key_pair(context, pair)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
-        if settings.trust_store:
-            trust(context, settings.trust_store)
-        else:
-            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        _trust(context, settings.trust_store, ssl.Purpose.CLIENT_AUTH)
     return context, pair
 
 
-def trust(context: ssl.SSLContext, store: Store) -> None:
-    """Trust each certificate of a trust store, root or not, as Java does. Raises StoreError."""
+def _trust(context: ssl.SSLContext, store: Store, purpose: ssl.Purpose) -> None:
+    """Trust each certificate of a trust store, root or not, as Java does; without one the system's."""
+    if not store:
+        context.load_default_certs(purpose)
+        return
     authorities = read_authorities(store)
     try:
         context.load_verify_locations(cadata=authorities)
@@ -160,10 +160,7 @@ def client_context(settings: ClientTls) -> ssl.SSLContext:
             raise StoreError(f"ssl.enabled.protocols must be of {', '.join(VERSIONS)}, not {unknown[0]}")
         allowed = [VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(allowed), max(allowed)
-    if settings.trust_store:
-        trust(context, settings.trust_store)
-    else:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    _trust(context, settings.trust_store, ssl.Purpose.SERVER_AUTH)
     if settings.key_store:
         load_key_pair(context, read_key_pair(settings.key_store))
     return context

@@ -258,17 +258,13 @@ class KeySource:
         self._refusal = ""
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
-        """Begin to read the keys for the first time; they are refreshed as long as the event loop runs."""
-        self._refresh()
-
     async def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         """Return the key that a token names; None when there is none, also after reading the keys again."""
         found = self._known(key_id, algorithm)
         if found is not None:
             return found
         if self._reading is None and self._loop.time() >= self._last_attempt_s + UNKNOWN_KEY_INTERVAL_S:
-            self._refresh()
+            self.refresh()
         if self._reading is None:
             return None
         await asyncio.wait({self._reading}, timeout=WAIT_S)
@@ -285,7 +281,8 @@ class KeySource:
     def _known(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         return None if self._keys is None else self._keys.find(key_id, algorithm)
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Begin to read the keys; from then on they are refreshed as long as the event loop runs."""
         if self._reading is not None:
             return
         if self._timer is not None:
@@ -326,7 +323,7 @@ class KeySource:
             next_s = self._backoff_s
             self._backoff_s = min(2 * self._backoff_s, max(self._times.backoff_max_s, self._times.backoff_s))
         self._refusal = reason
-        self._timer = self._loop.call_later(next_s, self._refresh)
+        self._timer = self._loop.call_later(next_s, self.refresh)
         reading, self._reading = self._reading, None
         if reading is not None and not reading.done():
             reading.set_result(None)
@@ -496,41 +493,30 @@ Values = Callable[[str], SettingValue | None]
 
 def oauthbearer(value: Values, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> Mechanism:
     """Return the mechanism of a listener, and begin to read its keys."""
+    claim_rules = partial(
+        ClaimRules,
+        subject_claim=str(value("sasl.oauthbearer.sub.claim.name")),
+        scope_claim=str(value("sasl.oauthbearer.scope.claim.name")),
+    )
     if value(INSECURE_TOKENS):
         logger.warning("tokens without a signature are accepted: every client can log in as anybody")
-        return bearer_mechanism(UnsecuredTokens(_unsecured_rules(value), now_ms))
-    url = str(value(KEYS_URL))
-    keys = KeySource(loop, partial(read_keys, url), shown_url(url), _times(value))
-    keys.begin()
-    return bearer_mechanism(SignedTokens(keys, _signed_rules(value), now_ms))
-
-
-def _unsecured_rules(value: Values) -> ClaimRules:
-    return ClaimRules(
-        subject_claim=str(value("sasl.oauthbearer.sub.claim.name")),
-        scope_claim=str(value("sasl.oauthbearer.scope.claim.name")),
-        needs_issue_time=False,
-        refuses_future_issue_time=True,
-    )
-
-
-def _signed_rules(value: Values) -> ClaimRules:
+        rules = claim_rules(needs_issue_time=False, refuses_future_issue_time=True)
+        return bearer_mechanism(UnsecuredTokens(rules, now_ms))
     audiences = value("sasl.oauthbearer.expected.audience")
-    return ClaimRules(
-        subject_claim=str(value("sasl.oauthbearer.sub.claim.name")),
-        scope_claim=str(value("sasl.oauthbearer.scope.claim.name")),
+    rules = claim_rules(
         audiences=audiences if isinstance(audiences, tuple) else (),
         issuer=str(value("sasl.oauthbearer.expected.issuer") or ""),
         skew_s=_whole(value("sasl.oauthbearer.clock.skew.seconds")),
     )
-
-
-def _times(value: Values) -> RefreshTimes:
-    return RefreshTimes(
+    times = RefreshTimes(
         refresh_s=_whole(value(f"{_REFRESH}refresh.ms")) / 1000,
         backoff_s=_whole(value(f"{_REFRESH}retry.backoff.ms")) / 1000,
         backoff_max_s=_whole(value(f"{_REFRESH}retry.backoff.max.ms")) / 1000,
     )
+    url = str(value(KEYS_URL))
+    keys = KeySource(loop, partial(read_keys, url), shown_url(url), times)
+    keys.refresh()
+    return bearer_mechanism(SignedTokens(keys, rules, now_ms))
 
 
 def _whole(number: SettingValue | None) -> int:

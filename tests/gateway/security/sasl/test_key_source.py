@@ -92,7 +92,7 @@ class Scene:
 
 async def test_the_keys_are_read_once_for_many_logins() -> None:
     scene = Scene()
-    scene.source.begin()
+    scene.source.refresh()
     assert all([await scene.knows("first") for _ in range(100)])
     assert scene.endpoint.reads == 1
 
@@ -100,7 +100,7 @@ async def test_the_keys_are_read_once_for_many_logins() -> None:
 async def test_logins_before_the_first_answer_wait_for_it() -> None:
     scene = Scene()
     scene.endpoint.held.clear()
-    scene.source.begin()
+    scene.source.refresh()
     logins = [asyncio.ensure_future(scene.knows("first")) for _ in range(5)]
     await asyncio.sleep(0)
     assert not any(login.done() for login in logins)
@@ -111,7 +111,7 @@ async def test_logins_before_the_first_answer_wait_for_it() -> None:
 
 async def test_the_keys_are_read_again_after_the_refresh_time() -> None:
     scene = Scene()
-    scene.source.begin()
+    scene.source.refresh()
     await scene.settled()
     scene.endpoint.answer = keys("second")
     assert scene.fire() == REFRESH.refresh_s
@@ -122,7 +122,7 @@ async def test_the_keys_are_read_again_after_the_refresh_time() -> None:
 
 async def test_an_unknown_key_makes_the_source_read_again_but_not_often() -> None:
     scene = Scene()
-    scene.source.begin()
+    scene.source.refresh()
     assert await scene.knows("first")
     scene.endpoint.answer = keys("first", "second")
     assert not await scene.knows("second")
@@ -136,7 +136,7 @@ async def test_an_unknown_key_makes_the_source_read_again_but_not_often() -> Non
 
 async def test_an_endpoint_that_is_away_drops_no_key(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene()
-    scene.source.begin()
+    scene.source.refresh()
     await scene.settled()
     scene.endpoint.answer = KeysUnusable("connection refused")
     delays = [scene.fire()]
@@ -162,7 +162,7 @@ async def test_an_endpoint_that_is_away_drops_no_key(caplog: pytest.LogCaptureFi
 async def test_without_keys_the_reason_says_so() -> None:
     scene = Scene()
     scene.endpoint.answer = ValueError("a mistake")
-    scene.source.begin()
+    scene.source.refresh()
     assert not await scene.knows("first")
     assert "could not be read yet" in scene.source.why_not_found("first")
     scene.endpoint.answer = keys("first")
@@ -175,7 +175,7 @@ async def test_without_keys_the_reason_says_so() -> None:
 
 async def test_a_login_does_not_wait_for_a_slow_endpoint_when_it_has_the_key() -> None:
     scene = Scene()
-    scene.source.begin()
+    scene.source.refresh()
     await scene.settled()
     scene.endpoint.held.clear()
     scene.fire()
@@ -192,7 +192,7 @@ async def test_a_system_without_threads_is_tried_again(monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail)
-        scene.source.begin()
+        scene.source.refresh()
     assert not await scene.knows("first")
     scene.fire()
     assert await scene.knows("first")
