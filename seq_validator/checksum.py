@@ -39,35 +39,41 @@ __all__ = ["crc32c"]
 
 
 _PREFIX: Final = struct.Struct(">4sh")
+_HEAD: Final = struct.Struct(">4shqi")
+HEAD_BYTES: Final = _HEAD.size
 _CRC: Final = struct.Struct(">I")
 CRC_BYTES: Final = _CRC.size
 
 
 class Envelope(NamedTuple):
-    """One kind of snapshot of this package: it begins with its magic and version (int16), and ends with the
-    CRC-32C (uint32) of all bytes before. `what` names it in errors, `corrupt` is what damage raises.
+    """One kind of snapshot of this package. It begins with its magic, version (int16), the end offset of the
+    log (int64) and the number of its entries (int32), and ends with the CRC-32C (uint32) of all bytes before.
+    `what` names it in errors, `corrupt` is what damage raises.
     """
 
     magic: bytes
     first_version: int
     version: int
-    head_bytes: int
-    """The length of magic, version and the fixed fields after them."""
     what: str
     corrupt: type[Exception]
+
+    def head(self, log_end_offset: int, entries: int) -> bytes:
+        return _HEAD.pack(self.magic, self.version, log_end_offset, entries)
 
     def seal(self, body: bytes) -> bytes:
         """Return `body`, which begins with magic and version, with its checksum appended."""
         return body + _CRC.pack(crc32c(body))
 
-    def check(self, data: bytes) -> None:
-        """Raise `corrupt` for bytes that are cut, damaged, of another kind, or of a version not read here."""
-        if len(data) < self.head_bytes + CRC_BYTES:
+    def check(self, data: bytes) -> tuple[int, int, int]:
+        """Return version, log end offset and number of entries. Raises `corrupt` for bytes that are cut,
+        damaged, of another kind, or of a version not read here.
+        """
+        if len(data) < HEAD_BYTES + CRC_BYTES:
             raise self.corrupt(
                 f"The {self.what} is cut short: it has {len(data)} bytes, "
-                f"and the shortest has {self.head_bytes + CRC_BYTES}."
+                f"and the shortest has {HEAD_BYTES + CRC_BYTES}."
             )
-        magic, version = _PREFIX.unpack_from(data)
+        magic, version, log_end_offset, entries = _HEAD.unpack_from(data)
         if magic != self.magic:
             raise self.corrupt(f"This is no {self.what}: it begins with {magic!r}, not {self.magic!r}.")
         # Another version may use another checksum. So the version is checked first.
@@ -81,6 +87,9 @@ class Envelope(NamedTuple):
             raise self.corrupt(
                 f"The {self.what} is damaged: its CRC-32C is {actual:#010x}, not {expected:#010x}."
             )
+        if entries < 0:
+            raise self.miscounted()
+        return version, log_end_offset, entries
 
     def newer_version(self, data: bytes) -> int | None:
         """Return the version of a later release's snapshot; None for any other or damaged one. Every version

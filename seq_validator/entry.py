@@ -57,7 +57,20 @@ class RetainedBatch(NamedTuple):
     timestamp: int
 
 
-class ProducerEntry:
+class Activity:
+    """Something that was last active at a time (ms) of the gateway's clock."""
+
+    __slots__ = ("last_active_ms",)
+
+    last_active_ms: int
+
+    def idle_ms(self, now_ms: int) -> int:
+        """Return how long it is idle. A last activity in the future counts as now: the clock was set back."""
+        self.last_active_ms = min(self.last_active_ms, now_ms)
+        return now_ms - self.last_active_ms
+
+
+class ProducerEntry(Activity):
     """The state that a partition keeps of one producer. Only its table changes an entry; others read.
 
     `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; the table
@@ -73,7 +86,6 @@ class ProducerEntry:
         "batches",
         "coordinator_epoch",
         "current_transaction_first_offset",
-        "last_active_ms",
         "marker_offset",
         "marker_timestamp",
         "next_sequence",
@@ -99,13 +111,6 @@ class ProducerEntry:
         self.current_transaction_first_offset = NO_TRANSACTION
         self.marker_offset = NO_OFFSET
         self.marker_timestamp = NO_TIMESTAMP
-
-    def idle_ms(self, now_ms: int) -> int:
-        """Return how long the producer is idle. A last activity in the future counts as now: the clock was
-        set back.
-        """
-        self.last_active_ms = min(self.last_active_ms, now_ms)
-        return now_ms - self.last_active_ms
 
     @property
     def last_sequence(self) -> int:

@@ -18,13 +18,11 @@ import struct
 from collections.abc import Collection
 from typing import Final
 
-from seqgate.seq_validator.checksum import CRC_BYTES, Envelope
+from seqgate.seq_validator.checksum import CRC_BYTES, HEAD_BYTES, Envelope
 from seqgate.seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch, following
 
 VERSION: Final = 2
 FIRST_VERSION: Final = 1
-_MAGIC: Final = b"SQPS"
-_HEADER: Final = struct.Struct(">4shqi")
 _ENTRY: Final = struct.Struct(">qhqiqqqi")
 _FIRST_ENTRY: Final = struct.Struct(">qhqiqi")
 _BATCH: Final = struct.Struct(">iiqqq")
@@ -35,15 +33,13 @@ class CorruptSnapshot(Exception):
     """The bytes are no producer snapshot that this version can read; the message says why."""
 
 
-_ENVELOPE: Final = Envelope(
-    _MAGIC, FIRST_VERSION, VERSION, _HEADER.size, "producer snapshot", CorruptSnapshot
-)
+_ENVELOPE: Final = Envelope(b"SQPS", FIRST_VERSION, VERSION, "producer snapshot", CorruptSnapshot)
 newer_version = _ENVELOPE.newer_version
 
 
 def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
     """Return the snapshot of `entries` for a log that ends at `log_end_offset` (exclusive)."""
-    parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(entries))]
+    parts = [_ENVELOPE.head(log_end_offset, len(entries))]
     add, pack_entry, pack_batch = parts.append, _ENTRY.pack, _BATCH.pack
     for entry in entries:
         batches = entry.batches
@@ -68,13 +64,12 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
     """Return the entries in `data`, each with its newest `retained_batches`, and the log end offset. Raises
     CorruptSnapshot when the bytes are cut, damaged, or of a later version.
     """
-    _ENVELOPE.check(data)
-    _, version, log_end_offset, count = _HEADER.unpack_from(data)
+    version, log_end_offset, count = _ENVELOPE.check(data)
     try:
         entries, position = _decode_entries(data, version, count, retained_batches)
     except struct.error as error:
         raise _ENVELOPE.miscounted() from error
-    if count < 0 or position != len(data) - CRC_BYTES:
+    if position != len(data) - CRC_BYTES:
         raise _ENVELOPE.miscounted()
     return entries, log_end_offset
 
@@ -84,7 +79,7 @@ def _decode_entries(
 ) -> tuple[list[ProducerEntry], int]:
     """Return the entries, and the position after them. One loop decodes all: there may be a million."""
     entries: list[ProducerEntry] = []
-    position = _HEADER.size
+    position = HEAD_BYTES
     is_first = version == FIRST_VERSION
     unpack_entry = _unpack_first_entry if is_first else _ENTRY.unpack_from
     entry_bytes = _FIRST_ENTRY.size if is_first else _ENTRY.size

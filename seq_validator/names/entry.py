@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import msgspec
 
-from seqgate.seq_validator.checksum import CRC_BYTES, Envelope
+from seqgate.seq_validator.checksum import CRC_BYTES, HEAD_BYTES, Envelope
+from seqgate.seq_validator.entry import Activity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -62,22 +63,6 @@ class NameState(NamedTuple):
     dropped_records: int = -1
 
 
-class Activity:
-    """Something that was last active at a time (ms) of the gateway's clock."""
-
-    __slots__ = ("last_active_ms",)
-
-    def __init__(self, last_active_ms: int) -> None:
-        self.last_active_ms = last_active_ms
-
-    def idle_ms(self, now_ms: int) -> int:
-        """Return the milliseconds since it was active. A last activity in the future counts as now. The last
-        activity lies in the future after the clock was set back.
-        """
-        self.last_active_ms = min(self.last_active_ms, now_ms)
-        return now_ms - self.last_active_ms
-
-
 class NameEntry(Activity):
     """One name of one partition.
 
@@ -100,8 +85,8 @@ class NameEntry(Activity):
     )
 
     def __init__(self, name: bytes, last_active_ms: int) -> None:
-        super().__init__(last_active_ms)
         self.name = name
+        self.last_active_ms = last_active_ms
         self.epoch = NO_NAME_EPOCH
         self.sequence_id = NO_SEQUENCE_ID
         self.offset = NO_OFFSET
@@ -207,8 +192,6 @@ NamesVerdict = NamesAccepted | NamesRejected
 
 
 VERSION: Final = 1
-_MAGIC: Final = b"SQNM"
-_HEADER: Final = struct.Struct(">4shqi")
 _NAME: Final = struct.Struct(">h")
 _ENTRY: Final = struct.Struct(">qqqqi")
 _HELD: Final = struct.Struct(">qq")
@@ -218,13 +201,13 @@ class CorruptNames(Exception):
     """The bytes are no snapshot of names that this version can read; the message says why."""
 
 
-_ENVELOPE: Final = Envelope(_MAGIC, VERSION, VERSION, _HEADER.size, "snapshot of names", CorruptNames)
+_ENVELOPE: Final = Envelope(b"SQNM", VERSION, VERSION, "snapshot of names", CorruptNames)
 newer_version = _ENVELOPE.newer_version
 
 
 def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
     """Return the snapshot of `names` for a log that ends at `log_end_offset` (exclusive)."""
-    parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(names))]
+    parts = [_ENVELOPE.head(log_end_offset, len(names))]
     for name, sequence_id, epoch, offset, last_active_ms, held in names:
         parts.append(_NAME.pack(len(name)))
         parts.append(name)
@@ -235,17 +218,15 @@ def encode(names: Collection[WrittenName], log_end_offset: int) -> bytes:
 
 def decode(data: bytes) -> tuple[list[WrittenName], int]:
     """Return the names in `data` and its log end offset. Raises CorruptNames, also for a later version."""
-    _ENVELOPE.check(data)
-    _, _, log_end_offset, count = _HEADER.unpack_from(data)
-    end = len(data) - CRC_BYTES
-    position = _HEADER.size
+    _, log_end_offset, count = _ENVELOPE.check(data)
+    position = HEAD_BYTES
     names: list[WrittenName] = []
     try:
         for _ in range(count):
             position = _decode_entry(data, position, names)
     except (struct.error, ValueError) as error:
         raise _ENVELOPE.miscounted() from error
-    if count < 0 or position != end or len({entry[0] for entry in names}) != len(names):
+    if position != len(data) - CRC_BYTES or len({entry[0] for entry in names}) != len(names):
         raise _ENVELOPE.miscounted()
     return names, log_end_offset
 

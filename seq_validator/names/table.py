@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
+from seqgate.seq_validator.entry import Activity
 from seqgate.seq_validator.names.entry import (
     NO_OFFSET,
     NO_SEQUENCE_ID,
-    Activity,
     NameAdvance,
     NamedRecord,
     NameEntry,
@@ -59,7 +59,7 @@ class _TopicName(Activity):
     __slots__ = ("tables",)
 
     def __init__(self) -> None:
-        super().__init__(0)
+        self.last_active_ms = 0
         self.tables: dict[NameTable, None] = {}
 
 
