@@ -8,13 +8,7 @@ gateway without Redis never loads the client.
 
 from __future__ import annotations
 
-from seqgate.pid_allocator.allocator import (
-    DEFAULT_BLOCK_SIZE,
-    DEFAULT_PREFETCH_AT,
-    AllocatorState,
-    NoProducerIds,
-    ProducerIdAllocator,
-)
+from seqgate.pid_allocator.allocator import NoProducerIds, ProducerIdAllocator
 from seqgate.pid_allocator.blocks import (
     MAX_PRODUCER_ID,
     BlockStore,
@@ -22,7 +16,6 @@ from seqgate.pid_allocator.blocks import (
     LastSeen,
     LastSeenPort,
     NextIdBehind,
-    Overlap,
     ProducerIdBlock,
     ProducerIdsExhausted,
     StoreUnavailable,
@@ -30,23 +23,18 @@ from seqgate.pid_allocator.blocks import (
     UnknownStoreVersion,
     UsageStore,
     block_at,
-    next_after,
     overlaps,
     owner_of,
 )
 
 __all__ = [
-    "DEFAULT_BLOCK_SIZE",
-    "DEFAULT_PREFETCH_AT",
     "MAX_PRODUCER_ID",
-    "AllocatorState",
     "BlockStore",
     "BlockStoreError",
     "LastSeen",
     "LastSeenPort",
     "NextIdBehind",
     "NoProducerIds",
-    "Overlap",
     "ProducerIdAllocator",
     "ProducerIdBlock",
     "ProducerIdsExhausted",
@@ -55,7 +43,6 @@ __all__ = [
     "UnknownStoreVersion",
     "UsageStore",
     "block_at",
-    "next_after",
     "overlaps",
     "owner_of",
 ]

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
 from seqgate.pid_allocator.blocks import BlockStore, BlockStoreError, ProducerIdBlock, UsageStore
-
-DEFAULT_BLOCK_SIZE: Final = 1_000
-DEFAULT_PREFETCH_AT: Final = 0.9
-DEFAULT_RETRY_MS: Final = 1_000
 
 
 class NoProducerIds(Exception):
@@ -42,12 +37,12 @@ class ProducerIdAllocator:
     def __init__(
         self,
         store: BlockStore,
-        block_size: int = DEFAULT_BLOCK_SIZE,
+        block_size: int = 1_000,
         *,
         owner: str,
         clock: Callable[[], int],
-        prefetch_at: float = DEFAULT_PREFETCH_AT,
-        retry_ms: int = DEFAULT_RETRY_MS,
+        prefetch_at: float = 0.9,
+        retry_ms: int = 1_000,
         usage: UsageStore | None = None,
     ) -> None:
         """Begin without ids. Raises ValueError: `block_size` is below 1, `prefetch_at` outside of 0 to 1."""

@@ -72,11 +72,6 @@ def block_at(next_producer_id: int, size: int, owner: str, now_ms: int) -> Produ
     return ProducerIdBlock(next_producer_id, next_producer_id + size - 1, owner, now_ms)
 
 
-def next_after(blocks: Iterable[ProducerIdBlock]) -> int:
-    """Return the first id after all blocks; 0 without blocks."""
-    return max((block.next_producer_id for block in blocks), default=0)
-
-
 def owner_of(blocks: Iterable[ProducerIdBlock], producer_id: int) -> ProducerIdBlock | None:
     """Return the block that holds `producer_id`, the first claimed one of several; None without one."""
     return min(

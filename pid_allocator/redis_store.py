@@ -48,9 +48,6 @@ from seqgate.pid_allocator.blocks import (
 )
 
 VERSION: Final = 1
-DEFAULT_KEY_PREFIX: Final = "seqgate"
-DEFAULT_CONNECT_TIMEOUT_MS: Final = 2_000
-DEFAULT_REQUEST_TIMEOUT_MS: Final = 2_000
 
 _BELOW: Final = """
 local function below(a, b)
@@ -118,19 +115,13 @@ return {'moved', next_id}
 class RedisBlockStore:
     """The BlockStore and UsageStore in Redis.
 
-    `key_prefix` separates clusters that share one Redis. Every call ends within `connect_timeout_ms` +
-    `request_timeout_ms`, even when Redis hangs. Without `last_seen` (in an operator's command) rule 1 of this
-    module does not apply.
+    `key_prefix` separates clusters that share one Redis. A connection and a request may take `timeout_ms`
+    each, so every call ends within twice as long, even when Redis hangs. Without `last_seen` (in an
+    operator's command) rule 1 of this module does not apply.
     """
 
     def __init__(
-        self,
-        url: str,
-        *,
-        key_prefix: str = DEFAULT_KEY_PREFIX,
-        connect_timeout_ms: int = DEFAULT_CONNECT_TIMEOUT_MS,
-        request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS,
-        last_seen: LastSeenPort | None = None,
+        self, url: str, *, key_prefix: str, timeout_ms: int, last_seen: LastSeenPort | None = None
     ) -> None:
         """Prepare a client for `url` (`redis://[user:password@]host:port/db`). The first call connects.
         Raises ValueError when the URL can't be parsed.
@@ -138,13 +129,13 @@ class RedisBlockStore:
         self._redis: Redis = Redis.from_url(
             url,
             decode_responses=True,
-            socket_connect_timeout=connect_timeout_ms / 1000,
-            socket_timeout=request_timeout_ms / 1000,
+            socket_connect_timeout=timeout_ms / 1000,
+            socket_timeout=timeout_ms / 1000,
             # The client replaces a connection that died while idle once. A claim sent twice this way only
             # skips a block.
             retry=Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
         )
-        self._timeout_s = (connect_timeout_ms + request_timeout_ms) / 1000
+        self._timeout_s = 2 * timeout_ms / 1000
         # The braces put all keys into one slot of a Redis Cluster. A script over several keys needs that.
         self._state_key = f"{{{key_prefix}:producer-ids}}"
         self._blocks_key = f"{self._state_key}:blocks"

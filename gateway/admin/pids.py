@@ -796,12 +796,10 @@ def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> Bl
     except ModuleNotFoundError as error:
         raise ControlError(install(error.name, "seqgate.producer.id.store=redis", REDIS)) from None
 
-    timeout_ms = config.int("seqgate.redis.timeout.ms")
     store = RedisBlockStore(
         config.str("seqgate.redis.url"),
         key_prefix=config.str("seqgate.redis.prefix"),
-        connect_timeout_ms=timeout_ms,
-        request_timeout_ms=timeout_ms,
+        timeout_ms=config.int("seqgate.redis.timeout.ms"),
         last_seen=last_seen,
     )
     return BlockSource(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from seqgate.pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block_at, next_after
+from seqgate.pid_allocator import NextIdBehind, ProducerIdBlock, StoreUnavailable, block_at
 
 
 class MemoryStore:
@@ -49,7 +49,7 @@ class MemoryStore:
         return self._next()
 
     def _next(self) -> int:
-        return max(next_after(self.claimed), self.moved_to)
+        return max([self.moved_to, *(block.next_producer_id for block in self.claimed)])
 
     async def report_used(self, first_producer_id: int, used: int) -> None:
         await self.open.wait()

@@ -9,7 +9,6 @@ from seqgate.pid_allocator import (
     ProducerIdBlock,
     ProducerIdsExhausted,
     block_at,
-    next_after,
     overlaps,
     owner_of,
 )
@@ -45,11 +44,6 @@ def test_the_last_block_ends_with_the_last_id() -> None:
         block_at(MAX_PRODUCER_ID - 8, 10, "a", 0)
     with pytest.raises(ValueError, match="must be at least 1"):
         block_at(0, 0, "a", 0)
-
-
-def test_the_next_id_lies_after_all_blocks() -> None:
-    assert next_after([]) == 0
-    assert next_after([block(10, 19), block(0, 9)]) == 20
 
 
 def test_an_id_belongs_to_the_block_claimed_first() -> None:

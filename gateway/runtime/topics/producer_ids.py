@@ -47,8 +47,7 @@ def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> 
     return RedisBlockStore(
         config.str("seqgate.redis.url"),
         key_prefix=config.str("seqgate.redis.prefix"),
-        connect_timeout_ms=config.int("seqgate.redis.timeout.ms"),
-        request_timeout_ms=config.int("seqgate.redis.timeout.ms"),
+        timeout_ms=config.int("seqgate.redis.timeout.ms"),
         last_seen=SeenFile(data_dir / SEEN_FILE, durability.replace),
     )
 
