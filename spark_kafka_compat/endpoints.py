@@ -166,19 +166,9 @@ _SEND_IN_ORDER = {"kafka.enable.idempotence": "true", "kafka.delivery.timeout.ms
 """The client keeps records in order: what it gave up and sends later would be taken for a duplicate."""
 _MULTIPLY = {"Generate", "Join", "LateralJoin", "AsOfJoin", "Expand"}
 _REORDER = {
-    *(
-        "Aggregate",
-        "CoGroup",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "Distinct",
-        "Except",
-        "Intersect",
-        "MapGroups",
-        "Repartition",
-        "RepartitionByExpression",
-    ),
-    *("RebalancePartitions", "Sort", "Union", "Window"),
+    *("Aggregate", "CoGroup", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "MapGroups", "Window"),
+    *("RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort"),
+    *("Except", "Intersect", "Union"),
 }
 _GROUP = ("FlatMapGroups", "FlatMapCoGroups", "TransformWithState")
 """The beginnings of the names of nodes that call a function for each group of rows, in any language."""
