@@ -19,8 +19,7 @@ _AUTHORIZATION = Section("Authorization")
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def authorizer_complaint(value: SettingValue) -> str | None:
-    """Return why `authorizer.class.name` refuses the value; None when the value is allowed."""
+def _authorizer_complaint(value: SettingValue) -> str | None:
     if value in ("", STANDARD_AUTHORIZER):
         return None
     return (
@@ -36,9 +35,6 @@ def parse_super_users(text: str) -> frozenset[str]:
         if ":" not in user:
             raise ValueError(f"{user!r} must have the form User:NAME; a semicolon separates two users")
     return frozenset(users)
-
-
-super_users_complaint = complaint_of(parse_super_users)
 
 
 _PART: Final = r"(?:\\.|[^\\/])*"
@@ -134,11 +130,11 @@ USER_SETTINGS = (
 
 
 AUTHORIZATION_SETTINGS = (
-    _AUTHORIZATION.text("authorizer.class.name", "", check=authorizer_complaint)(
+    _AUTHORIZATION.text("authorizer.class.name", "", check=_authorizer_complaint)(
         f"`{STANDARD_AUTHORIZER}` checks every request against the access control entries. Empty, every "
         "client may do everything."
     ),
-    _AUTHORIZATION.text("super.users", "", check=super_users_complaint)(
+    _AUTHORIZATION.text("super.users", "", check=complaint_of(parse_super_users))(
         "Principals that may do everything, whatever the entries say, such as "
         "`User:admin;User:CN=ops,O=Example`. Semicolons separate them, because the subject of a certificate "
         "has commas."

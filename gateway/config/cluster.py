@@ -119,8 +119,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms with which a gateway can log in to another: those that take a user name and a password."""
 
 
-def name_check_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of the name check refuses the value; None when the value is allowed."""
+def _name_check_complaint(value: SettingValue) -> str | None:
     return None if value in ("https", "") else "choose https, or an empty value to check no names"
 
 
@@ -271,7 +270,7 @@ CLUSTER_SETTINGS = (
         "is in the JAAS line of the listener and mechanism: `listener.name.NAME.MECHANISM.sasl.jaas.config` "
         "with the options `username` and `password`."
     ),
-    _BETWEEN_GATEWAYS.text(NAME_CHECK, "https", check=name_check_complaint, per_listener=True)(
+    _BETWEEN_GATEWAYS.text(NAME_CHECK, "https", check=_name_check_complaint, per_listener=True)(
         "Whether a gateway compares the certificate of another gateway with the host name in its address: "
         "`https` compares; empty does not."
     ),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from seqgate.gateway.config.setting import SettingValue, complaint_of
+from seqgate.gateway.config.setting import SettingValue
 
 _LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,9})")
 HIGHEST_PORT = 65_535
@@ -150,6 +150,3 @@ def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -
         f"listener {listener_name} has no security protocol; add {listener_name}:SASL_SSL or another of "
         f"{', '.join(SecurityProtocol.__members__)} to listener.security.protocol.map"
     )
-
-
-protocol_map_complaint = complaint_of(parse_protocol_map)

@@ -51,9 +51,6 @@ def parse_headers(text: str) -> dict[str, str]:
     return headers
 
 
-_headers_complaint = complaint_of(parse_headers)
-
-
 def _endpoint_complaint(value: SettingValue) -> str | None:
     try:
         url = urlsplit(str(value))
@@ -98,7 +95,7 @@ METRICS_SETTINGS = (
     _METRICS.whole(OTLP_INTERVAL_MS, 15_000, minimum=1_000, maximum=3_600_000)(
         "Time between two exports of metrics to the collector."
     ),
-    _METRICS.secret(OTLP_HEADERS, None, check=_headers_complaint)(
+    _METRICS.secret(OTLP_HEADERS, None, check=complaint_of(parse_headers))(
         "Headers of each export, as `NAME=VALUE,NAME=VALUE` with percent-encoded values, such as "
         "`authorization=Bearer%20TOKEN`."
     ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import ipaddress
 from functools import lru_cache
 
-from seqgate.gateway.config.listeners import DEFAULT_MAP, listener_complaint, protocol_map_complaint
+from seqgate.gateway.config.listeners import DEFAULT_MAP, listener_complaint, parse_protocol_map
 from seqgate.gateway.config.setting import INT_MAX, Section, complaint_of
 
 # Limits on the connections of one address, written `ADDRESS:COUNT`.
@@ -27,9 +27,6 @@ def parse_overrides(text: str) -> dict[str, int]:
             raise ValueError(f"the count of {item.strip()!r} must be a number from 0 to {INT_MAX}")
         limits[str(address)] = int(count)
     return limits
-
-
-overrides_complaint = complaint_of(parse_overrides)
 
 
 _NODE = Section("Node")
@@ -53,7 +50,7 @@ NETWORK_SETTINGS = (
         "Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; no host, or "
         "`[::]`, is every interface of IPv4 and IPv6. Port 0 takes a free port."
     ),
-    _NETWORK.text("listener.security.protocol.map", DEFAULT_MAP, check=protocol_map_complaint)(
+    _NETWORK.text("listener.security.protocol.map", DEFAULT_MAP, check=complaint_of(parse_protocol_map))(
         "What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, SSL "
         "(TLS), SASL_PLAINTEXT (logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the "
         "names that further `--listen` flags get, speak plaintext."
@@ -104,7 +101,7 @@ NETWORK_SETTINGS = (
     _NETWORK.whole("max.connections.per.ip", INT_MAX, minimum=0, dynamic=True)(
         "Connections that are open at once from one address. Further connections are closed when they arrive."
     ),
-    _NETWORK.text("max.connections.per.ip.overrides", "", check=overrides_complaint, dynamic=True)(
+    _NETWORK.text("max.connections.per.ip.overrides", "", check=complaint_of(parse_overrides), dynamic=True)(
         "Addresses with a limit of their own instead of `max.connections.per.ip`, `ADDRESS:COUNT` separated "
         "by commas. Write IPv6 as `[::1]:5`. Host names are not resolved."
     ),

@@ -17,8 +17,7 @@ INSECURE_TOKENS: Final = "seqgate.allow.insecure.oauthbearer.tokens"
 _SCHEMES: Final = ("file", "http", "https")
 
 
-def keys_url_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of the keys' URL refuses the value; None when the value is allowed."""
+def _keys_url_complaint(value: SettingValue) -> str | None:
     try:
         parts = urlsplit(str(value))
         host, _ = parts.hostname, parts.port
@@ -33,8 +32,7 @@ def keys_url_complaint(value: SettingValue) -> str | None:
     return None if host else "the URL names no host"
 
 
-def name_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of a claim's name refuses the value; None when the value is allowed."""
+def _name_complaint(value: SettingValue) -> str | None:
     return None if str(value).strip() else "the name of a claim must not be empty"
 
 
@@ -42,7 +40,7 @@ _OAUTHBEARER = Section("OAUTHBEARER logins", per_listener=True, per_mechanism=Tr
 
 
 OAUTHBEARER_SETTINGS = (
-    _OAUTHBEARER.text(KEYS_URL, None, check=keys_url_complaint)(
+    _OAUTHBEARER.text(KEYS_URL, None, check=_keys_url_complaint)(
         "Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, "
         "`https://…` or `http://…`. A redirect is not followed. The certificate of the endpoint must be "
         "signed by an authority of the system, or of the file in the environment variable `SSL_CERT_FILE`."
@@ -69,10 +67,10 @@ OAUTHBEARER_SETTINGS = (
         "Difference between the clocks of the issuer and the gateway that a signed token may have in its "
         "claims `exp` and `nbf`."
     ),
-    _OAUTHBEARER.text("sasl.oauthbearer.scope.claim.name", "scope", check=name_complaint)(
+    _OAUTHBEARER.text("sasl.oauthbearer.scope.claim.name", "scope", check=_name_complaint)(
         "Claim of a token with its scope, which may be missing."
     ),
-    _OAUTHBEARER.text("sasl.oauthbearer.sub.claim.name", "sub", check=name_complaint)(
+    _OAUTHBEARER.text("sasl.oauthbearer.sub.claim.name", "sub", check=_name_complaint)(
         "Claim of a token that names the user; the principal is `User:` and its value."
     ),
     _OAUTHBEARER.switch(INSECURE_TOKENS, False)(
@@ -100,17 +98,16 @@ OLD_KEY_SETTING: Final = "delegation.token.master.key"
 _HUNDRED_YEARS_MS: Final = 100 * 366 * 86_400_000
 
 
-def secret_key_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of the key refuses the value; None when the value is allowed."""
+def _secret_key_complaint(value: SettingValue) -> str | None:
     return None if str(value) else "the key must not be empty; leave it unset to serve no tokens"
 
 
 DELEGATION_TOKEN_SETTINGS = (
-    _TOKENS.secret(KEY_SETTING, None, check=secret_key_complaint)(
+    _TOKENS.secret(KEY_SETTING, None, check=_secret_key_complaint)(
         "The secret with which the gateway makes the passwords of delegation tokens. Unset, the gateway "
         "serves no tokens (DELEGATION_TOKEN_AUTH_DISABLED). With another key all tokens get other passwords."
     ),
-    _TOKENS.secret(OLD_KEY_SETTING, None, check=secret_key_complaint)(
+    _TOKENS.secret(OLD_KEY_SETTING, None, check=_secret_key_complaint)(
         f"The older name of `{KEY_SETTING}`, which wins over this one."
     ),
     _TOKENS.long("delegation.token.max.lifetime.ms", 7 * 86_400_000, minimum=1, maximum=_HUNDRED_YEARS_MS)(

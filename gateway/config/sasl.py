@@ -24,8 +24,7 @@ MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """Kafka's mechanisms but Kerberos (GSSAPI)."""
 
 
-def mechanisms_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of mechanisms refuses the value; None when the value is allowed."""
+def _mechanisms_complaint(value: SettingValue) -> str | None:
     for name in value if isinstance(value, tuple) else ():
         if name not in MECHANISMS:
             return f"{name} is no mechanism of this gateway; choose from {', '.join(MECHANISMS)}, in capitals"
@@ -100,17 +99,14 @@ def _words(text: str) -> list[_Word]:
     return words
 
 
-jaas_complaint = complaint_of(parse_jaas)
-
-
 _SASL = Section("SASL logins")
 
 SASL_SETTINGS = (
-    _SASL.items(ENABLED_MECHANISMS, None, check=mechanisms_complaint, per_listener=True)(
+    _SASL.items(ENABLED_MECHANISMS, None, check=_mechanisms_complaint, per_listener=True)(
         "Mechanisms with which clients log in to listeners whose protocol is SASL_SSL or SASL_PLAINTEXT: "
         f"{', '.join(f'`{name}`' for name in MECHANISMS)}. Such a listener needs at least one."
     ),
-    _SASL.secret(JAAS, None, check=jaas_complaint, per_listener=True, per_mechanism=True)(
+    _SASL.secret(JAAS, None, check=complaint_of(parse_jaas), per_listener=True, per_mechanism=True)(
         "Kafka's JAAS line of a mechanism, always with the prefix `listener.name.NAME.MECHANISM.` in lower "
         'case. The options `user_NAME="PASSWORD"` of the line for `plain` are the users of PLAIN. The '
         "options `username` and `password` are the user as which this gateway logs in to other gateways; "

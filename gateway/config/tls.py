@@ -13,8 +13,7 @@ JKS_REMEDY = (
 )
 
 
-def store_type_complaint(value: SettingValue) -> str | None:
-    """Return why the setting of a store's format refuses the value; None when the value is allowed."""
+def _store_type_complaint(value: SettingValue) -> str | None:
     if value == "JKS":
         return JKS_REMEDY
     return None if value in ("PEM", "PKCS12") else "choose from PEM, PKCS12"
@@ -28,7 +27,7 @@ TLS_SETTINGS = (
         "File with the certificate chain and the private key of the listener: PEM (the key may be "
         "encrypted) or PKCS12. Connections that open after the file was replaced get the new certificate."
     ),
-    _TLS.text("ssl.keystore.type", None, check=store_type_complaint, dynamic_on_listener=True)(
+    _TLS.text("ssl.keystore.type", None, check=_store_type_complaint, dynamic_on_listener=True)(
         "Format of the key store: `PEM` or `PKCS12`. Unset, the gateway detects the format of the file. "
         "Keys and certificates in `ssl.keystore.key` and `ssl.keystore.certificate.chain` are always PEM."
     ),
@@ -46,7 +45,7 @@ TLS_SETTINGS = (
         "File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. Without "
         "a trust store the system's authorities are trusted."
     ),
-    _TLS.text("ssl.truststore.type", None, check=store_type_complaint, dynamic_on_listener=True)(
+    _TLS.text("ssl.truststore.type", None, check=_store_type_complaint, dynamic_on_listener=True)(
         "Format of the trust store; unset, the gateway detects it."
     ),
     _TLS.secret("ssl.truststore.password", None, dynamic_on_listener=True)(
