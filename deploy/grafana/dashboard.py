@@ -101,6 +101,11 @@ def quantile(share: float, metric: Metric, *by: str, where: str = "") -> Query:
     return Query(f"histogram_quantile({share:g}, {buckets})", legend, (metric,))
 
 
+def quantiles(metric: Metric, *shares: float, where: str = "") -> Iterator[Query]:
+    """Yield a quantile for each share."""
+    return (quantile(share, metric, where=where) for share in shares)
+
+
 def over_all(function: str, metric: Metric, legend: str = "") -> Query:
     """Return one number for all chosen gateways, such as the `sum` or the `max` of a gauge."""
     return Query(f"{function}({selected(metric)})", legend or metric.name, (metric,))
@@ -137,8 +142,7 @@ def _sum_by(labels: Iterable[str]) -> str:
 
 
 def _legend(by: Iterable[str], text: str) -> str:
-    words = ["{{instance}}", *(f"{{{{{label}}}}}" for label in by), *([text] if text else [])]
-    return " ".join(words)
+    return " ".join(["{{instance}}", *(f"{{{{{label}}}}}" for label in by), *([text] if text else [])])
 
 
 # The rows that show what the gateway does for its clients: storage, limits, the bucket, and the process.
@@ -153,6 +157,8 @@ COLLECTIONS: Final = counter(
 PROCESS_METRICS: Final[tuple[Metric, ...]] = (CPU, RESIDENT, HANDLES, MOST_HANDLES, COLLECTIONS)
 """The metrics of every Python process that the dashboard shows; prometheus-client adds them to the table's.
 """
+
+_OF_LIMIT: Final = f"{selected(requests.USED)} / on (instance, setting) {selected(requests.MOST)}"
 
 STORAGE: Final = Row(
     "Storage",
@@ -200,12 +206,7 @@ LIMITS: Final = Row(
     (
         lines(
             "Used share of each limit",
-            raw(
-                f"{selected(requests.USED)} / on (instance, setting) {selected(requests.MOST)}",
-                "{{instance}} {{setting}}",
-                requests.USED,
-                requests.MOST,
-            ),
+            raw(_OF_LIMIT, "{{instance}} {{setting}}", requests.USED, requests.MOST),
             unit="percentunit",
             width=12,
             note="docs/limits.md says what happens at each limit.",
@@ -232,7 +233,7 @@ BUCKET: Final = Row(
         ),
         lines("Calls", each_second(storage.CALLS, "call"), unit="ops"),
         lines("Failed calls", each_second(storage.FAILURES), unit="ops"),
-        lines("Put", *(quantile(share, storage.PUT_TIME) for share in (0.5, 0.99)), unit="s"),
+        lines("Put", *quantiles(storage.PUT_TIME, 0.5, 0.99), unit="s"),
         lines(
             "Bytes",
             each_second(storage.UP, legend="sent"),
@@ -289,10 +290,6 @@ MACHINERY_ROWS: Final = (STORAGE, LIMITS, BUCKET, PROCESS)
 
 
 # The rows that show what clients do: the overview, throughput, latency, producers, groups and transactions.
-
-_PRODUCE: Final = 'api="Produce"'
-_FETCH: Final = 'api="Fetch"'
-_OF_LIMIT: Final = f"{selected(requests.USED)} / on (instance, setting) {selected(requests.MOST)}"
 
 OVERVIEW: Final = Row(
     "Overview: what is wrong",
@@ -388,14 +385,10 @@ THROUGHPUT: Final = Row(
 LATENCY: Final = Row(
     "Latency",
     (
-        lines(
-            "Produce",
-            *(quantile(share, requests.DURATION, where=_PRODUCE) for share in (0.5, 0.99, 0.999)),
-            unit="s",
-        ),
+        lines("Produce", *quantiles(requests.DURATION, 0.5, 0.99, 0.999, where='api="Produce"'), unit="s"),
         lines(
             "Fetch",
-            *(quantile(share, requests.DURATION, where=_FETCH) for share in (0.5, 0.99)),
+            *quantiles(requests.DURATION, 0.5, 0.99, where='api="Fetch"'),
             unit="s",
             note="A Fetch waits for records up to fetch.max.wait.ms of its client, so its time tells little "
             "while no records come.",
@@ -405,11 +398,9 @@ LATENCY: Final = Row(
             quantile(0.99, requests.DURATION, "api", where='api!~"Produce|Fetch"'),
             unit="s",
         ),
-        lines("Append", *(quantile(share, storage.APPEND) for share in (0.5, 0.99)), unit="s"),
-        lines("Flush round", *(quantile(share, storage.FLUSH) for share in (0.5, 0.99)), unit="s"),
-        lines(
-            "Delay of the event loop", *(quantile(share, requests.DELAY) for share in (0.5, 0.99)), unit="s"
-        ),
+        lines("Append", *quantiles(storage.APPEND, 0.5, 0.99), unit="s"),
+        lines("Flush round", *quantiles(storage.FLUSH, 0.5, 0.99), unit="s"),
+        lines("Delay of the event loop", *quantiles(requests.DELAY, 0.5, 0.99), unit="s"),
     ),
     is_folded=False,
 )

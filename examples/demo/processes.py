@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from examples.demo.security import PROTOCOL
@@ -119,9 +118,7 @@ class DemoGateway:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def duplicates_rejected(self) -> int:
@@ -244,9 +241,7 @@ class DemoCluster:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         if self._killer.is_alive():
             self._killer.join()

@@ -327,20 +327,3 @@ class Login(NamedTuple):
             "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.location": self.trusted,
         }
-
-
-__all__ = [
-    "ADMIN",
-    "LOGIN_MODULES",
-    "PLAIN",
-    "PRODUCERS",
-    "PROTOCOL",
-    "SCRAM",
-    "SIGNS_CERTIFICATES",
-    "SPARK",
-    "Attempt",
-    "DemoSecurity",
-    "Login",
-    "client",
-    "write_certificates",
-]
