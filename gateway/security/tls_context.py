@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.key_stores import KeyPair, Store, read_authorities, read_key_pair
@@ -55,13 +55,13 @@ def _trust(context: ssl.SSLContext, store: Store, purpose: ssl.Purpose) -> None:
 def _limit_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
     allowed = [VERSIONS[version] for version in settings.versions]
     if settings.cipher_suites:
-        suites = suites_of(settings.cipher_suites)
-        if not suites.allows_tls_1_3:
+        of_1_2, allows_1_3 = suites_of(settings.cipher_suites)
+        if not allows_1_3:
             allowed = [version for version in allowed if version is not ssl.TLSVersion.TLSv1_3]
-        if not suites.tls_1_2:
+        if not of_1_2:
             allowed = [version for version in allowed if version is not ssl.TLSVersion.TLSv1_2]
         else:
-            _set_ciphers(context, suites.tls_1_2)
+            _set_ciphers(context, of_1_2)
     if not allowed:
         raise StoreError("ssl.enabled.protocols and ssl.cipher.suites together allow no version of TLS")
     context.minimum_version, context.maximum_version = min(allowed), max(allowed)
@@ -101,16 +101,10 @@ def _why(error: ssl.SSLError) -> str:
 TLS_1_3_SUITES: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 
 
-class Suites(NamedTuple):
-    """The cipher suites for TLS 1.2, by OpenSSL's names, and whether TLS 1.3 is allowed."""
-
-    tls_1_2: tuple[str, ...]
-    allows_tls_1_3: bool
-
-
-def suites_of(names: Sequence[str]) -> Suites:
-    """Return the suites that a list of IANA names allows. Raises StoreError for a list that has some suites
-    of TLS 1.3 and not the others: Python can't choose among them.
+def suites_of(names: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the suites for TLS 1.2 that a list of IANA names allows, by OpenSSL's names, and whether it
+    allows TLS 1.3. Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python
+    can't choose among them.
     """
     of_1_3 = {name for name in names if name in TLS_1_3_SUITES}
     missing = [name for name in TLS_1_3_SUITES if name not in of_1_3]
@@ -119,7 +113,7 @@ def suites_of(names: Sequence[str]) -> Suites:
             f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; name all of TLS 1.3 or "
             "none"
         )
-    return Suites(tuple(_openssl_name(name) for name in names if name not in of_1_3), bool(of_1_3))
+    return tuple(_openssl_name(name) for name in names if name not in of_1_3), bool(of_1_3)
 
 
 def _openssl_name(name: str) -> str:

@@ -12,6 +12,7 @@ import base64
 import hmac
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -54,81 +55,79 @@ class _Challenge(msgspec.Struct, frozen=True):
     logged_in: LoggedIn
 
 
+@dataclass(slots=True)
 class _Login:
-    def __init__(
-        self,
-        hashing: ScramHash,
-        find_credential: FindCredential,
-        find_token: FindToken,
-        new_nonce: Callable[[], bytes],
-    ) -> None:
-        self._hashing = hashing
-        self._find_credential = find_credential
-        self._find_token = find_token
-        self._new_nonce = new_nonce
-        self._challenge: _Challenge | None = None
-        self._is_over = False
+    hashing: ScramHash
+    find_credential: FindCredential
+    find_token: FindToken
+    new_nonce: Callable[[], bytes]
+    challenge: _Challenge | None = None
+    is_over: bool = False
 
     async def step(self, token: bytes) -> SaslStep:
         """Answer the client's next message. Raises LoginRefused."""
-        if self._is_over:
+        if self.is_over:
             raise LoginRefused("the login is over; the client sent a further message")
-        self._is_over = True  # The second message is valid only after the first was answered.
-        challenge = self._challenge
-        if challenge is not None:
-            return self._finish(challenge, token)
-        step = await self._answer_first(parse_first(token))
-        self._is_over = False
+        self.is_over = True  # The second message is valid only after the first was answered.
+        if self.challenge is not None:
+            return self._finish(self.challenge, token)
+        step = await self._answer_first(token)
+        self.is_over = False
         return step
 
-    async def _answer_first(self, first: ScramFirstMessage) -> SaslStep:
-        credential, logged_in = await self._known(first)
-        if first.authorization_id not in {"", first.name}:
+    async def _answer_first(self, message: bytes) -> SaslStep:
+        authorization_id, bare, escaped, nonce, extensions = _matched(_FIRST, message, "first").groups()
+        name = _unescaped(escaped)
+        given = dict(pair.split(b"=", 1) for pair in extensions.split(b",")[1:])
+        is_token = given.get(b"tokenauth", b"").lower() == b"true"
+        credential, logged_in = await self._known(name, is_token=is_token)
+        if _unescaped(authorization_id or b"") not in {"", name}:
             raise LoginRefused(
                 "the authorization id is not the name of the user", principal=logged_in.principal
             )
-        nonce = first.nonce + self._new_nonce()
-        answer = server_first(nonce, credential.salt, credential.iterations)
-        self._challenge = _Challenge(credential, nonce, first.bare + b"," + answer, logged_in)
+        nonce += self.new_nonce()
+        answer = b"r=%s,s=%s,i=%d" % (nonce, base64.b64encode(credential.salt), credential.iterations)
+        self.challenge = _Challenge(credential, nonce, bare + b"," + answer, logged_in)
         return SaslStep(answer)
 
-    async def _known(self, first: ScramFirstMessage) -> tuple[ScramCredential, LoggedIn]:
-        if first.is_token:
-            token = await self._find_token(self._hashing, first.name)
+    async def _known(self, name: str, *, is_token: bool) -> tuple[ScramCredential, LoggedIn]:
+        """Return the credential of a user, or of the delegation token whose id is the name."""
+        if is_token:
+            token = await self.find_token(self.hashing, name)
             if token is not None:
-                return token.credential, LoggedIn(user(token.owner), token.expires_at_ms, first.name)
+                return token.credential, LoggedIn(user(token.owner), token.expires_at_ms, name)
         else:
-            credential = self._find_credential(self._hashing, first.name)
+            credential = self.find_credential(self.hashing, name)
             if credential is not None:
-                return credential, LoggedIn(user(first.name))
+                return credential, LoggedIn(user(name))
         raise self._refusal(None)
 
     def _finish(self, challenge: _Challenge, message: bytes) -> SaslStep:
-        final = parse_final(message)
-        hashing, credential = self._hashing, challenge.credential
+        without_proof, nonce, encoded = _matched(_FINAL, message, "last").groups()
+        proof = base64.b64decode(encoded)
+        hashing, credential = self.hashing, challenge.credential
         principal = challenge.logged_in.principal
-        if not hmac.compare_digest(final.nonce, challenge.nonce):
+        if not hmac.compare_digest(nonce, challenge.nonce):
             raise LoginRefused(
                 "the last message of the client has another nonce than the server's answer; librdkafka "
                 "before 2.6.1 sends such a message: upgrade it",
                 principal=principal,
             )
-        signed = challenge.signed + b"," + final.without_proof
+        signed = challenge.signed + b"," + without_proof
         signature = hashing.hmac(credential.stored_key, signed)
-        if len(final.proof) != len(signature):
+        if len(proof) != len(signature):
             raise self._refusal(principal)
-        client_key = bytes(
-            proof ^ signed_byte for proof, signed_byte in zip(final.proof, signature, strict=True)
-        )
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashing.digest(client_key), credential.stored_key):
             raise self._refusal(principal)
-        return SaslStep(server_final(hashing.hmac(credential.server_key, signed)), challenge.logged_in)
+        server_proof = base64.b64encode(hashing.hmac(credential.server_key, signed))
+        return SaslStep(b"v=" + server_proof, challenge.logged_in)
 
     def _refusal(self, principal: str | None) -> LoginRefused:
         """Return the one refusal of unknown users and wrong passwords."""
         return LoginRefused(
             "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-            f"{self._hashing.mechanism}",
+            f"{self.hashing.mechanism}",
             principal=principal,
         )
 
@@ -144,56 +143,6 @@ _BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
 _EXTENSIONS = rb"(?:,(?!m=)[A-Za-z]+=[\x01-+\--\x7f]+)*"  # no server may ignore the extension m
 _FIRST: Final = re.compile(rb"n,(?:a=(%s))?,(n=(%s),r=(%s)(%s))" % (_NAME, _NAME, _PRINTABLE, _EXTENSIONS))
 _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _EXTENSIONS, _BASE64))
-
-
-class ScramFirstMessage(msgspec.Struct, frozen=True):
-    """A client's first message. `authorization_id` is empty when the client names no user to act for, `bare`
-    is the part that the proof covers, and `is_token` says that `name` is the id of a delegation token.
-    """
-
-    authorization_id: str
-    name: str
-    nonce: bytes
-    bare: bytes
-    is_token: bool
-
-
-class FinalMessage(msgspec.Struct, frozen=True):
-    """The last message of a client. `without_proof` is the part that the proof covers."""
-
-    nonce: bytes
-    proof: bytes
-    without_proof: bytes
-
-
-def parse_first(message: bytes) -> ScramFirstMessage:
-    """Return the content of a client's first message. Raises LoginRefused."""
-    found = _matched(_FIRST, message, "first")
-    authorization_id, bare, name, nonce, extensions = found.groups()
-    values = dict(pair.split(b"=", 1) for pair in extensions.split(b",")[1:])
-    return ScramFirstMessage(
-        _unescaped(authorization_id or b""),
-        _unescaped(name),
-        nonce,
-        bare,
-        values.get(b"tokenauth", b"").lower() == b"true",
-    )
-
-
-def parse_final(message: bytes) -> FinalMessage:
-    """Return the content of a client's last message. Raises LoginRefused."""
-    without_proof, nonce, proof = _matched(_FINAL, message, "last").groups()
-    return FinalMessage(nonce, base64.b64decode(proof), without_proof)
-
-
-def server_first(nonce: bytes, salt: bytes, iterations: int) -> bytes:
-    """Return the answer to a client's first message."""
-    return b"r=%s,s=%s,i=%d" % (nonce, base64.b64encode(salt), iterations)
-
-
-def server_final(signature: bytes) -> bytes:
-    """Return the answer to a client's last message, with the proof that the server knows the credential."""
-    return b"v=" + base64.b64encode(signature)
 
 
 def _matched(pattern: re.Pattern[bytes], message: bytes, which: str) -> re.Match[bytes]:
