@@ -398,23 +398,12 @@ def audit_records(
         .collect()
     )
     verdicts = []
-    for row in found:
-        if row["numbered"] < row["records"] or row["producer"] is None:
+    for topic, place, name, records, numbered, first, last, distinct, late in found:
+        if numbered < records or name is None:
             raise SparkCompatError(
-                f"Some records of {row['topic']} carry no producer in {producer!r} or no number in "
-                f"{sequence!r}; choose other expressions."
+                f"Some records of {topic} carry no producer in {producer!r} or no number in {sequence!r}; "
+                "choose other expressions."
             )
-        verdicts.append(
-            RecordVerdict(
-                topic=row["topic"],
-                partition=row["place"],
-                producer=row["producer"],
-                records=row["records"],
-                first_sequence=row["first"],
-                last_sequence=row["last"],
-                missing_records=row["last"] - row["first"] + 1 - row["distinct"],
-                duplicate_records=row["records"] - row["distinct"],
-                reordered_records=row["late"],
-            )
-        )
+        missing, duplicates = last - first + 1 - distinct, records - distinct
+        verdicts.append(RecordVerdict(topic, place, name, records, first, last, missing, duplicates, late))
     return verdicts
