@@ -357,10 +357,6 @@ class ProducerTable:
             if entry.current_transaction_first_offset != NO_TRANSACTION
         ]
 
-    def entries(self) -> list[ProducerEntry]:
-        """Return all entries, the longest idle first."""
-        return list(self._entries.values())
-
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -416,7 +416,7 @@ class ProducerTables(RuleBasedStateMachine):
         assert (self.limit.evictions, self.limit.refusals) == (self.evictions, self.refusals)
         for table in (0, 1):
             assert [entry.producer_id for entry in self.tables[table]] == self.model.producers(table)
-            for entry in self.tables[table].entries():
+            for entry in list(self.tables[table]):
                 window = self.model.window(table, entry.producer_id)
                 assert [
                     (

@@ -45,7 +45,7 @@ def test_a_narrower_window_restores_the_newest_batches() -> None:
 def test_a_snapshot_restores_the_transaction_fields() -> None:
     table = table_with_window()
     table.end_transaction(7, 0, coordinator_epoch=5, offset=16, timestamp=700, now_ms=601)
-    table.update(Candidate(table.entries()[-1].next_sequence), 17, 602)
+    table.update(Candidate(list(table)[-1].next_sequence), 17, 602)
     table.continue_transaction(7, 17)
     table.end_transaction(8, 2, coordinator_epoch=6, offset=18, timestamp=701, now_ms=603)
     restored, _ = ProducerTable.restore(table.snapshot(19))
@@ -66,7 +66,7 @@ def test_a_snapshot_of_version_1_is_read() -> None:
     restored, log_end_offset = ProducerTable.restore(sealed(old))
     assert log_end_offset == 12
     assert restored.judge(Candidate(4, 2, producer_epoch=3), 0) == Duplicate(10, 11, 900)
-    (known,) = restored.entries()
+    (known,) = restored
     assert (known.last_timestamp, known.last_offset, known.has_open_transaction) == (900, 11, False)
 
 

@@ -99,7 +99,7 @@ class TestEpoch:
 class TestEntries:
     def test_an_entry_shows_the_remembered_batches(self) -> None:
         table = filled(Candidate(0, 10), Candidate(10, 5, max_timestamp=77))
-        (entry,) = table.entries()
+        (entry,) = table
         assert (entry.producer_id, entry.producer_epoch) == (7, 0)
         assert (entry.last_sequence, entry.last_offset, entry.last_timestamp) == (14, 114, 77)
         assert entry.last_active_ms == NOW
@@ -141,7 +141,7 @@ class TestForgetting:
         assert table.expire(9_999, 1_000, 106) == 2
         assert table.expire(9_999, 1_000, 108) == 0, "the last record of a batch counts"
         assert table.expire(9_999, 1_000, 109) == 1
-        assert [entry.producer_id for entry in table.entries()] == [FIRST_DERIVED_ID + 1]
+        assert [entry.producer_id for entry in table] == [FIRST_DERIVED_ID + 1]
         assert table.expire(9_999, 1_000) == 1
 
     def test_old_record_timestamps_do_not_make_a_producer_idle(self) -> None:

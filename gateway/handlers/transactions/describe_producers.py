@@ -71,7 +71,7 @@ async def _partition(
     producers: list[Any] = []
     if error is None and partition is not None:
         try:
-            async for entry in limit.each(list(partition.log.producers.entries())):
+            async for entry in limit.each(list(partition.log.producers)):
                 client = find_client(entry.producer_id, entry.producer_epoch)
                 producers.append(_producer(module, entry, client))
         except TimeoutError:

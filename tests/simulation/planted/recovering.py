@@ -54,7 +54,7 @@ def producers_forgotten_at_start() -> list[Change]:
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
         table = load(*args, **kwargs)
-        for entry in table.entries():
+        for entry in list(table):
             if not entry.has_open_transaction:
                 table.forget(entry)
         return table
@@ -69,7 +69,7 @@ def duplicates_forgotten_at_start() -> list[Change]:
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
         table = load(*args, **kwargs)
-        for entry in table.entries():
+        for entry in list(table):
             while len(entry.batches) > 1:
                 entry.batches.popleft()
         return table
@@ -84,7 +84,7 @@ def transactions_forgotten_at_start() -> list[Change]:
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
         table = load(*args, **kwargs)
-        for entry in table.entries():
+        for entry in list(table):
             entry.current_transaction_first_offset = -1
         return table
 
