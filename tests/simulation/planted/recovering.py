@@ -71,7 +71,7 @@ def duplicates_forgotten_at_start() -> list[Change]:
         table = load(*args, **kwargs)
         for entry in list(table):
             while len(entry.batches) > 1:
-                entry.batches.popleft()
+                del entry.batches[0]
         return table
 
     return [(recovery, "load_producers", forget)]
