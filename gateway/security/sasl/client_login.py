@@ -10,7 +10,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from seqgate.gateway.security.sasl.exchange import LoginRefused
 from seqgate.gateway.security.sasl.scram_credential import MAX_ITERATIONS, ScramHash, salt_password
@@ -24,22 +24,15 @@ _FIRST: Final = re.compile(rb"r=([\x21-+\--~]+),s=([A-Za-z0-9+/=]+),i=(\d{1,9})(
 _CHANNEL_BINDING: Final = b"c=" + base64.b64encode(b"n,,")
 
 
-class ClientLogin(Protocol):
-    """The client's side of one login."""
-
-    def first(self) -> bytes:
-        """Return the first message."""
-
-    def step(self, answer: bytes) -> bytes | None:
-        """Return the next message; None when the login is complete. Raises LoginRefused for a wrong answer. A
-        step of SCRAM takes milliseconds, so call it in another thread than that of the event loop.
-        """
-
-
 def client_login(
     mechanism: str, username: str, password: str, new_nonce: Callable[[], bytes] | None = None
-) -> ClientLogin:
-    """Begin a login; `mechanism` is PLAIN or one of SCRAM."""
+) -> _PlainLogin | _ScramLogin:
+    """Begin a login; `mechanism` is PLAIN or one of SCRAM.
+
+    Send its `first` message, and for each answer the one that `step` returns, until that is None: the login
+    is complete. `step` raises LoginRefused for a wrong answer. A step of SCRAM takes milliseconds, so call it
+    in another thread than that of the event loop.
+    """
     if mechanism == PLAIN:
         return _PlainLogin(username, password)
     (hashing,) = (each for each in ScramHash if each.mechanism == mechanism)

@@ -41,7 +41,6 @@ from seqgate.gateway.security.sasl.tokens import (
     ClaimRules,
     Token,
     TokenRefused,
-    Tokens,
     decoded,
     json_object,
     parts_of,
@@ -53,7 +52,7 @@ logger = logging.getLogger(__name__)
 OAUTHBEARER: Final = "OAUTHBEARER"
 
 
-def bearer_mechanism(tokens: Tokens) -> Mechanism:
+def bearer_mechanism(tokens: SignedTokens | UnsecuredTokens) -> Mechanism:
     """Return the mechanism OAUTHBEARER of a listener."""
     return Mechanism(OAUTHBEARER, partial(_Login, tokens))
 
@@ -61,7 +60,7 @@ def bearer_mechanism(tokens: Tokens) -> Mechanism:
 class _Login:
     """One login with a token."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: SignedTokens | UnsecuredTokens) -> None:
         self._tokens = tokens
         self._refusal: str | None = None
 

@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -28,13 +28,6 @@ class Token:
 
     subject: str
     expires_at_ms: int
-
-
-class Tokens(Protocol):
-    """Decides which tokens are accepted."""
-
-    async def examine(self, token: str) -> Token:
-        """Verify the token and return its content. Raises TokenRefused."""
 
 
 @dataclass(frozen=True, slots=True)

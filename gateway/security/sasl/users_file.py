@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from seqgate.gateway.security.principals import LoginSettingsError, user
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused, Mechanism, SaslStep
@@ -116,13 +116,6 @@ _NOBODY: Final = b"\0" * hashlib.sha256().digest_size
 """The value with which the password of an unknown user is compared; it is the digest of no password."""
 
 
-class PlainUsers(Protocol):
-    """The users of a listener with PLAIN."""
-
-    async def digests(self) -> Mapping[str, bytes]:
-        """Return the digest of each user's password, by the user's name."""
-
-
 def digest(password: str) -> bytes:
     """Return a password's digest, kept in its place; of one length, so that comparisons take equal time."""
     return hashlib.sha256(password.encode()).digest()
@@ -143,14 +136,14 @@ class FixedUsers:
         return self._digests
 
 
-def plain_mechanism(users: PlainUsers) -> Mechanism:
+def plain_mechanism(users: UsersFile | FixedUsers) -> Mechanism:
     return Mechanism(PLAIN, partial(_Login, users))
 
 
 class _Login:
     """One login with a password; its first step is its last."""
 
-    def __init__(self, users: PlainUsers) -> None:
+    def __init__(self, users: UsersFile | FixedUsers) -> None:
         self._users = users
 
     async def step(self, token: bytes) -> SaslStep:

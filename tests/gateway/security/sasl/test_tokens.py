@@ -25,7 +25,7 @@ from seqgate.gateway.security.sasl.oauthbearer import (
     UnsecuredTokens,
     parse_key_set,
 )
-from seqgate.gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
+from seqgate.gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused
 from tests.support.tokens import Issuer, encoded, key_set, part, unsecured_token
 
 NOW_S = 1_800_000_000
@@ -52,21 +52,21 @@ def issuer(algorithm: str = "ES256", key_id: str | None = "first") -> Issuer:
     return Issuer(key_id, algorithm)
 
 
-def signed(*rows: dict[str, Any], rules: ClaimRules = RULES) -> Tokens:
+def signed(*rows: dict[str, Any], rules: ClaimRules = RULES) -> SignedTokens:
     keys = KnownKeys(key_set(*(rows or (issuer().jwk(),))))
     return SignedTokens(keys, rules, lambda: NOW_S * 1000)  # type: ignore[arg-type]
 
 
-def unsecured() -> Tokens:
+def unsecured() -> UnsecuredTokens:
     rules = ClaimRules(needs_issue_time=False, refuses_future_issue_time=True)
     return UnsecuredTokens(rules, lambda: NOW_S * 1000)
 
 
-def examined(tokens: Tokens, token: str) -> Token:
+def examined(tokens: SignedTokens | UnsecuredTokens, token: str) -> Token:
     return asyncio.run(tokens.examine(token))
 
 
-def refusal(tokens: Tokens, token: str) -> str:
+def refusal(tokens: SignedTokens | UnsecuredTokens, token: str) -> str:
     with pytest.raises(TokenRefused) as refused:
         examined(tokens, token)
     return str(refused.value)
