@@ -117,7 +117,6 @@ class ProducerIdAllocator:
             self._begin_claim()
 
     def state(self) -> AllocatorState:
-        """Return the current state."""
         current = self._current
         used = 0 if current is None else self._next_producer_id - current.first_producer_id
         return AllocatorState(

@@ -39,7 +39,6 @@ class ProducerIdBlock(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The number of ids in the block."""
         return self.last_producer_id - self.first_producer_id + 1
 
     @property

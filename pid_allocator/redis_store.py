@@ -199,7 +199,6 @@ class RedisBlockStore:
         return {int(first_producer_id): int(used) for first_producer_id, used in found.items()}
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._redis.aclose()
 
     async def _script(self, script: str, keys: list[str], arguments: list[object]) -> list[str]:

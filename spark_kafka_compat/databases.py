@@ -275,7 +275,6 @@ def _column(name: str, kind: str, dialect: Dialect) -> str:
 
 
 def quoted_table(table: str, dialect: Dialect) -> str:
-    """Return the name of a table with its schema, both quoted."""
     return ".".join(quoted(part, dialect) for part in table.split("."))
 
 

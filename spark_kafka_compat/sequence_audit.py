@@ -188,7 +188,6 @@ class ProducerVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """True when the producer has no gap, duplicate or reordering."""
         return not (self.missing_records or self.duplicate_records or self.reordered_batches)
 
 
@@ -204,7 +203,6 @@ class OffsetVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """True when every offset exists exactly once."""
         return not (self.missing_offsets or self.overlapping_offsets)
 
 
@@ -335,7 +333,6 @@ class RecordVerdict(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """True when the producer has no gap, duplicate or reordering."""
         return not (self.missing_records or self.duplicate_records or self.reordered_records)
 
 

@@ -42,7 +42,6 @@ class _Same(MetaPathFinder, InspectLoader):
         return self._loader(fullname).get_code(f"seqgate.{fullname}")
 
     def get_source(self, fullname: str) -> str | None:
-        """Return the source of a module."""
         return self._loader(fullname).get_source(f"seqgate.{fullname}")
 
     def _loader(self, fullname: str) -> InspectLoader:

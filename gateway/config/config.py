@@ -88,7 +88,6 @@ class Config:
         return self._values[name]
 
     def bool(self, name: _Text) -> bool:
-        """Return the value of a BOOLEAN setting."""
         value = self._values[name]
         if not isinstance(value, bool):
             raise TypeError(f"setting {name} is {value!r}, not a boolean")
@@ -102,14 +101,12 @@ class Config:
         return value
 
     def double(self, name: _Text) -> float:
-        """Return the value of a DOUBLE setting."""
         value = self._values[name]
         if not isinstance(value, int | float):
             raise TypeError(f"setting {name} is {value!r}, not a number")
         return float(value)
 
     def str(self, name: _Text) -> _Text:
-        """Return the value of a STRING setting that is set."""
         value = self._values[name]
         if not isinstance(value, _Text):
             raise TypeError(f"setting {name} is {value!r}, not a text")

@@ -104,12 +104,10 @@ class SecurityProtocol(enum.Enum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
     def has_logins(self) -> bool:
-        """Whether clients log in."""
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 

@@ -194,7 +194,6 @@ def login_complaint(config: Config) -> str | None:
 
 
 def enabled_mechanisms(config: Config, listener_name: str) -> tuple[str, ...]:
-    """Return the names of the mechanisms of a listener with SASL."""
     value = config.of_listener(listener_name, ENABLED_MECHANISMS)
     return tuple(dict.fromkeys(value)) if isinstance(value, tuple) else ()
 

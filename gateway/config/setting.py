@@ -230,7 +230,7 @@ class Section:
     A setting is written in two steps, what it is and what it does: `SECTION.long("log.roll.ms", None,
     minimum=1)("Age at which a log begins a new segment.")`. Facts of the section hold for all its settings.
     With `topic_prefix` they exist on topics too, each under its `topic_name`, or else its name without the
-    prefix.
+    prefix. `whole` and `number` have 32 bits, `long` has 64, and nobody may read a `secret`.
     """
 
     def __init__(self, title: str, topic_prefix: str | None = None, **facts: Unpack[Facts]) -> None:
@@ -249,34 +249,27 @@ class Section:
         )
 
     def switch(self, name: str, default: bool, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is true or false."""
         return self._row(SettingType.BOOLEAN, name, default, facts)
 
     def text(self, name: str, default: str | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is a text."""
         return self._row(SettingType.STRING, name, default, facts)
 
     def secret(self, name: str, default: str | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is a text which nobody may read."""
         hidden: Facts = {"sensitive": True, **facts}
         return self._row(SettingType.PASSWORD, name, default, hidden)
 
     def items(
         self, name: str, default: tuple[str, ...] | None, **facts: Unpack[Facts]
     ) -> Callable[[str], Setting]:
-        """Begin a setting that is a list of texts."""
         return self._row(SettingType.LIST, name, default, facts)
 
     def decimal(self, name: str, default: float, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is a number with a fraction."""
         return self._row(SettingType.DOUBLE, name, default, facts)
 
     def long(self, name: str, default: int | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is a whole number of 64 bits."""
         return self._row(SettingType.LONG, name, default, facts)
 
     def whole(self, name: str, default: int | None, **facts: Unpack[Facts]) -> Callable[[str], Setting]:
-        """Begin a setting that is a whole number of 32 bits."""
         return self._row(SettingType.INT, name, default, facts)
 
     def number(self, name: str, default: int, **facts: Unpack[Facts]) -> Callable[[str], Setting]:

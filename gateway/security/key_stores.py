@@ -218,8 +218,6 @@ def _as_pem(certificates: list[x509.Certificate]) -> bytes:
 
 
 def configured_stores(config: Config, listener_name: str) -> tuple[Store, Store]:
-    """Return the key store and the trust store of a listener."""
-
     def text(setting: str) -> str | None:
         value = config.of_listener(listener_name, setting)
         return str(value) if value else None

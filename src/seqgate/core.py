@@ -37,7 +37,6 @@ def translation_of(source: str) -> str:
 
 
 def source_of(module: str) -> str:
-    """Return the file of a module of the core."""
     below = module.partition(".")[2].replace(".", os.sep)
     return os.path.join(os.path.dirname(__file__), f"{below}.py")  # noqa: PTH118, PTH120 - as above
 

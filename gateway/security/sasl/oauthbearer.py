@@ -53,7 +53,6 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 
 
 def bearer_mechanism(tokens: SignedTokens | UnsecuredTokens) -> Mechanism:
-    """Return the mechanism OAUTHBEARER of a listener."""
     return Mechanism(OAUTHBEARER, partial(_Login, tokens))
 
 
