@@ -12,7 +12,7 @@ from typing import Final
 from seqgate.core import PURE
 from seqgate.gateway.config.cluster import LISTENER, MECHANISM, MECHANISMS
 from seqgate.gateway.config.config import Config, unknown_setting
-from seqgate.gateway.config.listeners import Listener, SecurityProtocol, is_loopback
+from seqgate.gateway.config.listeners import Listener, is_loopback
 from seqgate.gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL, token_settings_complaint
 from seqgate.gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE, parse_jaas
 from seqgate.gateway.config.setting import (
@@ -284,40 +284,30 @@ def exposure_complaint(config: Config) -> str | None:
         if is_exposed(config, listener):
             return (
                 f"listener {listener.name} on {_shown(listener)} would let everybody who reaches it read, "
-                f"write and delete everything: {_weakness(config, listener)}. Listen on 127.0.0.1, give the "
-                f"listener authentication (`seqgate help security`), or set {ALLOW_INSECURE_LISTENERS}=true "
-                "where only trusted clients reach the address"
+                f"write and delete everything: {_weakness(config, listener.name)}. Listen on 127.0.0.1, give "
+                f"the listener authentication (`seqgate help security`), or set {ALLOW_INSECURE_LISTENERS}="
+                "true where only trusted clients reach the address"
             )
     return None
 
 
 def is_exposed(config: Config, listener: Listener) -> bool:
     """Return whether clients on other machines reach the listener and need not say who they are."""
-    return not is_loopback(listener.host) and not _authenticates(config, listener.name)
+    return not is_loopback(listener.host) and _weakness(config, listener.name) is not None
 
 
-def accepts_anybody(config: Config, listener_name: str) -> bool:
-    """Return whether a listener with logins accepts tokens that everybody can make."""
-    return "OAUTHBEARER" in enabled_mechanisms(config, listener_name) and bool(
-        config.of_mechanism(listener_name, "OAUTHBEARER", INSECURE_TOKENS)
-    )
-
-
-def _authenticates(config: Config, listener_name: str) -> bool:
+def _weakness(config: Config, listener_name: str) -> str | None:
+    """Return why clients of a listener need not say who they are; None when they must."""
     protocol = config.protocol_of(listener_name)
     if protocol.has_logins:
-        return not accepts_anybody(config, listener_name)
-    if protocol is SecurityProtocol.SSL:
-        return config.of_listener(listener_name, "ssl.client.auth") == "required"
-    return protocol is not SecurityProtocol.PLAINTEXT
-
-
-def _weakness(config: Config, listener: Listener) -> str:
-    if config.protocol_of(listener.name) is SecurityProtocol.SSL:
-        return f"ssl.client.auth is {config.of_listener(listener.name, 'ssl.client.auth')}, not required"
-    if config.protocol_of(listener.name).has_logins:
-        return f"{INSECURE_TOKENS} is true"
-    return "PLAINTEXT has no authentication"
+        takes_any_token = "OAUTHBEARER" in enabled_mechanisms(config, listener_name) and config.of_mechanism(
+            listener_name, "OAUTHBEARER", INSECURE_TOKENS
+        )
+        return f"{INSECURE_TOKENS} is true" if takes_any_token else None
+    if not protocol.has_tls:
+        return f"{protocol.value} has no authentication"
+    client_auth = config.of_listener(listener_name, "ssl.client.auth")
+    return None if client_auth == "required" else f"ssl.client.auth is {client_auth}, not required"
 
 
 def _shown(listener: Listener) -> str:
