@@ -139,7 +139,9 @@ def sink(
             else "The data frame is not streaming: call sink() without stream=True."
         )
     use = Use.STREAM_WRITE if stream else Use.BATCH_WRITE
-    checked = {**settings_for(df), **checked_options(use, {**(options or {}), **named})}
+    is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in df.schema)
+    needed = _SEND_IN_ORDER if is_named else {}
+    checked = {**needed, **checked_options(use, {**(options or {}), **named})}
     if topic is not None:
         checked["topic"] = topic
     checked["kafka.bootstrap.servers"] = bootstrap
@@ -209,12 +211,6 @@ def named_by_source(
     )
     kept = [col(column) for column in ("key", "value") if column in rows.columns]
     return rows.select(*kept, col("partition"), headers.alias("headers", metadata={_NAMED: True}))
-
-
-def settings_for(rows: DataFrame) -> dict[str, str]:
-    """Return the client settings that rows of `named_by_source` need, as options of the sink."""
-    is_named = any(field.name == "headers" and _NAMED in (field.metadata or {}) for field in rows.schema)
-    return dict(_SEND_IN_ORDER) if is_named else {}
 
 
 def _refuse_disorder(rows: DataFrame) -> None:

@@ -25,7 +25,10 @@ _CHANNEL_BINDING: Final = b"c=" + base64.b64encode(b"n,,")
 
 
 def client_login(
-    mechanism: str, username: str, password: str, new_nonce: Callable[[], bytes] | None = None
+    mechanism: str,
+    username: str,
+    password: str,
+    new_nonce: Callable[[], bytes] = lambda: secrets.token_urlsafe(24).encode(),
 ) -> _PlainLogin | _ScramLogin:
     """Begin a login; `mechanism` is PLAIN or one of SCRAM.
 
@@ -36,11 +39,7 @@ def client_login(
     if mechanism == PLAIN:
         return _PlainLogin(username, password)
     (hashing,) = (each for each in ScramHash if each.mechanism == mechanism)
-    return _ScramLogin(hashing, username, password, (new_nonce or _random_nonce)())
-
-
-def _random_nonce() -> bytes:
-    return secrets.token_urlsafe(24).encode()
+    return _ScramLogin(hashing, username, password, new_nonce())
 
 
 class _PlainLogin:
