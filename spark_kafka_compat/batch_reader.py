@@ -164,18 +164,8 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
                 "messages of this "
                 "format have no sequences. Audit the records' own numbers instead (--records)."
             )
-        producer_id, producer_epoch, base_sequence, record_count = producer
-        yield BatchRow(
-            topic=topic,
-            partition=partition,
-            base_offset=base_offset,
-            last_offset=base_offset + last_offset_delta,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
-            record_count=record_count,
-            is_control=bool(attributes & _CONTROL),
-        )
+        last_offset, is_control = base_offset + last_offset_delta, bool(attributes & _CONTROL)
+        yield BatchRow._make((topic, partition, base_offset, last_offset, *producer, is_control))
         position += _LENGTH_BEFORE_BATCH + length
 
 
@@ -206,6 +196,7 @@ def _fetched(connection: WireConnection, split: Split, offset: int) -> Iterator[
 
 
 def _fetch(connection: WireConnection, split: Split, offset: int) -> bytes:
+    asked = {"partition": split.partition, "fetch_offset": offset, "partition_max_bytes": FETCH_MAX_BYTES}
     answer = connection.call(
         FETCH,
         max_wait=timedelta(milliseconds=500),
@@ -213,18 +204,7 @@ def _fetch(connection: WireConnection, split: Split, offset: int) -> bytes:
         max_bytes=FETCH_MAX_BYTES,
         isolation_level=0,
         forgotten_topics_data=(),
-        topics=[
-            {
-                "topic": split.topic,
-                "partitions": [
-                    {
-                        "partition": split.partition,
-                        "fetch_offset": offset,
-                        "partition_max_bytes": FETCH_MAX_BYTES,
-                    }
-                ],
-            }
-        ],
+        topics=[{"topic": split.topic, "partitions": [asked]}],
     )
     (data,) = (partition for topic in answer.responses for partition in topic.partitions)
     if data.error_code == OFFSET_OUT_OF_RANGE:

@@ -285,7 +285,6 @@ _PATTERN: Final = re.compile(
     r"(?:T(?=[-+0-9])(?:([-+]?[0-9]+)H)?(?:([-+]?[0-9]+)M)?(?:([-+]?[0-9]+)(?:[.,]([0-9]{0,9}))?S)?)?",
     re.IGNORECASE,
 )
-_MAX_MS: Final = 2**63 - 1
 
 
 def parse_iso_duration(text: str) -> int:
@@ -307,8 +306,8 @@ def parse_iso_duration(text: str) -> int:
     if fraction:
         part = int(fraction.ljust(9, "0")) // 1_000_000
         milliseconds += -part if seconds.startswith("-") else part
-    if abs(milliseconds) > _MAX_MS:
-        raise ValueError(f"{text!r} is longer than {_MAX_MS} ms")
+    if abs(milliseconds) > LONG_MAX:
+        raise ValueError(f"{text!r} is longer than {LONG_MAX} ms")
     return -milliseconds if sign == "-" else milliseconds
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 import msgspec
 
 from seqgate.seq_validator.checksum import CRC_BYTES, HEAD_BYTES, Envelope
-from seqgate.seq_validator.entry import Activity
+from seqgate.seq_validator.entry import NO_OFFSET, Activity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 NO_SEQUENCE_ID = -1
 NO_NAME_EPOCH = -1
-NO_OFFSET = -1
 MAX_SEQUENCE_ID = 2**63 - 1
 
 

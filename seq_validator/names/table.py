@@ -14,9 +14,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from seqgate.seq_validator.entry import Activity
+from seqgate.seq_validator.entry import NO_OFFSET, Activity
 from seqgate.seq_validator.names.entry import (
-    NO_OFFSET,
     NO_SEQUENCE_ID,
     NameAdvance,
     NamedRecord,

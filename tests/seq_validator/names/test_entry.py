@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqgate.seq_validator.names.entry import NO_OFFSET, NO_SEQUENCE_ID, NameEntry
+from seqgate.seq_validator.entry import NO_OFFSET
+from seqgate.seq_validator.names.entry import NO_SEQUENCE_ID, NameEntry
 
 steps = st.lists(
     st.one_of(

@@ -13,8 +13,9 @@ from seqgate.log.recovery.load import _Loader
 from seqgate.log.state import names as names_state
 from seqgate.log.state.names import Names, ReadNames, newest_names
 from seqgate.log.state.record_states import BatchFindings, RecordRules, RecordStates
+from seqgate.seq_validator.entry import NO_OFFSET
 from seqgate.seq_validator.names import NamedRecord, NameTable
-from seqgate.seq_validator.names.entry import NO_OFFSET, NameEntry
+from seqgate.seq_validator.names.entry import NameEntry
 from seqgate.seq_validator.names.table import TopicNames
 from tests.simulation.planted.fault import Change, fault_in
 
