@@ -145,8 +145,8 @@ def _judge_sequence(entry: ProducerEntry, batch: ProducerBatch) -> Verdict:
         return Rejected(
             RejectionReason.OUT_OF_ORDER_SEQUENCE,
             f"Producer {batch.producer_id} began epoch {batch.producer_epoch} with sequence "
-            f"{batch.base_sequence}; "
-            f"a new epoch must begin with sequence 0 (current epoch: {entry.producer_epoch}).",
+            f"{batch.base_sequence}; a new epoch must begin with sequence 0 "
+            f"(current epoch: {entry.producer_epoch}).",
         )
     return ACCEPTED
 

@@ -161,8 +161,8 @@ def parse_headers(records: bytes, topic: str, partition: int) -> Iterator[BatchR
         if magic != _CURRENT_MAGIC:
             raise EndpointError(
                 f"{topic}-{partition} holds messages of the old format {magic} at offset {base_offset}: "
-                "messages of this "
-                "format have no sequences. Audit the records' own numbers instead (--records)."
+                "messages of this format have no sequences. Audit the records' own numbers instead "
+                "(--records)."
             )
         last_offset, is_control = base_offset + last_offset_delta, bool(attributes & _CONTROL)
         yield BatchRow._make((topic, partition, base_offset, last_offset, *producer, is_control))

@@ -126,8 +126,7 @@ class CheckpointTopics:
     def _compared(self, topic_ids: Mapping[str, UUID], read: Collection[str]) -> Complaints:
         return {
             topic: f"The topic {topic} was deleted and created again since {self.checkpoint} stored its "
-            "offsets, which "
-            f"belong to the old topic. {self._remedy}"
+            f"offsets, which belong to the old topic. {self._remedy}"
             for topic in sorted(self._known.keys() & topic_ids.keys() & set(read))
             if self._known[topic] != str(topic_ids[topic])
         }

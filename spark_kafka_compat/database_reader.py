@@ -165,8 +165,8 @@ class DatabaseReader:
             if stored.get(place) != offset:
                 raise PositionError(
                     f"Somebody moved the position of {place} in the database from {offset:,} to "
-                    f"{stored.get(place)}; "
-                    "the records of this poll are not written, and the next poll resumes from the database."
+                    f"{stored.get(place)}; the records of this poll are not written, and the next poll "
+                    "resumes from the database."
                 )
 
     def _resume(self) -> None:

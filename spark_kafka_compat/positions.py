@@ -166,8 +166,8 @@ def _resumed(place: TopicPartition, held: int, bounds: tuple[int, int], *, may_s
     if held < log_start_offset and not may_skip:
         raise PositionError(
             f"{place} begins at {log_start_offset:,}, but is written up to {held:,} only: the records in "
-            "between were "
-            "deleted before they were read. With failOnDataLoss=false Spark's pipeline skips them."
+            "between were deleted before they were read. With failOnDataLoss=false Spark's pipeline skips "
+            "them."
         )
     return max(held, log_start_offset)
 

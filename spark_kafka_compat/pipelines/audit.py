@@ -31,20 +31,14 @@ def parser() -> argparse.ArgumentParser:
     add = described.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="topics to audit")
     add("--records", action="store_true", help="audit the records' own numbers instead of the batch headers")
-    add(
-        "--producer",
-        default="header:producer",
-        metavar="EXPR",
-        help="with --records: the producer of a record, as header:NAME, json:$.path or SQL (default: "
-        "%(default)s)",
-    )
-    add(
-        "--sequence",
-        default="header:sequence",
-        metavar="EXPR",
-        help="with --records: the number of a record, as header:NAME, json:$.path or SQL (default: "
-        "%(default)s)",
-    )
+    for name, what in (("producer", "producer"), ("sequence", "number")):
+        add(
+            f"--{name}",
+            default=f"header:{name}",
+            metavar="EXPR",
+            help=f"with --records: the {what} of a record, as header:NAME, json:$.path or SQL "
+            "(default: %(default)s)",
+        )
     add(
         "--scope",
         choices=("partition", "topic"),
@@ -159,8 +153,8 @@ def _show_producers(
         for finding in row.findings:
             console.print(
                 f"{row.topic}-{row.partition} producer {row.producer_id} epoch {finding.producer_epoch}: "
-                f"{finding.kind}, "
-                f"sequences {finding.first_sequence}-{finding.last_sequence} ({finding.records:,}), "
+                f"{finding.kind}, sequences {finding.first_sequence}-{finding.last_sequence} "
+                f"({finding.records:,}), "
                 + (f"offset {finding.offset}" if finding.offset >= 0 else "from the beginning")
             )
     for place in report.offsets:

@@ -79,8 +79,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         metavar="EXPR",
         help='a column of the rows in SQL, such as "CAST(value AS STRING) AS line"; can be given several '
-        "times "
-        f"(default: {', '.join(RECORD)})",
+        f"times (default: {', '.join(RECORD)})",
     )
     add(
         "--key",
