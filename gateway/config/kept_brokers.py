@@ -16,12 +16,8 @@ from typing import Final
 
 from seqgate.gateway.config.setting import LONG_MAX, Setting, SettingType, SettingValue
 
-_BOOLEAN, _STRING, _LIST, _CLASS = (
-    SettingType.BOOLEAN,
-    SettingType.STRING,
-    SettingType.LIST,
-    SettingType.CLASS,
-)
+_BOOLEAN, _STRING = SettingType.BOOLEAN, SettingType.STRING
+_LIST, _CLASS = SettingType.LIST, SettingType.CLASS
 _SHORT, _INT, _LONG, _DOUBLE = SettingType.SHORT, SettingType.INT, SettingType.LONG, SettingType.DOUBLE
 
 
@@ -31,11 +27,10 @@ def _names(text: str) -> frozenset[str]:
 
 _JMX: Final = "org.apache.kafka.common.metrics.JmxReporter"
 _PRINCIPALS: Final = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-_SSL_ENGINE: Final = "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory"
 _CLASSES: Final = {
     "metric.reporters": (_JMX,),
     "principal.builder.class": (_PRINCIPALS,),
-    "ssl.engine.factory.class": (_SSL_ENGINE,),
+    "ssl.engine.factory.class": ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
 }
 """Kafka's own Java classes, by their settings. Kafka, too, refuses a class that its process lacks."""
 KEPT_SECTION: Final = "Settings of Kafka brokers that are kept without effect"

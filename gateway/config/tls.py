@@ -20,38 +20,33 @@ def _store_type_complaint(value: SettingValue) -> str | None:
 
 
 _TLS = Section("TLS", per_listener=True)
+_STORES = Section(_TLS.title, per_listener=True, dynamic_on_listener=True)
 
 
 TLS_SETTINGS = (
-    _TLS.text("ssl.keystore.location", None, dynamic_on_listener=True)(
+    _STORES.text("ssl.keystore.location", None)(
         "File with the certificate chain and the private key of the listener: PEM (the key may be "
         "encrypted) or PKCS12. Connections that open after the file was replaced get the new certificate."
     ),
-    _TLS.text("ssl.keystore.type", None, check=_store_type_complaint, dynamic_on_listener=True)(
+    _STORES.text("ssl.keystore.type", None, check=_store_type_complaint)(
         "Format of the key store: `PEM` or `PKCS12`. Unset, the gateway detects the format of the file. "
         "Keys and certificates in `ssl.keystore.key` and `ssl.keystore.certificate.chain` are always PEM."
     ),
-    _TLS.secret("ssl.keystore.password", None, dynamic_on_listener=True)("Password of a PKCS12 key store."),
-    _TLS.secret("ssl.keystore.key", None, dynamic_on_listener=True)(
-        "Private key in PEM (PKCS#8), instead of a key store file."
-    ),
-    _TLS.secret("ssl.keystore.certificate.chain", None, dynamic_on_listener=True)(
+    _STORES.secret("ssl.keystore.password", None)("Password of a PKCS12 key store."),
+    _STORES.secret("ssl.keystore.key", None)("Private key in PEM (PKCS#8), instead of a key store file."),
+    _STORES.secret("ssl.keystore.certificate.chain", None)(
         "Certificates in PEM that belong to `ssl.keystore.key`, the listener's own first."
     ),
-    _TLS.secret("ssl.key.password", None, dynamic_on_listener=True)(
-        "Password of an encrypted private key in PEM."
-    ),
-    _TLS.text("ssl.truststore.location", None, dynamic_on_listener=True)(
+    _STORES.secret("ssl.key.password", None)("Password of an encrypted private key in PEM."),
+    _STORES.text("ssl.truststore.location", None)(
         "File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. Without "
         "a trust store the system's authorities are trusted."
     ),
-    _TLS.text("ssl.truststore.type", None, check=_store_type_complaint, dynamic_on_listener=True)(
+    _STORES.text("ssl.truststore.type", None, check=_store_type_complaint)(
         "Format of the trust store; unset, the gateway detects it."
     ),
-    _TLS.secret("ssl.truststore.password", None, dynamic_on_listener=True)(
-        "Password of a PKCS12 trust store."
-    ),
-    _TLS.secret("ssl.truststore.certificates", None, dynamic_on_listener=True)(
+    _STORES.secret("ssl.truststore.password", None)("Password of a PKCS12 trust store."),
+    _STORES.secret("ssl.truststore.certificates", None)(
         "Certificates of authorities in PEM, instead of a trust store file."
     ),
     _TLS.switch("ssl.allow.dn.changes", False)(
