@@ -91,12 +91,16 @@ class Trail:
         self.last_sequence = (self._next - 1) % SEQUENCE_SPAN
 
     def finish(self) -> None:
-        """Find the gaps of the last epoch. Only now is known which gaps no late batch filled."""
-        self._close_epoch()
+        """Find the gaps of the present epoch. Only now is known which gaps no late batch filled."""
+        for (_, low), (high, _) in pairwise(() if self.compacted else self._seen):
+            self.missing_records += high - low
+            before = self._offset_before.get(high, -1)
+            self._report(FindingKind.GAP, self.producer_epoch, low, high - low, before)
+        self._seen = []
 
     def _begin_epoch(self, batch: BatchRow) -> None:
         is_first = self.producer_epoch < 0
-        self._close_epoch()
+        self.finish()
         self.producer_epoch = batch.producer_epoch
         if is_first:
             self.first_sequence = batch.base_sequence
@@ -122,13 +126,6 @@ class Trail:
         self._next = max(self._next, end)
         self._last_base_offset = base_offset
 
-    def _close_epoch(self) -> None:
-        for (_, low), (high, _) in pairwise(() if self.compacted else self._seen):
-            self.missing_records += high - low
-            before = self._offset_before.get(high, -1)
-            self._report(FindingKind.GAP, self.producer_epoch, low, high - low, before)
-        self._seen = []
-
     def _report(self, kind: FindingKind, producer_epoch: int, first: int, records: int, offset: int) -> None:
         if sum(finding.kind == kind for finding in self.findings) < FINDINGS_KEPT:
             last = (first + records - 1) % SEQUENCE_SPAN
@@ -152,19 +149,17 @@ def _merged(ranges: list[tuple[int, int]], first: int, end: int) -> list[tuple[i
     return merged
 
 
-@dataclass
-class OffsetTrail:
-    """The trail of offsets, which are dense without compaction: `observe` each batch's in offset order."""
-
-    next_offset: int = -1
-    missing_offsets: int = 0
-    overlapping_offsets: int = 0
-
-    def observe(self, base_offset: int, last_offset: int) -> None:
-        if self.next_offset >= 0:
-            self.missing_offsets += max(0, base_offset - self.next_offset)
-            self.overlapping_offsets += max(0, self.next_offset - base_offset)
-        self.next_offset = max(self.next_offset, last_offset + 1)
+def judge_offsets(spans: Iterable[tuple[int, int]]) -> tuple[int, int, int]:
+    """Return the end offset, the missing and the overlapping offsets of batches, each with its first and last
+    offset, in offset order. Offsets are dense without compaction.
+    """
+    end, missing, overlapping = -1, 0, 0
+    for base_offset, last_offset in spans:
+        if end >= 0:
+            missing += max(0, base_offset - end)
+            overlapping += max(0, end - base_offset)
+        end = max(end, last_offset + 1)
+    return end, missing, overlapping
 
 
 NO_PRODUCER_ID = -1
@@ -278,13 +273,9 @@ def _judged_groups(
             trail = Trail(log_start_offset == 0 and not compacted, compacted)
             yield _judged_producer(topic, partition, producer_id, batches, trail)
             continue
-        offsets = OffsetTrail()
-        for batch in batches:
-            offsets.observe(batch.base_offset, batch.last_offset)
-        missing = 0 if compacted else offsets.missing_offsets
-        yield OffsetVerdict(
-            topic, partition, log_start_offset, offsets.next_offset, missing, offsets.overlapping_offsets
-        )
+        end, missing, overlapping = judge_offsets((batch.base_offset, batch.last_offset) for batch in batches)
+        missing = 0 if compacted else missing
+        yield OffsetVerdict(topic, partition, log_start_offset, end, missing, overlapping)
 
 
 def _judged_producer(
