@@ -39,7 +39,9 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
 
 
 def _trust(context: ssl.SSLContext, store: Store, purpose: ssl.Purpose) -> None:
-    """Trust each certificate of a trust store, root or not, as Java does; without one the system's."""
+    """Trust each certificate of a trust store, root or not, as Java does, and without one those of the
+    system. Raises StoreError.
+    """
     if not store:
         context.load_default_certs(purpose)
         return

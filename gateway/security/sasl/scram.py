@@ -55,7 +55,7 @@ class _Challenge(msgspec.Struct, frozen=True):
     logged_in: LoggedIn
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Login:
     hashing: ScramHash
     find_credential: FindCredential
