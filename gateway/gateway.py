@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.admin.restart.live import Passed, Restarts, address_of, console_address, control_address
 from seqgate.gateway.admin.server import ControlServer, Traffic
-from seqgate.gateway.backends.backend import StartFailed, backend_of
+from seqgate.gateway.backends.backend import StartFailed, backend_of, opening, preparing
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint, is_exposed
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
@@ -40,13 +40,11 @@ from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from seqgate.gateway.security.acls.access import Operation
-from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests, RequestTimes
 from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server
 from seqgate.gateway.workers.worker_brokers import WorkerStart
-from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
+from seqgate.log import IncompatibleFormat, LogDirectory, LogError
 from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
@@ -302,7 +300,7 @@ class Gateway:
 
     def _open_directory(self) -> LogDirectory:
         path = Path(self.config.str("log.dirs"))
-        try:
+        with opening(path):
             return LogDirectory.open(
                 path,
                 self.machine.storage,
@@ -315,18 +313,11 @@ class Gateway:
                 durability=self.durability,
                 share=None if self._worker_start is None else self._worker_start.share,
             )
-        except DirectoryLocked as error:
-            raise StartFailed(str(error)) from error
-        except (LogError, IncompatibleFormat, OSError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
 
     async def _listen(self, listener: Listener) -> None:
         try:
-            port = await self.server.listen(listener, self._inherited(listener))
-        except StoreError as error:
-            raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
-        except LoginSettingsError as error:
-            raise StartFailed(f"listener {listener.name} can't log clients in: {error}") from error
+            with preparing(listener.name):
+                port = await self.server.listen(listener, self._inherited(listener))
         except OSError as error:
             # asyncio repeats the address in the text of an error of bind
             number = error.errno or 0

@@ -13,11 +13,10 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import uvloop
 
@@ -40,7 +39,7 @@ from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.server.server import bound_sockets
 from seqgate.gateway.stop_signals import signals_taken
-from seqgate.gateway.workers.link import FromWorker, RestartOrdered, SupervisorLink
+from seqgate.gateway.workers.link import RestartOrdered, SupervisorLink
 from seqgate.gateway.workers.worker_brokers import WorkerStart, report
 from seqgate.log import Storage
 
@@ -145,26 +144,17 @@ class OwnProcess(NamedTuple):
         return self._replace(worker=number)
 
 
-def run_worker(own: OwnProcess, config: Config, worker_start: WorkerStart) -> int:
-    """Run a worker of a data directory in this copy of its supervisor until SIGTERM; return the exit code."""
-    number = worker_start.number
-    serving = _serve(config, own.of_worker(number, config), worker_start=worker_start)
-    return _run_worker(number, worker_start.connection, serving)
-
-
-def run_gateway(own: OwnProcess, config: Config, number: int, connection: socket.socket) -> int:
-    """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the
-    supervisor. `connection` is its stream to the supervisor. Return the exit code.
+def run_worker(
+    own: OwnProcess, config: Config, number: int, connection: socket.socket, start: WorkerStart | None = None
+) -> int:
+    """Run a worker in this process, a copy of its supervisor's, until SIGTERM or the end of the supervisor.
+    `connection` is its stream to the supervisor. A worker of a bucket has no `start`. Return the exit code.
     """
-    serving = _serve(config, own.of_worker(number, config), connection=connection)
-    return _run_worker(number, connection, serving)
-
-
-def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, Any, object]) -> int:
     gc.disable()
     log_output.name_worker(number)
+    own = own.of_worker(number, config)
     try:
-        uvloop.run(serving)
+        uvloop.run(_serve(config, own, worker_start=start, connection=None if start else connection))
     except (StartFailed, Ended) as error:
         report(connection, str(error))
         return 1
@@ -291,9 +281,10 @@ async def _serve(
         gc.enable()
         beside = await console_of(gateway, console_listen, passed) if console else None
         if announce is None:
-            send = gateway.backend.tell if isinstance(gateway.backend, WorkerBackend) else _sender(link)
+            backend = gateway.backend if isinstance(gateway.backend, WorkerBackend) else None
+            send = (backend or cast("SupervisorLink", link)).send
             send(ready_of(gateway.services))
-            ordered.add_done_callback(partial(_order_restart, send))
+            ordered.add_done_callback(lambda order: send(RestartOrdered(order.result(), time.monotonic())))
         else:
             ordered.add_done_callback(lambda _: stopping.set())
             announce(announcement_of(gateway, beside))
@@ -311,20 +302,9 @@ async def _serve(
         logger.info("restarting" if is_replaced else "stopping")
         browsers = [] if beside is None else await beside.stop(leaves=is_replaced)
         if is_replaced:
-            console_at = None if beside is None else beside.listen
-            left = gateway.pass_on(ordered.result(), console_at, browsers)
+            left = gateway.pass_on(ordered.result(), None if beside is None else beside.listen, browsers)
         await gateway.stop()
     return None if is_stopped else left
-
-
-def _sender(link: SupervisorLink | None) -> Callable[[FromWorker], None]:
-    assert link is not None
-    return link.send
-
-
-def _order_restart(send: Callable[[FromWorker], None], ordered: asyncio.Future[str]) -> None:
-    """Tell the supervisor of a worker that all workers, and itself, are to be restarted."""
-    send(RestartOrdered(ordered.result(), time.monotonic()))
 
 
 async def console_of(

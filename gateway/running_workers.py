@@ -10,12 +10,11 @@ from pathlib import Path
 
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.admin.restart.live import Passed, address_of, listeners_of
-from seqgate.gateway.backends.backend import StartFailed, check_no_cache
+from seqgate.gateway.backends.backend import StartFailed, check_no_cache, opening
 from seqgate.gateway.cluster.cache.local_caches import CACHES, cache_of
-from seqgate.gateway.config import Config
+from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.workers import worker_config, workers_complaint
-from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.running import (
     Announce,
     Announcement,
@@ -24,7 +23,6 @@ from seqgate.gateway.running import (
     prepare_process,
     real_data_directory,
     replace_process,
-    run_gateway,
     run_worker,
     warn_of_readers,
 )
@@ -35,7 +33,7 @@ from seqgate.gateway.workers.link import RestartOrdered
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.supervisor import Supervisor, WorkersFailed
 from seqgate.gateway.workers.worker_process import BucketStorage, WorkerProcess, WorkerStorage
-from seqgate.log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from seqgate.log import IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +48,11 @@ def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
     prepare_process(config)
     root = Path(config.str("log.dirs"))
     is_bucket = config.optional_str("seqgate.cluster") is not None
-    configs = {
-        number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
-    }
-    if is_bucket:
-        for number, own in configs.items():
-            own.choose("log.dirs", str(cache_of(root, number)))
+    configs = worker_configs(config)
     process = _bind_all(configs, passed, real_data_directory(config))
     if is_bucket:
         check_only_caches(root)
-        storage = BucketStorage(root, configs, partial(run_gateway, process))
+        storage = BucketStorage(root, configs, partial(run_worker, process))
         ordered = _supervise(config, storage, configs, passed, announce)
         locks: dict[str, int] = {}
     else:
@@ -70,15 +63,30 @@ def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
         )
 
 
-def _bind_all(configs: Mapping[int, Config], passed: Passed, data_dir: str) -> OwnProcess:
-    """Bind the listeners of all workers here, but for those whose sockets the process before has passed. A
-    worker that is started again finds them as they are, and meanwhile connections wait. Raises StartFailed.
-    """
-    listeners = {
+def worker_configs(config: Config) -> dict[int, Config]:
+    """Return the settings of all workers by their numbers. Each worker of a bucket has a cache of its own."""
+    configs = {
+        number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
+    }
+    if config.optional_str("seqgate.cluster") is not None:
+        for number, own in configs.items():
+            own.choose("log.dirs", str(cache_of(Path(config.str("log.dirs")), number)))
+    return configs
+
+
+def listeners_by_address(configs: Mapping[int, Config]) -> dict[str, Listener]:
+    return {
         address_of(listener, number): listener
         for number, own in configs.items()
         for listener in listeners_of(own)
     }
+
+
+def _bind_all(configs: Mapping[int, Config], passed: Passed, data_dir: str) -> OwnProcess:
+    """Bind the listeners of all workers here, but for those whose sockets the process before has passed. A
+    worker that is started again finds them as they are, and meanwhile connections wait. Raises StartFailed.
+    """
+    listeners = listeners_by_address(configs)
     passed.keep_sockets(listeners)
     for address, listener in listeners.items():
         if address not in passed.sockets:
@@ -91,13 +99,9 @@ def _run_on_directory(
 ) -> tuple[RestartOrdered | None, dict[str, int]]:
     """Run the workers; return a restart that is ordered, and the locks for the next process."""
     storage = Storage(kept_locks=process.passed.locks)
-    try:
+    with opening(root):
         check_no_cache(storage, config)
         shared = SharedDirectory(storage, root, config.int("node.id"), SystemClock().now_ms)
-    except DirectoryLocked as error:
-        raise StartFailed(str(error)) from error
-    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-        raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
     storage.release_kept_locks()
     try:
         workers = DirectoryStorage(configs, shared, partial(run_worker, process))

@@ -9,14 +9,13 @@ import errno
 from importlib import import_module
 from pathlib import Path
 
-from seqgate.gateway.admin.restart.live import Passed, address_of, listeners_of
-from seqgate.gateway.backends.backend import StartFailed, backend_of
-from seqgate.gateway.cluster.cache.local_caches import cache_of
+from seqgate.gateway.admin.restart.live import Passed
+from seqgate.gateway.backends.backend import StartFailed, backend_of, preparing
 from seqgate.gateway.config import Config, Listener
 from seqgate.gateway.config.load import exposure_complaint
 from seqgate.gateway.config.metrics import METRICS_LISTENER, OTLP_ENDPOINT
 from seqgate.gateway.config.packages import missing_package
-from seqgate.gateway.config.workers import worker_config, workers_complaint
+from seqgate.gateway.config.workers import workers_complaint
 from seqgate.gateway.console_process import check_installed
 from seqgate.gateway.running import (
     begin_logging,
@@ -25,10 +24,8 @@ from seqgate.gateway.running import (
     load_commands,
     real_data_directory,
 )
-from seqgate.gateway.running_workers import check_only_caches
+from seqgate.gateway.running_workers import check_only_caches, listeners_by_address, worker_configs
 from seqgate.gateway.runtime.loop.machine import Machine
-from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.server.sasl import prepared_mechanisms
 
 
@@ -47,24 +44,13 @@ def check_start(config: Config, passed: Passed, *, console: bool) -> None:
     begin_logging(config)
     if console:
         check_installed()
-    count = config.int("seqgate.workers")
-    workers = {number: worker_config(config, number) for number in range(1, count + 1)}
-    _check_listeners(
-        {
-            address_of(listener, number): listener
-            for number, own in workers.items()
-            for listener in listeners_of(own if count > 1 else config)
-        },
-        passed,
-    )
-    backends = [config]
-    if count > 1 and config.optional_str("seqgate.cluster") is not None:
-        root = Path(config.str("log.dirs"))
-        check_only_caches(root)
-        for number, own in workers.items():
-            own.choose("log.dirs", str(cache_of(root, number)))
-        backends = list(workers.values())
-    asyncio.run(_check_parts(config, backends))
+    has_workers = config.int("seqgate.workers") > 1
+    configs = worker_configs(config) if has_workers else {1: config}
+    _check_listeners(listeners_by_address(configs), passed)
+    is_bucket = config.optional_str("seqgate.cluster") is not None
+    if has_workers and is_bucket:
+        check_only_caches(Path(config.str("log.dirs")))
+    asyncio.run(_check_parts(config, list(configs.values()) if is_bucket else [config]))
     _import_rest(config)
 
 
@@ -90,18 +76,13 @@ async def _check_parts(config: Config, backends: list[Config]) -> None:
         await backend_of(each, Machine()).check()
     for listener in config.listeners:
         protocol = config.protocol_of(listener.name)
-        if protocol.has_tls:
-            from seqgate.gateway.server.tls import TlsListener  # noqa: PLC0415 - as for the listener itself
+        with preparing(listener.name):
+            if protocol.has_tls:
+                from seqgate.gateway.server.tls import TlsListener  # noqa: PLC0415 - as for the listener itself
 
-            try:
                 TlsListener(asyncio.get_running_loop(), config, listener.name)
-            except StoreError as error:
-                raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
-        if protocol.has_logins:
-            try:
+            if protocol.has_logins:
                 prepared_mechanisms(config, listener.name)
-            except LoginSettingsError as error:
-                raise StartFailed(f"listener {listener.name} can't log clients in: {error}") from error
 
 
 def _import_rest(config: Config) -> None:

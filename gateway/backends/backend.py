@@ -5,8 +5,9 @@ of the local disk, or a bucket (`bucket_backend`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +22,8 @@ from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
+from seqgate.gateway.security.certificates import StoreError
+from seqgate.gateway.security.principals import LoginSettingsError
 from seqgate.gateway.workers.link import (
     FromWorker,
     Left,
@@ -58,6 +61,28 @@ class StartFailed(Exception):
 
 class Ended(Exception):
     """The gateway must not serve any more; the message is a sentence that says why."""
+
+
+@contextlib.contextmanager
+def opening(directory: Path | str) -> Iterator[None]:
+    """Turn the errors of opening a data directory into a sentence. Raises StartFailed."""
+    try:
+        yield
+    except DirectoryLocked as error:
+        raise StartFailed(str(error)) from error
+    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
+        raise StartFailed(f"the data directory {directory} can't be opened: {in_words(error)}") from error
+
+
+@contextlib.contextmanager
+def preparing(listener: str) -> Iterator[None]:
+    """Turn the errors of a listener's certificate and logins into a sentence. Raises StartFailed."""
+    try:
+        yield
+    except StoreError as error:
+        raise StartFailed(f"listener {listener} can't speak TLS: {error}") from error
+    except LoginSettingsError as error:
+        raise StartFailed(f"listener {listener} can't log clients in: {error}") from error
 
 
 class Backend:
@@ -143,10 +168,8 @@ class DiskBackend(Backend):
 
         storage, path = self._machine.storage, self._config.str("log.dirs")
         check_no_cache(storage, self._config)
-        try:
+        with opening(path):
             check_identity(storage, path, self._config.int("node.id"))
-        except (IncompatibleFormat, OSError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
 
     async def enter(self) -> None:
         """Refuse a bucket's cache, and make a directory whole that workers had last. Raises StartFailed."""
@@ -156,21 +179,15 @@ class DiskBackend(Backend):
             return
         from seqgate.gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
 
-        try:
+        with opening(path):
             recover_whole(storage, Path(path), self._config.int("node.id"), self._machine.clock.now_ms)
-        except DirectoryLocked as error:
-            raise StartFailed(str(error)) from error
-        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
 
 
 def check_no_cache(storage: Storage, config: Config) -> None:
     """Refuse a bucket's cache: its files are not durable, and may be older. Raises StartFailed."""
     path = config.str("log.dirs")
-    try:
+    with opening(path):
         local = read_local_session(storage, path)
-    except (OSError, IncompatibleFormat) as error:
-        raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
     if caches_in(Path(path)):
         raise StartFailed(
             f"the data directory {path} has the caches of workers of a bucket; start with --cluster, or name "
@@ -229,7 +246,7 @@ class WorkerBackend(Backend):
         self._metadata_log = MetadataLog(journal)
         return self._metadata_log
 
-    def tell(self, message: FromWorker) -> None:
+    def send(self, message: FromWorker) -> None:
         """Send a message to the supervisor."""
         self._link.send(message)
 

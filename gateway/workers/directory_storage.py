@@ -18,6 +18,7 @@ import socket
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,8 +47,8 @@ from seqgate.log import IncompatibleFormat, LogError
 
 logger = logging.getLogger(__name__)
 
-RunWorker = Callable[[Config, WorkerStart], int]
-"""Runs a worker in its own process; returns the exit code."""
+RunWorker = Callable[[Config, int, socket.socket, WorkerStart], int]
+"""Runs a worker in its own process, with its number, stream and start; returns the exit code."""
 
 
 class DirectoryStorage(WorkerStorage):
@@ -90,10 +91,9 @@ class DirectoryStorage(WorkerStorage):
             is_again=is_again,
             tells_of_metadata=number == 1,
         )
-        start = WorkerStart(
-            number, self._first_id, share, self._metadata.image, self._metadata.end_offset, connection
-        )
-        return lambda: self._run_worker(self._configs[number], start)
+        metadata = self._metadata
+        start = WorkerStart(self._first_id, share, metadata.image, metadata.end_offset, connection)
+        return partial(self._run_worker, self._configs[number], number, connection, start)
 
     def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
         if isinstance(message, Commit):

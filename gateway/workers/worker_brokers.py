@@ -94,11 +94,10 @@ def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
 
 @dataclass(slots=True)
 class WorkerStart:
-    """A worker's number, which counts from 1, its share of the data directory, the metadata at its start, and
-    its stream to the supervisor. `first_id` is the node id of worker 1, which the data directory belongs to.
+    """A worker's share of the data directory, the metadata at its start, and its stream to the supervisor.
+    `first_id` is the node id of worker 1, which the data directory belongs to.
     """
 
-    number: int
     first_id: int
     share: DirectoryShare
     image: MetadataImage

@@ -8,6 +8,7 @@ import signal
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -180,8 +181,8 @@ class WorkerStorage(ABC):
         """Do what is due, after anything has happened."""
 
 
-RunGateway = Callable[[Config, int, socket.socket], int]
-"""Runs a worker's gateway in its own process, with its number and stream; returns the exit code."""
+RunWorker = Callable[[Config, int, socket.socket], int]
+"""Runs a worker in its own process, with its number and stream; returns the exit code."""
 
 
 class BucketStorage(WorkerStorage):
@@ -189,10 +190,10 @@ class BucketStorage(WorkerStorage):
     register, watch and replace each other in the bucket.
     """
 
-    def __init__(self, root: Path, configs: Mapping[int, Config], run_gateway: RunGateway) -> None:
+    def __init__(self, root: Path, configs: Mapping[int, Config], run_worker: RunWorker) -> None:
         self._root = root
         self._configs = configs
-        self._run_gateway = run_gateway
+        self._run_worker = run_worker
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:  # noqa: ARG002
         begin_caches(self._root, len(self._configs))
@@ -206,4 +207,4 @@ class BucketStorage(WorkerStorage):
         *,
         is_again: bool,  # noqa: ARG002 - each start is alike
     ) -> Callable[[], int]:
-        return lambda: self._run_gateway(self._configs[number], number, connection)
+        return partial(self._run_worker, self._configs[number], number, connection)

@@ -76,9 +76,8 @@ class TwoWorkers:
     async def start_worker(self, number: int) -> None:
         ours, theirs = socket.socketpair()
         image = copy.deepcopy(self.shared.metadata.image)  # a fork has one of its own
-        worker_start = WorkerStart(
-            number, 1, share_of(self.root, number, image), image, self.shared.metadata.end_offset, theirs
-        )
+        share, end_offset = share_of(self.root, number, image), self.shared.metadata.end_offset
+        worker_start = WorkerStart(1, share, image, end_offset, theirs)
         self.gateways[number] = Gateway(worker_config(self.config, number), worker_start=worker_start)
         self.processes[number] = LateWorker(number, ours)
         await self.gateways[number].start()
