@@ -1,12 +1,28 @@
-"""Waits for tasks, and ends those that are not needed any more."""
+"""Starts tasks, waits for them, and ends those that are not needed any more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def start_task(
+    tasks: set[asyncio.Task[T]], work: Coroutine[Any, Any, T], name: str | None = None
+) -> asyncio.Task[T]:
+    """Begin work in a task, which `tasks` holds until the work ends: the event loop holds no task itself."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
+def settle(future: asyncio.Future[T], result: T) -> None:
+    """Set the result of a future, unless the future is done: whoever waits for it may have been cancelled."""
+    if not future.done():
+        future.set_result(result)
 
 
 async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:

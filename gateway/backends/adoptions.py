@@ -34,7 +34,7 @@ from seqgate.gateway.metadata.records import (
 )
 from seqgate.gateway.runtime.partitions.partition import Readiness
 from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, start_task
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage
 from seqgate.log.rebuilding import StagedPartitions
 
@@ -262,9 +262,7 @@ class Adoptions(Readiness):
         self._wanted.update(dict.fromkeys(keys, self._orders))
         for first in range(0, len(keys), ADOPTED_AT_ONCE):
             some = keys[first : first + ADOPTED_AT_ONCE]
-            task = asyncio.get_running_loop().create_task(self._adopt(some, self._orders), name="adoption")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            start_task(self._tasks, self._adopt(some, self._orders), "adoption")
 
     def _leads(self, key: PartitionKey) -> bool:
         partition = self._services.topics.metadata_log.image.partition(*key)

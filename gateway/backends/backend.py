@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.local_caches import caches_in
@@ -24,6 +24,7 @@ from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.metadata_log import LocalJournal, MetadataJournal, MetadataLog
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.principals import LoginSettingsError
+from seqgate.gateway.tasks import start_task
 from seqgate.gateway.workers.link import (
     FromWorker,
     Left,
@@ -226,12 +227,7 @@ class WorkerBackend(Backend):
         """Take part in a backup: the supervisor begins a round only while all workers serve."""
         part = self._rounds.take(message)
         if part is not None and self._services is not None and self._services.upkeep.backups is not None:
-            self._keep(self._services.upkeep.backups.stage_share(part))
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            start_task(self._tasks, self._services.upkeep.backups.stage_share(part))
 
     async def open_metadata(
         self,
@@ -276,7 +272,7 @@ class WorkerBackend(Backend):
             return
         for topic in topics:
             if self._uses(topic, self._services):
-                self._keep(self._leave_later(topic, self._services))
+                start_task(self._tasks, self._leave_later(topic, self._services))
             else:
                 self._link.send(Left(topic.topic_id))
 

@@ -64,7 +64,7 @@ from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts, ReadRepli
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
 from seqgate.gateway.runtime.topics.stored_image import session_state
 from seqgate.gateway.server.server import RECEIVE_BUFFER_BYTES
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, settle
 from seqgate.log import (
     CachedDurability,
     DirectoryLocked,
@@ -389,8 +389,7 @@ class BucketBackend(Backend):
             self._beat.cancel()
 
     def _fenced(self, sentence: str) -> None:
-        if not self._end.done():
-            self._end.set_result(sentence)
+        settle(self._end, sentence)
 
     async def ended(self) -> NoReturn:
         raise Ended(

@@ -30,7 +30,7 @@ from seqgate.gateway.peer.peers import PeerAddress, PeerUnavailable
 from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.messages import correlation_id_of, decode_answer, encode_request
 from seqgate.gateway.security.certificates import StoreError
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, settle
 
 logger = logging.getLogger(__name__)
 
@@ -385,8 +385,7 @@ class PeerConnection:
         asked = self._asked[0]
         response = decode_answer(asked.request, frame)
         self._asked.popleft()
-        if not asked.answer.done():
-            asked.answer.set_result(response)
+        settle(asked.answer, response)
         if not self._asked and self._finishing_because is not None:
             self.close(self._finishing_because)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from seqgate.gateway.config import Config
+from seqgate.gateway.tasks import start_task
 
 if TYPE_CHECKING:
     from seqgate.gateway.peer.one_peer import OnePeer
@@ -105,9 +106,7 @@ class Peers:
     def _drop(self, node_id: int, reason: str) -> None:
         peer = self._by_id.pop(node_id, None)
         if peer is not None:
-            closing = asyncio.get_running_loop().create_task(peer.close(reason))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            start_task(self._closing, peer.close(reason))
 
 
 # The error of a request to another gateway.

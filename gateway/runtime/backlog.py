@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -53,7 +53,7 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions, for_each_partition
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, start_task
 from seqgate.log import LogDirectory, LogError, NotCached, PartitionLog
 from seqgate.log.sparse import without_fetching
 
@@ -137,12 +137,7 @@ class Backlog:
         self._metadata_log.add_listener(self.metadata_changed)
 
     def run(self) -> None:
-        self._begin(self._repeat(), "backlog")
-
-    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        start_task(self._tasks, self._repeat(), "backlog")
 
     async def stop(self) -> None:
         """Stop measuring, and refuse the requests that wait."""
@@ -178,7 +173,7 @@ class Backlog:
             self._fit_gate(partition)
         self._note_gates()
         # Do not await the measurement: it may wait for the disk, and the change of settings need not wait.
-        self._begin(self.measure_all_safely(), "backlog of new settings")
+        start_task(self._tasks, self.measure_all_safely(), "backlog of new settings")
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
         """Add or remove the gate of a partition by its topic's rules; return the gate, if there is one."""
@@ -235,7 +230,7 @@ class Backlog:
             except NotCached:
                 if partition not in self._fetching:
                     self._fetching.add(partition)
-                    self._begin(self._fetch(partition, found), f"blocks for {PURPOSE}")
+                    start_task(self._tasks, self._fetch(partition, found), f"blocks for {PURPOSE}")
 
         await for_each_partition(partitions, without_bucket, PURPOSE)
 

@@ -27,7 +27,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -39,6 +39,7 @@ from seqgate.gateway.metadata.image import CLIENT_METRICS_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
+from seqgate.gateway.tasks import settle
 from seqgate.gateway.telemetry.payload import (
     HistogramValue,
     InvalidPayload,
@@ -437,18 +438,13 @@ class Decoded(NamedTuple):
     busy_s: float
 
 
-class _Job(msgspec.Struct, frozen=True):
-    payload: Payload
-    done: asyncio.Future[Decoded]
-
-
 class PayloadDecoder:
     """Decodes payloads in a thread, which the first payload starts. Call all methods in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, machine: Machine) -> None:
         self._loop = loop
         self._machine = machine
-        self._workers: Workers[_Job] | None = None
+        self._workers: Workers[tuple[Payload, asyncio.Future[Decoded]]] | None = None
         self._waiting: set[asyncio.Future[Decoded]] = set()
         self._waiting_bytes = 0
         self._is_stopped = False
@@ -465,7 +461,7 @@ class PayloadDecoder:
         done: asyncio.Future[Decoded] = self._loop.create_future()
         self._waiting.add(done)
         self._waiting_bytes += size
-        self._workers.put(_Job(payload, done))
+        self._workers.put((payload, done))
         try:
             return await done
         finally:
@@ -476,22 +472,19 @@ class PayloadDecoder:
         """Answer waiting pushes with THROTTLING_QUOTA_EXCEEDED; end the thread after its current push."""
         self._is_stopped = True
         for done in list(self._waiting):
-            _set(done, Decoded(ErrorCode.throttling_quota_exceeded, 0.0))
+            settle(done, Decoded(ErrorCode.throttling_quota_exceeded, 0.0))
         workers, self._workers = self._workers, None
         if workers is not None:
             workers.stop()
 
-    def _work(self, job: _Job) -> None:
+    def _work(self, job: tuple[Payload, asyncio.Future[Decoded]]) -> None:
         if self._is_stopped:
             return
-        decoded = _timed(job.payload, self._machine.seconds)
-        self._loop.call_soon_threadsafe(_set, job.done, decoded)
-
-
-def _timed(payload: Payload, seconds: Callable[[], float]) -> Decoded:
-    begun_s = seconds()
-    outcome = _decode(payload)
-    return Decoded(outcome, seconds() - begun_s)
+        payload, done = job
+        begun_s = self._machine.seconds()
+        outcome = _decode(payload)
+        decoded = Decoded(outcome, self._machine.seconds() - begun_s)
+        self._loop.call_soon_threadsafe(settle, done, decoded)
 
 
 def _decode(payload: Payload) -> Measurements | ErrorCode:
@@ -506,11 +499,6 @@ def _decode(payload: Payload) -> Measurements | ErrorCode:
     except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
         logger.exception("pushed metrics of %d bytes could not be decoded", len(payload.content))
         return ErrorCode.invalid_record
-
-
-def _set(done: asyncio.Future[Decoded], decoded: Decoded) -> None:
-    if not done.done():
-        done.set_result(decoded)
 
 
 # The newest value of each series that clients have pushed, by client.

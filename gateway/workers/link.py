@@ -18,6 +18,7 @@ from seqgate.gateway.metadata.image import MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
 from seqgate.gateway.runtime.topics.metadata_log import FoldedImage
 from seqgate.gateway.runtime.upkeep.backup_staging import StagingRefused
+from seqgate.gateway.tasks import settle
 from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -128,12 +129,10 @@ class SupervisorLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         reason = GONE if exc is None else f"{GONE}: {exc}"
         for number, verdict in self._verdicts.items():
-            if not verdict.done():
-                verdict.set_result(CommitRefused(number, reason))
+            settle(verdict, CommitRefused(number, reason))
         self._verdicts.clear()
         self._sent.set()
-        if not self._lost.done():
-            self._lost.set_result(reason)
+        settle(self._lost, reason)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -165,8 +164,8 @@ class SupervisorLink(asyncio.Protocol):
 
     def _decide(self, number: int, refused: CommitRefused | None) -> None:
         verdict = self._verdicts.pop(number, None)
-        if verdict is not None and not verdict.done():
-            verdict.set_result(refused)
+        if verdict is not None:
+            settle(verdict, refused)
 
 
 # The metadata journal of a worker: its supervisor has the log, and tells every worker each durable change.
@@ -238,8 +237,8 @@ class WorkerRounds:
     def take(self, message: RoundStep | RoundEnded) -> RoundPart | None:
         """Take what the supervisor says; return this worker's part if a round has begun."""
         if isinstance(message, RoundEnded):
-            if self._ended is not None and not self._ended.done():
-                self._ended.set_result(message)
+            if self._ended is not None:
+                settle(self._ended, message)
         elif message.step == "prepare":
             self._part = RoundPart(self._link, message.number)
             return self._part

@@ -22,6 +22,7 @@ from typing import Final, Protocol, TypeVar
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.loop.memory_room import MemoryRoom, bytes_to_keep
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
+from seqgate.gateway.tasks import start_task
 from seqgate.log import NotCached, PageRange, Storage
 from seqgate.log.sparse import without_fetching
 
@@ -304,9 +305,7 @@ class ColdReads:
 
     def _start_fetches(self, fetcher: Fetcher) -> None:
         while self._bucket.has_next:
-            fetch = self._loop.create_task(self._fetch(fetcher, self._bucket.take()))
-            self._fetches.add(fetch)
-            fetch.add_done_callback(self._fetches.discard)
+            start_task(self._fetches, self._fetch(fetcher, self._bucket.take()))
 
     async def _fetch(self, fetcher: Fetcher, load: Load) -> None:
         load.failed = True

@@ -33,6 +33,7 @@ from typing import Protocol
 from seqgate.gateway.durations import Durations
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.partitions.unwritten import Unwritten
+from seqgate.gateway.tasks import settle
 from seqgate.log import Durability, FlushTicket, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class LogFlusher(ABC):
         if log.recovery_point < end_offset:
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             owner = owner or self._dirty.get(log) or Unserved(log)
-            self.wait(FlushWaiter(owner, end_offset - 1, lambda _: wake(done)))
+            self.wait(FlushWaiter(owner, end_offset - 1, lambda _: settle(done, None)))
             await done
         if log.recovery_point < end_offset:
             raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
@@ -172,13 +173,7 @@ class LogFlusher(ABC):
         """Wake the tasks that wait in `idle`. Each checks again whether something is left."""
         waiting, self._idle = self._idle, []
         for done in waiting:
-            wake(done)
-
-
-def wake(done: asyncio.Future[None]) -> None:
-    """Wake the task that waits for `done`, unless the task was cancelled."""
-    if not done.done():
-        done.set_result(None)
+            settle(done, None)
 
 
 class FlushRound:

@@ -28,8 +28,9 @@ from typing import Final, NamedTuple, Protocol
 from seqgate.gateway.cluster.wal.wal_object import DataRow, FileRow, RowData, WalRow
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.loop.machine import Machine, Workers
-from seqgate.gateway.runtime.partitions.flusher import FlushRound, FlushWaiter, LogFlusher, LogOwner, wake
+from seqgate.gateway.runtime.partitions.flusher import FlushRound, FlushWaiter, LogFlusher, LogOwner
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
+from seqgate.gateway.tasks import settle
 from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 
@@ -150,7 +151,7 @@ class ObjectFlusher(LogFlusher):
         log = owner.log
         if log.recovery_point < ticket.end_offset:
             decided: asyncio.Future[None] = self._loop.create_future()
-            self.wait(FlushWaiter(owner, ticket.end_offset - 1, lambda _: wake(decided)))
+            self.wait(FlushWaiter(owner, ticket.end_offset - 1, lambda _: settle(decided, None)))
             await decided
             if log.recovery_point < ticket.end_offset:
                 return OSError(errno.EIO, "the records before could not be made durable", str(log.place))
@@ -323,8 +324,7 @@ class ObjectFlusher(LogFlusher):
         self.round_times.add(self._machine.seconds() - flush.begun_s)
         self.unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:
-            if not done.done():
-                done.set_result(flush.errors.get(ticket))
+            settle(done, flush.errors.get(ticket))
 
     # --- the end of the session
 

@@ -21,6 +21,7 @@ from seqgate.gateway.quota.backlog import ProduceGate
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.flusher import FlushWaiter, LogFlusher, LogOwner
+from seqgate.gateway.tasks import settle
 from seqgate.log import (
     Appended,
     DeletedSegment,
@@ -220,7 +221,7 @@ class Partition:
         if self.is_persisted(offset):
             return True
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self.when_decided(offset, partial(_tell, done))
+        self.when_decided(offset, partial(settle, done))
         return await done
 
     async def commit(self, ticket: FlushTicket) -> OSError | None:
@@ -269,11 +270,6 @@ class Partition:
         self.closed = True
         self._tell_watchers()
         self._watchers.clear()
-
-
-def _tell(done: asyncio.Future[bool], persisted: bool) -> None:
-    if not done.done():
-        done.set_result(persisted)
 
 
 Append = Callable[..., Appended]

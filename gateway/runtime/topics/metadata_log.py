@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from seqgate.gateway.metadata.decision import Decision
@@ -23,6 +23,7 @@ from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
+from seqgate.gateway.tasks import start_task
 from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
 from seqgate.log.format.records import NewRecord, build_batch
 
@@ -118,7 +119,7 @@ class MetadataLog:
 
     def catch_up_soon(self) -> None:
         """Begin to fold in everything that is in the log by now; an error is the next caller's."""
-        self._keep(self.catch_up()).add_done_callback(self._caught_up)
+        start_task(self._tasks, self.catch_up()).add_done_callback(self._caught_up)
 
     @staticmethod
     def _caught_up(reading: asyncio.Task[None]) -> None:
@@ -183,15 +184,9 @@ class MetadataLog:
 
     def _start(self, decide: Decide[T]) -> asyncio.Task[T]:
         """Carry out a decision after those before it. The task raises LogError, and what `decide` raises."""
-        task = self._keep(self._carry_out(decide))
+        task = start_task(self._tasks, self._carry_out(decide))
         # The error of a change whose caller was cancelled has nobody left to take it.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return task
-
-    def _keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _carry_out(self, decide: Decide[T]) -> T:

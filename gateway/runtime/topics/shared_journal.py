@@ -22,6 +22,7 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.topics.metadata_log import FoldedImage, change_batch
+from seqgate.gateway.tasks import settle
 from seqgate.log import CachedDurability, IncompatibleFormat, LogError, PartitionLog, StorageFailed
 from seqgate.log.format.records import iterate_records
 
@@ -95,8 +96,7 @@ class SharedJournal:
 
     def give_up(self, reason: str) -> None:
         """Fail the change in progress, and all from now on: the gateway stops, or its session has ended."""
-        if not self._ended.done():
-            self._ended.set_result(reason)
+        settle(self._ended, reason)
 
     async def _settled(self, call: Coroutine[Any, Any, T]) -> T:
         """Return the call's result. Raises StorageFailed for its errors, and once the journal has ended."""

@@ -28,7 +28,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, start_task
 from seqgate.log import LogDirectory, LogError, PartitionLog, Storage, StorageFailed
 from seqgate.log.cleaning import (
     Cleaning,
@@ -288,10 +288,7 @@ class Compaction:
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for the work. It continues if this task is cancelled, and `stop` then waits for it."""
-        begun = asyncio.create_task(work)
-        self._begun.add(begun)
-        begun.add_done_callback(self._begun.discard)
-        await asyncio.shield(begun)
+        await asyncio.shield(start_task(self._begun, work))
 
     def _limits(self, threads: int) -> JobLimits:
         config = self._config

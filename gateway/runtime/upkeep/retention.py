@@ -19,6 +19,7 @@ from typing import Final
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, persist_start_and_remove
+from seqgate.gateway.tasks import start_task
 from seqgate.log import DeletedSegment, DeletionReason, LogError, NotCached, retention
 from seqgate.log.sparse import without_fetching
 
@@ -59,9 +60,7 @@ class Retention:
         if is_due:
             self._due[partition] = None
             if len(self._workers) < WORKERS:
-                worker = asyncio.create_task(self._work(), name="deletion of segments")
-                self._workers.add(worker)
-                worker.add_done_callback(self._workers.discard)
+                start_task(self._workers, self._work(), "deletion of segments")
 
     async def stop(self) -> None:
         """Begin no further deletion, and wait for those in progress."""
