@@ -43,37 +43,23 @@ Client = tuple[str, str]
 """The user and the client id whose use is measured; empty where the quota does not depend on it."""
 
 
-class _Level(NamedTuple):
-    """One kind of entities: whether a user and a client id belong to it, and which of them is the default."""
-
-    has_user: bool
-    default_user: bool
-    has_client: bool
-    default_client: bool
-
-    def entity(self, user: str, client_id: str) -> Entity:
-        return (
-            (DEFAULT if self.default_user else user) if self.has_user else None,
-            (DEFAULT if self.default_client else client_id) if self.has_client else None,
-        )
-
-
-_LEVELS: Final = (
-    _Level(True, False, True, False),
-    _Level(True, False, True, True),
-    _Level(True, False, False, False),
-    _Level(True, True, True, False),
-    _Level(True, True, True, True),
-    _Level(True, True, False, False),
-    _Level(False, False, True, False),
-    _Level(False, False, True, True),
+_NAMED: Final = "named"
+_LEVELS: Final[tuple[Entity, ...]] = (
+    (_NAMED, _NAMED),
+    (_NAMED, DEFAULT),
+    (_NAMED, None),
+    (DEFAULT, _NAMED),
+    (DEFAULT, DEFAULT),
+    (DEFAULT, None),
+    (None, _NAMED),
+    (None, DEFAULT),
 )
-_LEVEL_OF: Final = {level.entity("named", "named"): level for level in _LEVELS}
+"""The kinds of entities, the most specific first: _NAMED stands for any name."""
 
 
-def _level_of(entity: Entity) -> _Level:
-    user, client_id = (name and "named" for name in entity)
-    return _LEVEL_OF[user, client_id]
+def _level_of(entity: Entity) -> Entity:
+    user, client_id = (name and _NAMED for name in entity)
+    return user, client_id
 
 
 class Quota(NamedTuple):
@@ -95,9 +81,9 @@ class Limits:
 
     def __init__(self) -> None:
         self._per_second: dict[Entity, float] = {}
-        self._counts: Counter[_Level] = Counter()
+        self._counts: Counter[Entity] = Counter()
         """The number of entities of each kind that have a quota."""
-        self._levels: tuple[_Level, ...] = ()
+        self._levels: tuple[Entity, ...] = ()
         """The kinds of entities that have a quota, the most specific first."""
         self.is_set = False
         """Whether any entity has a quota."""
@@ -115,13 +101,13 @@ class Limits:
 
     def quota_of(self, user: str, client_id: str) -> Quota | None:
         """Return the quota of a client, None if none applies. An empty client id has no quota of its own."""
-        for level in self._levels:
-            if level.has_client and not client_id:
+        for of_user, of_client in self._levels:
+            if of_client is not None and not client_id:
                 continue
-            entity = level.entity(user, client_id)
+            entity = (user if of_user else of_user, client_id if of_client else of_client)
             per_second = self._per_second.get(entity)
             if per_second is not None:
-                client = (user if level.has_user else "", client_id if level.has_client else "")
+                client = ("" if of_user is None else user, "" if of_client is None else client_id)
                 return Quota(per_second, client, entity)
         return None
 
