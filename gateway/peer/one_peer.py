@@ -1,9 +1,9 @@
 """One other gateway: its connection, which is opened when it is needed, and the requests that wait for room
 on it.
 
-`PeerSecurity` says how a gateway connects to the others: by the protocol, TLS files and login of the listener
-between brokers. As in Kafka, the listener's own `ssl.` settings are those of the client, too, and the client
-logs in with the user of the JAAS line.
+A gateway connects to the others by the protocol, TLS files and login of the listener between brokers. As in
+Kafka, the listener's own `ssl.` settings are those of the client, too, and the client logs in with the user
+of the JAAS line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -230,17 +229,19 @@ async def dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
 
 async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
     loop = asyncio.get_running_loop()
+    name = inter_broker_listener(config)
+    protocol = config.protocol_of(name)
     try:
-        security = peer_security(config)
+        login = peer_login(config, name) if protocol.has_logins else None
     except ValueError as error:
         raise PeerUnavailable(f"this gateway can't log in: {error}") from None
-    context = await loop.run_in_executor(None, peer_context, config) if security.has_tls else None
+    context = await loop.run_in_executor(None, peer_context, config, name) if protocol.has_tls else None
     reader, writer = await asyncio.open_connection(
         address.host, address.port, ssl=context, server_hostname=address.host if context else None
     )
     connection = PeerConnection(reader, writer, client_id)
     try:
-        session_s = await _log_in(connection, security) if security.mechanism else math.inf
+        session_s = math.inf if login is None else await _log_in(connection, config.str(MECHANISM), *login)
         renew_s = loop.time() + SESSION_SHARE * session_s
         asked = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
         answer = await connection.send(asked)
@@ -251,32 +252,32 @@ async def _dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
     return Line(address, connection, versions, renew_s)
 
 
-async def _log_in(connection: PeerConnection, security: PeerSecurity) -> float:
+async def _log_in(connection: PeerConnection, mechanism: str, username: str, password: str) -> float:
     """Log in with SASL; return for how long (s) the login counts. Raises PeerUnavailable."""
     # only a gateway whose peers ask for a login needs it
     from seqgate.gateway.security.sasl.client_login import client_login  # noqa: PLC0415
     from seqgate.gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
 
-    agreed = await connection.send(SaslHandshakeRequest(mechanism=security.mechanism))
+    agreed = await connection.send(SaslHandshakeRequest(mechanism=mechanism))
     if agreed.error_code:
         raise PeerUnavailable(
-            f"it lets nobody log in with {security.mechanism}, but with {', '.join(agreed.mechanisms)}"
+            f"it lets nobody log in with {mechanism}, but with {', '.join(agreed.mechanisms)}"
         )
     loop = asyncio.get_running_loop()
-    login = client_login(security.mechanism, security.username, security.password)
+    login = client_login(mechanism, username, password)
     message: bytes | None = login.first()
     for _ in range(_MOST_STEPS):
         answer = await connection.send(SaslAuthenticateRequest(auth_bytes=message or b""))
         if answer.error_code:
             reason = answer.error_message or f"error {answer.error_code}"
-            raise PeerUnavailable(f"it refuses the login of {security.username}: {reason}")
+            raise PeerUnavailable(f"it refuses the login of {username}: {reason}")
         try:
             message = await loop.run_in_executor(None, login.step, answer.auth_bytes)
         except LoginRefused as error:
-            raise PeerUnavailable(f"the login of {security.username} failed: {error}") from None
+            raise PeerUnavailable(f"the login of {username} failed: {error}") from None
         if message is None:
             return answer.session_lifetime.total_seconds() or math.inf
-    raise PeerUnavailable(f"it does not end the login of {security.username}")
+    raise PeerUnavailable(f"it does not end the login of {username}")
 
 
 # One open connection to another gateway: requests go out in the order of the calls, and answers come in that
@@ -395,35 +396,14 @@ def _check_size(size: int) -> None:
         raise MalformedRequest(f"an answer claims {size} bytes; at most {MOST_ANSWER_BYTES} are allowed")
 
 
-@dataclass(frozen=True, slots=True)
-class PeerSecurity:
-    """The security of connections to other gateways. `mechanism` is empty without a login."""
-
-    has_tls: bool
-    mechanism: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-
-
-def peer_security(config: Config) -> PeerSecurity:
-    """Return how to connect. Raises ValueError with the reason when the settings don't say how to log in."""
-    name = inter_broker_listener(config)
-    protocol = config.protocol_of(name)
-    if not protocol.has_logins:
-        return PeerSecurity(protocol.has_tls)
-    username, password = peer_login(config, name)
-    return PeerSecurity(protocol.has_tls, config.str(MECHANISM), username, password)
-
-
-def peer_context(config: Config) -> ssl.SSLContext:
-    """Return the TLS context for one connection, from the stores as they are now. Raises StoreError. The
-    reading takes milliseconds, so call this in another thread than that of the event loop.
+def peer_context(config: Config, name: str) -> ssl.SSLContext:
+    """Return the TLS context for one connection, from the stores of this listener as they are now. Raises
+    StoreError. The reading takes milliseconds, so call this in another thread than that of the event loop.
     """
     # only a gateway whose peers speak TLS needs cryptography for it
     from seqgate.gateway.security.key_stores import configured_stores  # noqa: PLC0415
     from seqgate.gateway.security.tls_context import ClientTls, client_context  # noqa: PLC0415
 
-    name = inter_broker_listener(config)
     key_store, trust_store = configured_stores(config, name)
     versions = config.of_listener(name, "ssl.enabled.protocols")
     return client_context(
