@@ -19,10 +19,9 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from types import FrameType
 from typing import Final, Self
 
-from seqgate.gateway.stop_signals import STOPPING, defer_stop_signals, ignore_stop_signals
+from seqgate.gateway.stop_signals import STOPPING, signals_taken
 from seqgate.gateway.workers.link import Failed, FromWorker, Ready, RestartOrdered
 from seqgate.gateway.workers.worker_process import WorkerProcess, WorkerStorage
 
@@ -351,6 +350,7 @@ class Signals:
         self.is_stopping = False
         self.is_replaced = False
         """Whether the process executes another program at the end of the block."""
+        self._taken = signals_taken(self._stop, lambda: self.is_replaced and not self.is_stopping)
         self.wakes, self._end = socket.socketpair()
         """A socket that can be read after a signal."""
 
@@ -358,23 +358,18 @@ class Signals:
         for end in (self.wakes, self._end):
             end.setblocking(False)
         signal.set_wakeup_fd(self._end.fileno(), warn_on_full_buffer=False)
-        for number in STOPPING:
-            signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # those that came since a restart
+        self._taken.__enter__()
         return self
 
-    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+    def _stop(self) -> None:
         self.is_stopping = True
 
     def take(self) -> None:
         self.wakes.recv(4096)
 
     def __exit__(self, *_: object) -> None:
-        if self.is_replaced and not self.is_stopping:
-            defer_stop_signals()
-        else:
-            ignore_stop_signals()
+        self._taken.__exit__(None, None, None)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.wakes.close()
