@@ -27,6 +27,7 @@ from seqgate.gateway.runtime.coordinators.transaction_markers import Transaction
 from seqgate.gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from seqgate.gateway.runtime.loop.audit import AuditLog, Requester
 from seqgate.gateway.runtime.loop.clock import Clock, TaskList
+from seqgate.gateway.runtime.loop.log_output import SparseLines
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.partitions.batch_threads import BatchThreads
 from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
@@ -35,7 +36,7 @@ from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.partition import AppendTimes, Recoveries
 from seqgate.gateway.runtime.partitions.producer_clients import ProducerClients
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.partitions.verdicts import RetriedRefusals, Verdicts
+from seqgate.gateway.runtime.partitions.verdicts import RETRIED_EVERY_MS, Verdicts
 from seqgate.gateway.runtime.telemetry import Telemetry
 from seqgate.gateway.runtime.topics.brokers import Brokers, Endpoint
 from seqgate.gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -102,8 +103,8 @@ class BatchCounters:
     """Batches refused for their sequence or epoch."""
     verdicts: Verdicts = field(default_factory=Verdicts)
     """The newest batches that were not stored."""
-    retried: RetriedRefusals = field(default_factory=RetriedRefusals)
-    """The log lines about batches that clients send again and again."""
+    retried: SparseLines[int] = field(default_factory=lambda: SparseLines(RETRIED_EVERY_MS))
+    """The log lines about batches that clients send again until the cause is gone, by error and time (ms)."""
     clients: ProducerClients = field(default_factory=ProducerClients)
     """The clients of producers, as far as they are known."""
 

@@ -51,6 +51,7 @@ from seqgate.gateway.protocol.kafka_4_4 import api_name
 from seqgate.gateway.protocol.messages import build, encode_response, request_schema, response_module
 from seqgate.gateway.runtime.loop.audit import AuditLog, FailedLogin
 from seqgate.gateway.runtime.loop.clock import Clock
+from seqgate.gateway.runtime.loop.log_output import SparseLines
 from seqgate.gateway.runtime.loop.request_memory import RequestMemory
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.principals import LoginSettingsError
@@ -505,8 +506,6 @@ request of a login arrives whole and needs none of it.
 """
 LINE_INTERVAL_S: Final = 10.0
 """Failed logins of one address within this time (s) share a line of the log."""
-ADDRESSES: Final = 1_000
-"""Addresses that are remembered; a further address replaces the one that was logged first."""
 Begin = Callable[[memoryview, Any], ResponseBytes | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
 MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
@@ -520,30 +519,6 @@ class RequestLimits(NamedTuple):
     memory: RequestMemory
 
 
-class FailedLogins:
-    """The failed logins of all listeners."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._lines: dict[str, tuple[float, int]] = {}
-        """The time (s) of the last line of each address, and the failures since."""
-
-    def note(self, host: str, now_s: float) -> int | None:
-        """Count a failure; return the number of failures of the address that got no log line before; None
-        when this failure gets no line either.
-        """
-        self.total += 1
-        logged_s, unlogged = self._lines.get(host, (None, 0))
-        if logged_s is not None and now_s - logged_s < LINE_INTERVAL_S:
-            self._lines[host] = logged_s, unlogged + 1
-            return None
-        self._lines.pop(host, None)
-        if len(self._lines) >= ADDRESSES:
-            del self._lines[next(iter(self._lines))]
-        self._lines[host] = now_s, 0
-        return unlogged
-
-
 class Logins:
     """The parts that the logins of all listeners share."""
 
@@ -555,13 +530,16 @@ class Logins:
         self.clock = clock
         self.make_mechanisms = make_mechanisms
         self.memory = RequestMemory(LOGIN_MEMORY_BYTES)
-        self.failed = FailedLogins()
+        self.failures = 0
+        """The failed logins of all listeners, and clients whose certificate was missing or refused."""
+        self.lines = SparseLines[str](LINE_INTERVAL_S)
+        """The log lines about failed logins, by the address of the client."""
         self.tasks: set[asyncio.Task[None]] = set()
         """The tasks of logins that wait, for example until a file is read again."""
 
     def note_refused_certificate(self, peer: Peer, reason: str) -> None:
         """Count and audit a client that failed to log in with TLS: its certificate is missing or refused."""
-        self.failed.total += 1
+        self.failures += 1
         self.audit.login_failed(FailedLogin(None, peer.peer_host, peer.listener_name, "TLS", reason))
 
 
@@ -599,7 +577,8 @@ class SaslListener:
     def note_failure(self, peer: Peer, mechanism: str, reason: str, principal: str | None) -> None:
         """Count, log and audit a failed login, without secrets. `principal` is None for an unknown user."""
         self.logins.audit.login_failed(FailedLogin(principal, peer.peer_host, self._name, mechanism, reason))
-        unlogged = self.logins.failed.note(peer.peer_host, self.logins.loop.time())
+        self.logins.failures += 1
+        unlogged = self.logins.lines.left_out(peer.peer_host, self.logins.loop.time())
         if unlogged is not None:
             before = (
                 f" ({unlogged} failed logins of its address before this one are not logged)"

@@ -227,7 +227,7 @@ class Server:
     @property
     def counts(self) -> tuple[int, int, int]:
         """The refused connections, the requests and the failed logins since the start."""
-        failed_logins = 0 if self._logins is None else self._logins.failed.total
+        failed_logins = 0 if self._logins is None else self._logins.failures
         return self.refused_connections, self.dispatcher.requests, failed_logins
 
     def __len__(self) -> int:

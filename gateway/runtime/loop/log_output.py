@@ -12,11 +12,11 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 TEXT, JSON = "text", "json"
 _TEXT_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -128,7 +128,7 @@ AUDIT: Final = "seqgate.audit"
 _RECORDS: Final = (UNLIMITED, AUDIT)
 """The loggers of what users do. They inherit no level: that of another logger would hide their lines."""
 KINDS = 1000
-"""The number of kinds of lines that are remembered. Beyond it all counts start again."""
+"""The number of kinds of lines that are remembered. Beyond it all counts of `LineLimit` start again."""
 MAX_CHARACTERS: Final = 2_000
 """Longer lines are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -168,6 +168,32 @@ class LineLimit(logging.Filter):
             self._kinds.clear()
         self._kinds[kind] = (in_second, lines + 1, 0)
         return True
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class SparseLines(Generic[K]):
+    """Decides which events get a line of the log: of each key the first, and then one in an interval."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._lines: dict[K, tuple[float, int]] = {}
+        """The time of the last line of each key, and the events since; beyond KINDS keys the one whose line
+        is the oldest is forgotten.
+        """
+
+    def left_out(self, key: K, now: float) -> int | None:
+        """Return how many events of the key got no line before this one; None when this one gets none."""
+        logged, unlogged = self._lines.get(key, (None, 0))
+        if logged is not None and 0 <= now - logged < self._interval:
+            self._lines[key] = logged, unlogged + 1
+            return None
+        self._lines.pop(key, None)
+        if len(self._lines) >= KINDS:
+            del self._lines[next(iter(self._lines))]
+        self._lines[key] = now, 0
+        return unlogged
 
 
 def _make_harmless(record: logging.LogRecord) -> None:

@@ -63,25 +63,6 @@ class UnstoredBatch(NamedTuple):
     client: ClientIdentity
 
 
-class RetriedRefusals:
-    """Decides which refusals are logged of those that clients retry until the cause is gone: of each error
-    the first, and then one in RETRIED_EVERY_MS.
-    """
-
-    def __init__(self) -> None:
-        self._last_ms: dict[int, int] = {}
-        self._left_out: Counter[int] = Counter()
-
-    def left_out(self, code: int, now_ms: int) -> int | None:
-        """Return how many refusals were left out before this one; None: leave this one out, too."""
-        last_ms = self._last_ms.get(code)
-        if last_ms is not None and 0 <= now_ms - last_ms < RETRIED_EVERY_MS:
-            self._left_out[code] += 1
-            return None
-        self._last_ms[code] = now_ms
-        return self._left_out.pop(code, 0)
-
-
 class Verdicts:
     """Counts the batches that were not stored, by outcome, and keeps the newest of them."""
 

@@ -9,13 +9,10 @@ from hypothesis import strategies as st
 from seqgate.gateway.security.sasl.exchange import LoggedIn, LoginRefused
 from seqgate.gateway.security.sasl.users_file import FixedUsers, plain_mechanism
 from seqgate.gateway.server.sasl import (
-    ADDRESSES,
     API_VERSIONS,
-    LINE_INTERVAL_S,
     LONGEST_SESSION_MS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
-    FailedLogins,
     Login,
     MechanismChoice,
     Offer,
@@ -195,21 +192,3 @@ def test_nothing_is_served_without_a_login_that_lasts(
         if login.phase is Phase.OVER:
             assert login.route(api_key, now_s) is SaslRoute.CLOSE
             return
-
-
-def test_failures_of_an_address_share_a_line() -> None:
-    failed = FailedLogins()
-    assert failed.note("a", 1.0) == 0
-    assert [failed.note("a", 2.0) for _ in range(3)] == [None] * 3
-    assert failed.note("b", 2.0) == 0
-    assert failed.note("a", 1.0 + LINE_INTERVAL_S) == 3
-    assert failed.note("a", 1.0 + 2 * LINE_INTERVAL_S) == 0
-    assert failed.total == 7
-
-
-def test_the_address_that_was_logged_first_is_forgotten() -> None:
-    failed = FailedLogins()
-    for number in range(ADDRESSES + 1):
-        assert failed.note(str(number), 1.0) == 0
-    assert failed.note(str(ADDRESSES), 1.0) is None
-    assert failed.note("0", 1.0) == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 
-from seqgate.gateway.runtime.loop.log_output import MAX_CHARACTERS, LineLimit
+from seqgate.gateway.runtime.loop.log_output import KINDS, MAX_CHARACTERS, LineLimit, SparseLines
 
 
 def record(line: int, level: int = logging.WARNING) -> logging.LogRecord:
@@ -37,3 +37,20 @@ def test_a_traceback_that_a_request_causes_each_time_is_limited_as_well() -> Non
     failure = (ValueError, ValueError("it"), None)
     lines = [logging.LogRecord("x", logging.ERROR, "f.py", 3, "failed", (), failure) for _ in range(5)]
     assert [limit.filter(line) for line in lines] == [True, True, False, False, False]
+
+
+def test_events_of_a_key_share_a_line() -> None:
+    lines = SparseLines[str](10.0)
+    assert lines.left_out("a", 1.0) == 0
+    assert [lines.left_out("a", 2.0) for _ in range(3)] == [None] * 3
+    assert lines.left_out("b", 2.0) == 0
+    assert lines.left_out("a", 11.0) == 3
+    assert lines.left_out("a", 21.0) == 0
+    assert lines.left_out("a", 20.0) == 0, "the clock was set back"
+
+
+def test_the_key_that_was_logged_first_is_forgotten() -> None:
+    lines = SparseLines[int](10.0)
+    assert [lines.left_out(number, 1.0) for number in range(KINDS + 1)] == [0] * (KINDS + 1)
+    assert lines.left_out(KINDS, 1.0) is None
+    assert lines.left_out(0, 1.0) == 0
