@@ -24,7 +24,6 @@ from seqgate.gateway.config.packages import missing_package
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.process import open_files_limit
 from seqgate.gateway.runtime.composition import compose, start_coordinators, stop_coordinators
-from seqgate.gateway.runtime.loop.audit import Requester
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
@@ -39,7 +38,6 @@ from seqgate.gateway.runtime.topics.follow_settings import (
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
-from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests, RequestTimes
 from seqgate.gateway.server.sasl import Logins, login_mechanisms
 from seqgate.gateway.server.server import Server
@@ -57,10 +55,6 @@ STORE_TIMEOUT_S = 30.0
 """How long a stop waits for a bucket; then it gives up what is neither confirmed nor acknowledged."""
 
 
-Before = Callable[[Dispatcher], Requests]
-#: Puts a part before the dispatcher, which sees every request first.
-
-
 class Gateway:
     """One node: a data directory, its partitions, and the listeners that serve them."""
 
@@ -70,11 +64,11 @@ class Gateway:
         machine: Machine | None = None,
         *,
         worker_start: WorkerStart | None = None,
-        before: Before = lambda dispatcher: dispatcher,
+        before: Callable[[Dispatcher], Requests] = lambda dispatcher: dispatcher,
         restarts: Restarts | None = None,
     ) -> None:
-        """Take the settings. Only a worker has `worker_start`; `before` puts a part before the dispatcher. A
-        process of its own has `restarts`.
+        """Take the settings. Only a worker has `worker_start`; `before` puts a part before the dispatcher,
+        which sees every request first. A process of its own has `restarts`.
         """
         self._restarts = restarts
         self._before = before
@@ -150,7 +144,7 @@ class Gateway:
             metadata_log,
             self.backend.surroundings(),
             shows_metrics=shows_metrics,
-            questions=self._answer_question,
+            questions=lambda *asked: self._control.answer_question(*asked),  # noqa: PLW0108 - made below
         )
         dispatcher = Dispatcher(APIS, services)
         self.server = Server(
@@ -197,11 +191,6 @@ class Gateway:
         if shows_metrics:
             self._metrics = self._make_metrics(services, dispatcher.time_requests())
         self._services = services
-
-    async def _answer_question(
-        self, question: str, may: Callable[[Operation], bool], requester: Requester
-    ) -> bytes:
-        return await self._control.answer_question(question, may, requester)
 
     async def _metrics_text(self) -> str:
         """Return the metrics. Without metrics of its own, the gateway begins with the first question to read

@@ -425,7 +425,8 @@ class CompactionProgress:
         self._log_directory = log_directory
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
-        self._uncleanable = 0
+        self.uncleanable = 0
+        """The partitions that are not compacted any more until the gateway restarts."""
 
     def load(self) -> None:
         """Load the checkpoint, without partitions that no longer exist, or whose log is not here: a topic may
@@ -446,21 +447,16 @@ class CompactionProgress:
         entry = self._entries.get(key)
         return None if entry is None else entry.clean_end_offset
 
-    @property
-    def uncleanable(self) -> int:
-        """The partitions that are not compacted any more until the gateway restarts."""
-        return self._uncleanable
-
     def mark_uncleanable(self, partition: Partition) -> None:
         entry = self.of(partition)
-        self._uncleanable += not entry.uncleanable
+        self.uncleanable += not entry.uncleanable
         entry.uncleanable = True
 
     def of(self, partition: Partition) -> PartitionProgress:
         """Return the entry of a partition; an entry of a deleted topic of the same name is replaced."""
         entry = self._entries.get((partition.topic, partition.index))
         if entry is None or entry.topic_id != partition.topic_id:
-            self._uncleanable -= entry is not None and entry.uncleanable
+            self.uncleanable -= entry is not None and entry.uncleanable
             entry = PartitionProgress(partition.topic_id)
             self._entries[partition.topic, partition.index] = entry
         return entry
@@ -481,7 +477,7 @@ class CompactionProgress:
             self.save()
 
     def _drop(self, key: tuple[str, int]) -> None:
-        self._uncleanable -= self._entries.pop(key).uncleanable
+        self.uncleanable -= self._entries.pop(key).uncleanable
 
     def save(self) -> None:
         """Write the checkpoint without a flush; log an error."""
