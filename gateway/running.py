@@ -349,9 +349,6 @@ def announcement_of(gateway: Gateway, console: ConsoleProcess | None) -> Announc
     )
 
 
-# The start of a gateway, which SIGTERM may come in between.
-
-
 async def start_until(stopped: asyncio.Future[Any], gateway: Gateway) -> bool:
     """Start the gateway; return False if `stopped` was done before the gateway ran. Raises StartFailed.
 

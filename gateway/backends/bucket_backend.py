@@ -445,11 +445,8 @@ class BucketBackend(Backend):
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
 
 
-# The reads of uploaded records at other gateways than the leader, as `replica.selector.class` says (KIP-392).
-
-
 class ReplicaReading:
-    """The reads here of what others lead, and the decisions where consumers read what this gateway leads."""
+    """The reads here of what others lead, and the choice of who serves what this gateway leads (KIP-392)."""
 
     def __init__(self, config: Config, services: Services, objects: ObjectStore, uploads: Uploads) -> None:
         """Let fetches use both from now on."""
@@ -476,10 +473,8 @@ class ReplicaReading:
         await self._starts.stop()
 
 
-# The partitions of a gateway, as the uploads into its bucket see them.
-
-
 def uploaded_partitions(services: Services) -> UploadedPartitions:
+    """Return the partitions of a gateway as the uploads into its bucket see them."""
     found = _Uploaded(services)
     return UploadedPartitions(
         found.led,

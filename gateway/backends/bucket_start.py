@@ -307,8 +307,6 @@ class BucketStart:
         return shared, restored
 
 
-# Makes the data directory of a gateway from its bucket: the metadata first, then all that it names.
-
 METADATA: Final = MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC)
 
 

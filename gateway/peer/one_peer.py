@@ -184,9 +184,6 @@ class OnePeer:
         self._next_attempt_s = now_s + delay_s * (1 - random.random() / 2)
 
 
-# Opens a connection to another gateway: TCP, then TLS, then the login, then the APIs that the other gateway
-# knows.
-
 CONNECT_TIMEOUT_S: Final = 10.0
 """Time for a connection to be ready: Kafka's socket.connection.setup.timeout.ms."""
 _SOFTWARE: Final = "seqgate"
@@ -279,9 +276,6 @@ async def _log_in(connection: PeerConnection, mechanism: str, username: str, pas
             return answer.session_lifetime.total_seconds() or math.inf
     raise PeerUnavailable(f"it does not end the login of {username}")
 
-
-# One open connection to another gateway: requests go out in the order of the calls, and answers come in that
-# order.
 
 MOST_ANSWER_BYTES: Final = 64 << 20
 """Bytes of the largest answer; a larger one closes the connection."""

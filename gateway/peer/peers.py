@@ -13,17 +13,12 @@ if TYPE_CHECKING:
     from seqgate.gateway.peer.one_peer import OnePeer
 
 
-# The address of another gateway.
-
-
 class PeerAddress(NamedTuple):
     """The address of another gateway's listener between brokers."""
 
     host: str
     port: int
 
-
-# The port through which handlers and coordinators ask other gateways.
 
 ANSWER_TIMEOUT_S: Final = 30.0
 """Time for an answer, unless the caller gives another: Kafka's request.timeout.ms between brokers."""
@@ -107,9 +102,6 @@ class Peers:
         peer = self._by_id.pop(node_id, None)
         if peer is not None:
             start_task(self._closing, peer.close(reason))
-
-
-# The error of a request to another gateway.
 
 
 class PeerUnavailable(Exception):

@@ -179,11 +179,8 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# The quota of changes of metadata: created and deleted partitions (KIP-599).
-
-
 class MutationQuota:
-    """The quotas of `controller_mutation_rate`."""
+    """The quotas of `controller_mutation_rate`: of created and deleted partitions (KIP-599)."""
 
     __slots__ = ("limits", "meters")
 

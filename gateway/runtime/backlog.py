@@ -310,8 +310,6 @@ class Backlog:
         return found
 
 
-# The present backlog quotas and message TTL of every topic.
-
 SETTINGS: Final = ("backlog.quota.bytes", "backlog.quota.ms", "backlog.quota.policy", "message.ttl.ms")
 NO_RULES: Final = BacklogRules()
 

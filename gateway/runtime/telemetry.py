@@ -230,8 +230,6 @@ class Telemetry:
         self._decoder.stop()
 
 
-# The subscriptions, and the clients that ask for them and push.
-
 ALL_METRICS: Final = "*"
 _SIGN: Final = 1 << 31
 
@@ -415,9 +413,6 @@ class Instances:
             del self._by_id[client_instance_id]
 
 
-# Decodes pushed metrics in a thread, one push at a time, so that the event loop serves other requests
-# meanwhile.
-
 MAX_WAITING_BYTES: Final = 32 << 20
 """Bytes of the pushes that wait for the thread; a further push gets THROTTLING_QUOTA_EXCEEDED."""
 
@@ -439,7 +434,9 @@ class Decoded(NamedTuple):
 
 
 class PayloadDecoder:
-    """Decodes payloads in a thread, which the first payload starts. Call all methods in the event loop."""
+    """Decodes payloads in a thread, which the first payload starts, so that the event loop serves other
+    requests meanwhile. Call all methods in the event loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, machine: Machine) -> None:
         self._loop = loop
@@ -499,9 +496,6 @@ def _decode(payload: Payload) -> Measurements | ErrorCode:
     except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
         logger.exception("pushed metrics of %d bytes could not be decoded", len(payload.content))
         return ErrorCode.invalid_record
-
-
-# The newest value of each series that clients have pushed, by client.
 
 
 class SeriesLimits(msgspec.Struct, frozen=True):

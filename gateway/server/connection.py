@@ -525,9 +525,6 @@ class Outbox:
                 transport.write(frame)
 
 
-# The limits of connections, as set now.
-
-
 class ConnectionLimits(NamedTuple):
     """The limits of connections; `docs/configuration.md` describes the settings of the same names."""
 

@@ -354,14 +354,11 @@ class Dispatcher:
         return len(self._tasks)
 
 
-# The answer of a request that client quotas apply to: it says how long its client is throttled, and mutes the
-# connection.
-
 SHARE_FETCH: Final = 78
 
 
 class ChargedAnswer:
-    """The answer of one request, which comes now or later."""
+    """The answer, now or later, of a request that quotas apply to: it tells and applies the throttle time."""
 
     __slots__ = ("_api_key", "_api_version", "_charge", "_peer")
 
@@ -499,10 +496,6 @@ class Timed(Generic[T]):
                 step = partial(self._work.throw, error)
             else:
                 step = partial(self._work.send, None)
-
-
-# Counts requests by API and times them, for the metrics. A gateway without metrics does not use this module's
-# objects.
 
 
 class RequestTimes:

@@ -64,8 +64,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The state of a login.
-
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -312,9 +310,6 @@ def request_body(header: RequestHeader, frame: memoryview) -> Any:
     return schema.read(frame, position)[0]
 
 
-# The login stage of one connection to a listener with SASL: requests are served only after the client has
-# logged in. Once the client has a session that never ends, its requests go straight to the dispatcher.
-
 HANDSHAKE_VERSIONS: Final = range(2)
 AUTHENTICATE_VERSIONS: Final = range(3)
 KEY_BYTES: Final = 2
@@ -498,8 +493,6 @@ def _check_version(header: RequestHeader, versions: range) -> None:
         )
 
 
-# The logins of one listener with SASL: the parts that its connections share.
-
 LOGIN_MEMORY_BYTES: Final = 16 << 20
 """Memory of all requests that arrive in parts before their login; requests beyond this memory wait. A usual
 request of a login arrives whole and needs none of it.
@@ -599,8 +592,6 @@ def _whole(value: object) -> int:
     assert isinstance(value, int)
     return value
 
-
-# The mechanisms of a listener, by their names.
 
 Values = Callable[[str], SettingValue | None]
 """The values of settings for one mechanism of a listener, by their names; None for one that is unset."""

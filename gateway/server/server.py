@@ -567,9 +567,6 @@ class Admission:
         return rates
 
 
-# Binds an address of a listener before the listener exists.
-
-
 def bound_sockets(listener: Listener) -> list[socket.socket]:
     """Return sockets that are bound to the listener's address, and don't listen yet. Raises OSError."""
     found = socket.getaddrinfo(

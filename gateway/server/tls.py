@@ -210,9 +210,6 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-# The TLS of one listener: its context, which a replaced or altered key store renews, and the principals of
-# its clients.
-
 RETRY_S: Final = 5.0
 """Time (s) after a store could not be read or used, in which new connections do not try to read it again."""
 WARNING_INTERVAL_S: Final = 86_400.0

@@ -168,9 +168,6 @@ class SupervisorLink(asyncio.Protocol):
             settle(verdict, refused)
 
 
-# The metadata journal of a worker: its supervisor has the log, and tells every worker each durable change.
-
-
 class WorkerJournal:
     """The image of the metadata at the worker's start, and all changes since."""
 
@@ -212,9 +209,6 @@ class WorkerJournal:
         if refused is not None and refused.error is not None:
             raise StorageFailed(refused.error)
         return refused is None
-
-
-# A worker's part in a round that stops all workers at one moment, for a backup.
 
 
 class WorkerRounds:

@@ -300,9 +300,6 @@ def _how(worker: WorkerProcess, code: int) -> str:
     )
 
 
-# Starts a worker as a copy of the process that supervises it.
-
-
 def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> int:
     """Return the pid of a new process that calls `run`, and exits with what it returns. This process must
     have one thread. The new one closes what it has `inherited`: a worker learns of its supervisor's death by
@@ -336,9 +333,6 @@ def fork_worker(run: Callable[[], int], inherited: Iterable[socket.socket]) -> i
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(code)
-
-
-# The signals of the process that supervises workers: they wake it, and it looks what they ask for.
 
 
 class Signals:

@@ -89,9 +89,6 @@ def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
     return None if known is None else known.leader
 
 
-# What one worker starts with: what it inherits from the process that supervises it.
-
-
 @dataclass(slots=True)
 class WorkerStart:
     """A worker's share of the data directory, the metadata at its start, and its stream to the supervisor.

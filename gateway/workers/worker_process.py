@@ -128,9 +128,6 @@ class WorkerProcess:
         self.connection.close()
 
 
-# How a supervisor cares for what its workers share, beside running them.
-
-
 class Ending(NamedTuple):
     is_wanted: bool
     """Whether the worker ended because the storage stopped it, and is started again later."""

@@ -72,9 +72,6 @@ class ClockChanges(Clock):
         return now_ms
 
 
-# The time between two runs of a background job, which follows its setting.
-
-
 class Interval:
     """An interval in ms that a setting gives. Belongs to one event loop."""
 
@@ -101,8 +98,6 @@ class Interval:
             except TimeoutError:
                 continue
 
-
-# The list of background tasks: their names, starts, progress and outcomes.
 
 KEPT_FINISHED: Final = 100
 """Finished tasks that are listed; beyond that the oldest are dropped."""

@@ -111,11 +111,8 @@ class FetchSessionCache:
             self.room.partitions -= len(session.partitions)
 
 
-# A fetch that waits until enough bytes have arrived or its time is up (Kafka's DelayedFetch).
-
-
 class DelayedFetch:
-    """Waits on partitions and completes once, by progress or by timeout.
+    """Waits on partitions and completes once, by progress or by timeout (Kafka's DelayedFetch).
 
     Progress is `min_bytes` more bytes than at the start, in all partitions together. A partition that goes
     offline or is deleted counts as progress, too, because the reader should learn of it. While written

@@ -353,8 +353,6 @@ class ObjectFlusher(LogFlusher):
             self._finish(current)
 
 
-# A flush round that becomes objects of the session's write-ahead log.
-
 READ_AT_ONCE_BYTES: Final = 64 << 10
 """Up to this size a round of just written bytes is read in the event loop; a thread would cost more."""
 
@@ -399,10 +397,6 @@ def _is_cached(ticket: FlushTicket) -> bool:
         return False
     storage = ticket.storage
     return all(storage.is_cached(part.file, part.position, part.size_bytes) for part in ticket.ranges)
-
-
-# Reads what the tickets of one round cover, piece by piece: the rows and the data of one object after the
-# other.
 
 
 class ObjectContent(NamedTuple):

@@ -313,18 +313,11 @@ class AppendTimes:
         return info
 
 
-# Writes the checkpoint of recovery points while requests are served: collected in slices, written in a
-# thread.
-
-
 async def write_checkpoint(log_directory: LogDirectory) -> None:
-    """Write the recovery points of this moment to the checkpoint. Raises OSError."""
+    """Write the recovery points of this moment to the checkpoint, in a thread. Raises OSError."""
     async for _ in in_slices(log_directory.gather_checkpoint()):
         pass
     await asyncio.to_thread(log_directory.write_checkpoint)
-
-
-# Removes records of a partition, after everything that must be durable first is durable.
 
 
 async def persist_start_and_remove(
@@ -382,15 +375,14 @@ class Readiness:
 ALWAYS_READY: Final = Readiness()
 
 
-# Recovers partition logs in worker threads while the gateway serves, so that the event loop waits for no
-# check and no fsync.
-
 _EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
 """Errors of a recovery by a failing disk or damage. Others are bugs, or a lack of memory or threads."""
 
 
 class Recoveries:
-    """The recoveries under way, at most one of each partition. `finish` waits for all of them."""
+    """The recoveries under way, at most one of each partition. Threads do them while the gateway serves, so
+    that the event loop waits for no check and no fsync.
+    """
 
     def __init__(self, flusher: LogFlusher, clock: Clock) -> None:
         self._flusher = flusher

@@ -135,8 +135,6 @@ class ProducerClients:
             self.has_changed = True
 
 
-# The file with the clients and the verdicts.
-
 _VERSION: Final = 1
 MOST_BYTES: Final = 256 << 20
 """The size beyond which a file is none that a gateway wrote; its content is not read."""

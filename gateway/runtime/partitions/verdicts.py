@@ -152,9 +152,6 @@ def _producer_of(records: memoryview | None) -> tuple[int, int, int, int]:
     return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
 
 
-# The report of retries in the log.
-
-
 class RetryReport:
     """Logs who sent batches again that were stored before: one line for each client and partition, with the
     number of batches, at most every REPORT_S seconds.

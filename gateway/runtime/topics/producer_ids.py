@@ -66,12 +66,10 @@ def open_producer_ids(
     return producer_ids
 
 
-# Stores blocks of producer ids in the metadata log. The gateways of a cluster share that log, so their blocks
-# never overlap.
-
-
 class EmbeddedBlockStore:
-    """A BlockStore of `pid_allocator` over the metadata log; each record names `node_id`."""
+    """A BlockStore of `pid_allocator` over the metadata log; each record names `node_id`. The gateways of a
+    cluster share that log, so their blocks never overlap.
+    """
 
     def __init__(self, metadata_log: MetadataLog, node_id: int) -> None:
         self._metadata_log = metadata_log

@@ -22,9 +22,6 @@ def image_of(known: SharedLogContent) -> MetadataImage:
     return image
 
 
-# What the metadata says about the sessions of the cluster: which run, and which have ended.
-
-
 FIRST_WITH_BROKERS: Final = 3
 """The first version of the cluster's formats whose sessions become brokers."""
 

@@ -418,8 +418,6 @@ class TopicLifecycle:
                 await asyncio.sleep(0)
 
 
-# The effective configuration of a topic, from its own configurations and the gateway's settings.
-
 _TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 
@@ -521,9 +519,6 @@ def _compression(codec: str, levels: Mapping[str, int]) -> Compression | None:
     return Compression(CODEC_IDS[codec], levels.get(codec))
 
 
-# The node's topics as the group coordinator sees them.
-
-
 class RegisteredTopics:
     """The topics of this node whose partitions can be assigned to members of consumer and share groups.
     Internal topics are included, because a regular expression may match them. Source: Kafka's
@@ -540,8 +535,6 @@ class RegisteredTopics:
     def names(self) -> list[str]:
         return list(self._topics)
 
-
-# Creates the topics in which coordinators store their state, when they are first needed.
 
 HASHES_IN_CACHE: Final = 4096
 """Group ids and transactional ids whose hash is kept; the least recently used one makes room for the next."""

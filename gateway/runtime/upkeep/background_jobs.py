@@ -230,8 +230,6 @@ class DelayedDelivery:
         del self._to_snapshot[:SNAPSHOTS_AT_ONCE]
 
 
-# Lets partitions forget idle producers, and looks at no partition before the first producer may be due.
-
 _EXPIRATION: Final = "producer.id.expiration.ms"
 
 

@@ -127,8 +127,6 @@ class NameKeeping:
             return True
 
 
-# Decides which topics track producer names, and completes the replay of a log's names in slices.
-
 REPLAY_BYTES: Final = 32 << 10
 """Bytes of a log that are replayed before requests run."""
 
