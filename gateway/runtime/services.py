@@ -134,14 +134,12 @@ class PartitionServices(msgspec.Struct):
     """The present value of `fetch.max.bytes`."""
 
     def follow(self, config: Config) -> None:
-        """Follow the limits of fetches, `fetch.max.bytes` and `seqgate.fetch.session.max.partitions`, and
-        `seqgate.producer.clients.max`.
-        """
+        """Follow the limits of fetches, of fetch sessions, and of the clients of producers."""
 
         def take() -> None:
             self.counters.clients.limit = config.int("seqgate.producer.clients.max")
             self.fetch_max_bytes = config.int("fetch.max.bytes")
-            self.fetch_sessions.room.limit = config.int("seqgate.fetch.session.max.partitions")
+            self.fetch_sessions.most_partitions = config.int("seqgate.fetch.session.max.partitions")
 
         config.follow(take)
 

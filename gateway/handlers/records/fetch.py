@@ -455,14 +455,14 @@ class Fetch:
         session_id = SESSIONLESS
         if self.wants_session:
             services = self.context.services
-            room = services.fetch_sessions.room
+            cache = services.fetch_sessions
             session = None
-            if room.has(len(rows)):
-                session = services.fetch_sessions.create(
+            if cache.has_room(len(rows)):
+                session = cache.create(
                     self.context.api_version >= FIRST_TOPIC_ID_VERSION, self.context.node.clock.now_ms()
                 )
             if session is not None:
-                room.partitions += len(rows)
+                cache.partitions += len(rows)
                 session_id = session.session_id
                 for key, row in rows:
                     cached = SessionPartition(self.request.positions[key])
@@ -680,13 +680,13 @@ def open_fetch(
         return None, ErrorCode.invalid_fetch_session_epoch
     if session.uses_topic_ids != (context.api_version >= FIRST_TOPIC_ID_VERSION):
         return None, ErrorCode.fetch_session_topic_id_error
-    if not cache.room.has(sum(key not in session.partitions for key in request.positions)):
+    if not cache.has_room(sum(key not in session.partitions for key in request.positions)):
         # a client without a session sends whole requests
         cache.remove(session.session_id)
         return None, ErrorCode.fetch_session_id_not_found
     before = len(session.partitions)
     _update(session, request)
-    cache.room.partitions += len(session.partitions) - before
+    cache.partitions += len(session.partitions) - before
     cache.touch(session, context.node.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)

@@ -35,20 +35,6 @@ class SessionPartition:
         self.log_start_offset = -1
 
 
-class SessionRoom:
-    """The number of partitions that the fetch sessions of all clients hold, and its limit."""
-
-    __slots__ = ("limit", "partitions")
-
-    def __init__(self, limit: int = 2**63 - 1) -> None:
-        self.limit = limit
-        self.partitions = 0
-
-    def has(self, more: int) -> bool:
-        """Whether there is room for `more` partitions."""
-        return self.partitions + more <= self.limit
-
-
 PartitionKey = tuple[TopicKey, int]
 
 
@@ -70,16 +56,22 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """Holds at most `slots` sessions, whose partitions `room` limits; evicts the longest idle first."""
+    """Holds at most `slots` sessions with at most `most_partitions`; evicts the longest idle first."""
 
-    def __init__(self, slots: int, room: SessionRoom | None = None) -> None:
+    def __init__(self, slots: int) -> None:
         self.slots = slots
-        self.room = room or SessionRoom()
+        self.most_partitions = 2**63 - 1
+        self.partitions = 0
+        """The partitions of all sessions."""
         self.evictions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def has_room(self, more: int) -> bool:
+        """Whether sessions may have `more` partitions."""
+        return self.partitions + more <= self.most_partitions
 
     def create(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """Return a new session, or None when there is no room; the consumer then sends whole requests."""
@@ -108,7 +100,7 @@ class FetchSessionCache:
     def remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.room.partitions -= len(session.partitions)
+            self.partitions -= len(session.partitions)
 
 
 class DelayedFetch:

@@ -30,7 +30,7 @@ def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> F
     session = node.services.partitions.fetch_sessions.create(False, node.clock.now_ms())
     assert session is not None
     session.partitions[PLACE] = SessionPartition(POSITION)
-    node.services.partitions.fetch_sessions.room.partitions += 1
+    node.services.partitions.fetch_sessions.partitions += 1
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
