@@ -182,9 +182,7 @@ def show(
 
 
 def _drawn(text: str) -> str:
-    """Return Markdown with the colours and tables of a terminal. Blocks of code keep their lines, so that a
-    command can be copied.
-    """
+    """Return Markdown with colours and tables of a terminal; lines of code stay whole, to be copied."""
     from rich.console import Console  # noqa: PLC0415 - slow to import, and for a terminal only
     from rich.markdown import Markdown  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

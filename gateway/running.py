@@ -81,9 +81,7 @@ def run(
     console: bool = False,
     console_listen: str | None = None,
 ) -> None:
-    """Run a gateway until SIGINT or SIGTERM; call `announce` when clients can connect. Raises StartFailed,
-    and Ended when it must not serve on.
-    """
+    """Run a gateway until SIGINT or SIGTERM; call `announce` once it serves. Raises StartFailed, Ended."""
     passed = passed or Passed()
     prepare_process(config)
     addresses = [address_of(listener) for listener in listeners_of(config)]
@@ -245,9 +243,7 @@ async def _serve(
     console: bool = False,
     console_listen: str | None = None,
 ) -> Passed | None:
-    """Serve until the end; `announce` is missing for a worker. Return what this process leaves to the next if
-    a restart is ordered.
-    """
+    """Serve until the end, a worker without `announce`. Return what is left to the process of a restart."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     passed = own.passed

@@ -39,9 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def run_workers(config: Config, announce: Announce, *, passed: Passed) -> None:
-    """Run the workers until SIGINT or SIGTERM; call `announce` once all serve. Raises StartFailed, also when
-    they can't go on.
-    """
+    """Run the workers until SIGINT or SIGTERM; `announce` once all serve. Raises StartFailed, also later."""
     complaint = workers_complaint(config) or exposure_complaint(config)
     if complaint is not None:
         raise StartFailed(complaint)

@@ -57,9 +57,7 @@ class MetadataSnapshots:
         every: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
-        """`every` returns the number of objects of `meta/` from one snapshot to the next. `is_our_turn`
-        returns whether this gateway does the work.
-        """
+        """`every` returns the objects of `meta/` per snapshot, `is_our_turn` whether this gateway works."""
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to write a snapshot of the metadata")
         self._deletions = Deletions(objects)

@@ -34,17 +34,13 @@ from seqgate.gateway.tasks import end_tasks, settle
 logger = logging.getLogger(__name__)
 
 MOST_IN_FLIGHT: Final = 100
-"""Requests without an answer on one connection; further ones wait. A gateway carries out as many of one
-connection at once.
-"""
+"""Requests without an answer on one connection; further ones wait. A gateway carries out as many at once."""
 MOST_WAITING: Final = 10_000
 """Requests to one gateway that have no answer yet; further ones are refused with PeerUnavailable."""
 SILENCE_S: Final = 10.0
 """A connection without any answer for this time is closed when a request on it times out."""
 IDLE_SHARE: Final = 0.75
-"""The share of `connections.max.idle.ms` after which an idle connection is replaced. The other gateway would
-close it soon.
-"""
+"""The share of `connections.max.idle.ms` after which a connection is replaced; the peer soon closes it."""
 SESSION_SHARE: Final = 0.85
 """The share of a login's session (`connections.max.reauth.ms`) after which its connection is replaced. At the
 end the other gateway closes it. Kafka's clients log in again after 85 to 95 %.

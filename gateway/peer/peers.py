@@ -58,9 +58,7 @@ class Peers:
         self._is_closed = False
 
     def apart(self) -> Peers:
-        """Return `Peers` with connections of their own: no request of anyone else holds up theirs. The caller
-        closes them.
-        """
+        """Return `Peers` with connections that nobody else's requests hold up. The caller closes them."""
         return Peers(self._config, self._node_id, self._find)
 
     async def ask(self, node_id: int, request: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:

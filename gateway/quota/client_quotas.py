@@ -115,13 +115,9 @@ class Limits:
 M = TypeVar("M")
 
 IDLE_MS: Final = 3_600_000
-"""A meter without use for this time is dropped
-(ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS).
-"""
+"""A meter unused so long is dropped (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
 LONGEST_NAME: Final = 255
-"""The longest name (characters) that a meter keeps. Of a longer name, which a client may make up, the meter
-keeps the digest.
-"""
+"""The longest name (characters) that a meter keeps; of a longer one, perhaps made up, it keeps a digest."""
 DROPPED_AT_ONCE: Final = 4
 """Idle meters dropped with one look-up; the rest go with the next look-ups."""
 

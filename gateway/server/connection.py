@@ -489,9 +489,7 @@ class UnreadAnswers:
 
 
 TOGETHER = 128
-"""The number of waiting answers at which they are written before the turn ends, so that clients work while
-the gateway does.
-"""
+"""Waiting answers at which they are written before the turn ends, so that clients work meanwhile."""
 
 
 class Outbox:

@@ -58,9 +58,7 @@ _EXEMPT_FROM_QUOTAS = frozenset({27})
 (KafkaApis.handleWriteTxnMarkersRequest).
 """
 LONG_S = 0.005
-"""When a handler works longer than this, not counting the time it waits, its answer is large, and a thread
-encodes it.
-"""
+"""A handler that works longer than this, without its waits, has a large answer, which a thread encodes."""
 
 
 class Requests(Protocol):

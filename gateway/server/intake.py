@@ -46,9 +46,7 @@ HEADWAY_BYTES: Final = 64 << 10
 REQUESTS_PER_TURN: Final = 32
 """Requests that a connection begins in one turn of the event loop; the rest begin in the next turns."""
 TURN_S: Final = 0.05
-"""Seconds that one turn of a connection may take; requests may take long to begin when their records are
-decoded.
-"""
+"""Seconds that one turn of a connection may take: a request whose records are decoded begins slowly."""
 
 
 class Intake:

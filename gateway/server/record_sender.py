@@ -19,9 +19,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReade
 from seqgate.log import FileRegion, KeptRegion
 
 HANDED_OVER_BYTES: Final = 64 << 10
-"""Bytes that are given to the transport when the socket is full, so that the transport reports when it has
-room again.
-"""
+"""Bytes given to the transport when the socket is full, so that the transport reports when it has room."""
 BYTES_PER_TURN: Final = 4 << 20
 """Bytes sent in one turn; then other connections go first, although this reader would take more."""
 _AT_ONCE: Final = int(socket.MSG_DONTWAIT)

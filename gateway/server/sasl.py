@@ -68,9 +68,7 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 REAUTHENTICATION_INTERVAL_S: Final = 1.0
-"""The shortest time (s) between the starts of two re-authentications; an earlier SaslHandshake does not start
-one.
-"""
+"""The shortest time (s) between two re-authentications; an earlier SaslHandshake does not start one."""
 
 LONGEST_SESSION_MS: Final = 10**16
 """A longer lifetime of a session is cut to this one, which all clients can read."""
@@ -246,9 +244,7 @@ REFUSED_BYTES: Final = 1024
 client has not logged in yet. Kafka decodes requests of any size.
 """
 REFUSED_ROWS: Final = 32
-"""A request whose refusal would have more rows gets no answer, either. Otherwise a few bytes would make a
-large answer.
-"""
+"""A request whose refusal would have more rows gets no answer: few bytes would make a large one."""
 _size = Struct(">i").pack
 
 
@@ -645,15 +641,11 @@ PREPARES: Final[Mapping[str, Callable[[str, Values], Make]]] = {
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _oauthbearer,
 }
-"""The functions that import the mechanisms for a listener and read their files, by the mechanisms' names.
-Each raises LoginSettingsError.
-"""
+"""What imports a mechanism and reads its files for a listener, by name. Each raises LoginSettingsError."""
 
 
 def prepared_mechanisms(config: Config, listener_name: str) -> dict[str, Make]:
-    """Return what makes a listener's mechanisms by name, in the order of the setting. Raises
-    LoginSettingsError.
-    """
+    """Return what makes a listener's mechanisms, in the order of the setting. Raises LoginSettingsError."""
     prepared: dict[str, Make] = {}
     for name in enabled_mechanisms(config, listener_name):
         prepare = PREPARES.get(name)

@@ -51,9 +51,7 @@ STALLED_S = 10.0
 KEEPALIVE_IDLE_S = 120
 KEEPALIVE_INTERVAL_S = 30
 KEEPALIVE_PROBES = 4
-"""Keepalive probes for a silent client, the first after KEEPALIVE_IDLE_S; a client that answers none of them
-is dropped.
-"""
+"""Keepalive probes for a silent client after KEEPALIVE_IDLE_S; one that answers none of them is dropped."""
 HELD_SHARE = 4
 """The share of the request memory that bytes of requests which may not begin yet may fill; beyond this share,
 connections read little at a time.
@@ -488,9 +486,7 @@ class Admission:
         """The rates of new connections, by the name of the listener."""
         between = config.optional_str(INTER_BROKER_LISTENER)
         self._protected = between.upper() if between and len(config.listeners) > 1 else None
-        """The listener of the other gateways, which clients elsewhere can't shut out (Kafka's
-        protectedListener).
-        """
+        """The listener of the other gateways, safe from clients elsewhere (Kafka's protectedListener)."""
 
     def admit(self, listener_name: str, host: str) -> AdmissionVerdict:
         self._total += 1

@@ -40,9 +40,7 @@ from seqgate.gateway.server.handshake_turns import HandshakeTurns
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
-"""Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is
-closed.
-"""
+"""Time (s) for a client to read its last answers and the end of TLS; then its socket is closed."""
 _NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _HANDSHAKE: Final = b"\x16"
 """The first byte of a TLS record that holds a part of a handshake."""
@@ -213,9 +211,7 @@ def _reason(error: BaseException) -> str:
 RETRY_S: Final = 5.0
 """Time (s) after a store could not be read or used, in which new connections do not try to read it again."""
 WARNING_INTERVAL_S: Final = 86_400.0
-"""The shortest time (s) between two warnings about the age of a certificate. A warning is logged when a new
-connection comes.
-"""
+"""The shortest time (s) between two warnings about a certificate's age; a new connection causes each."""
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 

@@ -39,9 +39,7 @@ HOLD_LIMIT_S: Final = 2.0
 MOST_HOLDS: Final = 3
 """How often the workers are held for one command, because one was late or died; then the backup fails."""
 AGAIN_LIMIT_S: Final = 60.0
-"""The time since the command asked in which a round begins again; later it fails. So all rounds end while the
-command waits.
-"""
+"""Time since the command asked in which a round begins again, so that all end while the command waits."""
 LINK_LIMIT_S: Final = 400.0
 """How long the workers have to link their shares; then the round fails."""
 

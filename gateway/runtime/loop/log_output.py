@@ -179,9 +179,7 @@ class SparseLines(Generic[K]):
     def __init__(self, interval: float) -> None:
         self._interval = interval
         self._lines: dict[K, tuple[float, int]] = {}
-        """The time of the last line of each key, and the events since; beyond KINDS keys the one whose line
-        is the oldest is forgotten.
-        """
+        """The time of each key's last line, and the events since; beyond KINDS keys the oldest is dropped."""
 
     def left_out(self, key: K, now: float) -> int | None:
         """Return how many events of the key got no line before this one; None when this one gets none."""

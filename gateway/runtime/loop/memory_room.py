@@ -104,9 +104,7 @@ class MemoryFiles:
             self._pressures.insert(0, own / "memory.pressure")
 
     def read(self) -> MemoryRoom | None:
-        """Return the room of the machine or of that cgroup which has the least to spare; None if the machine
-        tells nothing.
-        """
+        """Return the room of the machine or cgroup that has the least to spare; None if it is unknown."""
         try:
             machine = _fields(self._meminfo)
             rooms = [MemoryRoom(machine["MemTotal"] << 10, machine["MemAvailable"] << 10)]

@@ -80,9 +80,7 @@ class _Waiting:
 
 
 class BatchThreads:
-    """Checks and recompresses batches in `threads` threads, started by the first one. Call all in the event
-    loop.
-    """
+    """Checks and recompresses batches in threads that the first batch starts. Call all in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int, machine: Machine) -> None:
         self._loop = loop

@@ -37,9 +37,7 @@ MEMORY_ASKED_EVERY_S: Final = 1.0
 beside the reserve that the rule leaves.
 """
 DROPPED_AT_ONCE: Final = 64
-"""Blocks of one file that are dropped together; then the disk's threads may read again. It takes them a few
-milliseconds.
-"""
+"""Blocks of one file that are dropped together, in a few milliseconds; then the threads may read again."""
 T = TypeVar("T")
 
 
@@ -386,9 +384,7 @@ class ColdReads:
         self._drop_surplus()
 
     def _forget_next(self, key: BlockKey) -> None:
-        """Forget the blocks after one that the kernel has evicted. They are probably evicted, too, and must
-        be read ahead again.
-        """
+        """Forget the blocks after an evicted one: they are probably gone, too, and are read ahead again."""
         path, number = key
         for ahead in range(1, self._blocks_ahead + 1):
             self._known.pop((path, number + ahead), None)
@@ -429,9 +425,7 @@ class ColdReads:
                 self._workers.put(run)
 
     def _take_run(self, most: int) -> PageRange:
-        """Forget the block that was unused longest, and those that follow it in its file and in that order;
-        return their place.
-        """
+        """Forget the block unused longest, and those next to it in file and order; return their place."""
         (path, number), place = self._known.popitem(last=False)
         first, size_bytes, last_bytes = place.position, place.size_bytes, place.size_bytes
         for _ in range(min(most, DROPPED_AT_ONCE) - 1):

@@ -178,9 +178,7 @@ class KeptRows(NamedTuple):
 
     @classmethod
     def read(cls, storage: Storage, path: str) -> Self:
-        """Return the rows of a file; none of a damaged one, or of one that another release wrote. Raises
-        OSError.
-        """
+        """Return a file's rows; none of a damaged one, or of another release's. Raises OSError."""
         return cls.decode(storage.read_file(path) if storage.size_bytes(path) <= MOST_BYTES else b"")
 
     @classmethod
@@ -297,9 +295,7 @@ class ClientsFile:
         return self._verdicts.last(self._config.int("seqgate.verdicts.kept.max"))
 
     def _forget(self) -> None:
-        """Drop the clients of producers that neither a partition nor a transactional id remembers, and the
-        verdicts that are as old.
-        """
+        """Drop clients that no partition or transactional id remembers, and verdicts that are as old."""
         kept_ms = max(
             self._config.int("producer.id.expiration.ms"), self._config.int("transactional.id.expiration.ms")
         )

@@ -84,9 +84,7 @@ class TopicPartitions:
         return self.unknown_or_led_elsewhere(index) or ErrorCode.kafka_storage_error
 
     def unknown_or_led_elsewhere(self, index: int) -> ErrorCode | None:
-        """Return the error of a partition that is unknown, or led by another gateway; None for any other.
-        Opens nothing.
-        """
+        """Return the error of a partition that is unknown or led elsewhere; None otherwise. Opens nothing."""
         if not self.has(index):
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower

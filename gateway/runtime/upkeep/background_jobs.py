@@ -334,9 +334,7 @@ SPARSE_ENTRY_BYTES: Final = 400
 
 class FreedMemory:
     def __init__(self, tables: Sequence[dict[Any, Any]] = (), clients: ProducerClients | None = None) -> None:
-        """Take the tables that shrink with deletions; the sequence may grow later. `clients` are what stays
-        of deleted topics.
-        """
+        """`tables` shrink with deletions; more may follow. `clients` are what stays of deleted topics."""
         self._tables = tables
         self._clients = ProducerClients() if clients is None else clients
         self._given_back_at = 0

@@ -76,9 +76,7 @@ class BackupStaging:
         other_files: Collection[str],
         stage_all: StageAll | None = None,
     ) -> None:
-        """Take compaction's lock, and the names of files in the data directory that are not the log's. Only a
-        worker has `stage_all`.
-        """
+        """`swapping` is compaction's lock; `other_files` are not the log's. Only a worker has `stage_all`."""
         self._clock = clock
         self._directory = log_directory
         self._storage = log_directory.environment.storage

@@ -101,9 +101,7 @@ class NameKeeping:
         return not any(is_behind(partition.log) for partition in topic.opened())
 
     async def _read_on(self, behind: list[Partition]) -> None:
-        """Replay a slice of each log in turn, so none waits for the longest. Logs that fall behind meanwhile
-        follow in the next run.
-        """
+        """Replay a slice of each log in turn, so none waits for the longest. New ones follow next time."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + READ_FOR_S
         while behind and loop.time() < until_s:
