@@ -257,7 +257,7 @@ class RequestContext(Generic[R]):
         """Note in the audit log that the client lacks a right for which it asked."""
         audit = self.node.audit
         if audit.is_on:
-            audit.refused(DeniedRight(self.requester(), operation.name, resource_type.name, name))
+            audit.refused(DeniedRight(*self.requester(), operation.name, resource_type.name, name))
 
     def requester(self) -> Requester:
         """Return who sent the request, for the audit log."""

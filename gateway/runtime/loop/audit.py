@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.runtime.loop.log_output import AUDIT
 
@@ -42,9 +42,13 @@ class Requester(NamedTuple):
 
 
 class DeniedRight(NamedTuple):
-    """A right that a requester lacks."""
+    """A right that a requester, of these first fields, lacks."""
 
-    requester: Requester
+    principal: str
+    address: str
+    listener: str
+    client_id: str
+    request: str
     operation: str
     resource_type: str
     resource: str
@@ -60,20 +64,16 @@ class FailedLogin(NamedTuple):
     reason: str
 
 
-K = TypeVar("K", bound=Hashable)
-
-
-class _Repeats(Generic[K]):
+class _Repeats:
     """The lines of one event within an interval: each is written at once, and its repeats are counted."""
 
-    def __init__(self, event: str, write: Callable[[K, int], None]) -> None:
+    def __init__(self, event: str) -> None:
         self._event = event
-        self._write = write
-        self.counts: dict[K, int] = {}
+        self.counts: dict[DeniedRight | FailedLogin, int] = {}
         """The repeats of each line that are not written yet; 0 for a line that was not repeated."""
         self._others = 0
 
-    def note(self, thing: K) -> None:
+    def note(self, thing: DeniedRight | FailedLogin) -> None:
         """Write a line, or count it if the same line was written within the interval."""
         repeats = self.counts.get(thing)
         if repeats is not None:
@@ -94,6 +94,9 @@ class _Repeats(Generic[K]):
         if others:
             logger.info(json.dumps({"event": self._event, "others": others}))
 
+    def _write(self, thing: DeniedRight | FailedLogin, count: int) -> None:
+        _write({"event": self._event, **thing._asdict(), "count": count})
+
 
 class AuditLog:
     """Writes the audit lines. When the audit log is off, refusals are not counted either."""
@@ -101,25 +104,23 @@ class AuditLog:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_on: bool) -> None:
         self.is_on = is_on
         self._loop = loop
-        self._refusals = _Repeats("refused", _write_refusal)
-        self._failed_logins = _Repeats("login_failed", _write_failed_login)
+        self._refusals = _Repeats("refused")
+        self._failed_logins = _Repeats("login_failed")
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, refusal: DeniedRight) -> None:
         """Write a refusal, or count it if the same refusal was written within the interval."""
         if self.is_on:
             self._begin_interval()
-            self._refusals.note(_short(refusal))
+            self._refusals.note(DeniedRight(*map(_cut, refusal)))  # cut, to remember less
 
     def login_failed(self, login: FailedLogin) -> None:
         """Write a failed login, or count it if the same failure was written within the interval."""
         if self.is_on:
             self._begin_interval()
-            principal = None if login.principal is None else _cut(login.principal)
-            short = login._replace(
-                principal=principal, mechanism=_cut(login.mechanism), reason=_cut(login.reason)
-            )
-            self._failed_logins.note(short)
+            principal = login.principal and _cut(login.principal)
+            mechanism, reason = _cut(login.mechanism), _cut(login.reason)
+            self._failed_logins.note(login._replace(principal=principal, mechanism=mechanism, reason=reason))
 
     def changed(self, requester: Requester, action: str, things: Sequence[str], *, others: int = 0) -> None:
         """Write an administrative change and the names of what it changed; `others` counts unnamed ones."""
@@ -142,26 +143,6 @@ class AuditLog:
         self._timer = None
         self._refusals.end_interval()
         self._failed_logins.end_interval()
-
-
-def _short(refusal: DeniedRight) -> DeniedRight:
-    """Return the refusal with the client's texts cut to the length that the log shows, to remember less."""
-    requester = Requester(*map(_cut, refusal.requester))
-    return refusal._replace(requester=requester, resource=_cut(refusal.resource))
-
-
-def _write_refusal(refusal: DeniedRight, count: int) -> None:
-    right = {
-        "operation": refusal.operation,
-        "resource_type": refusal.resource_type,
-        "resource": refusal.resource,
-        "count": count,
-    }
-    _write({"event": "refused", **refusal.requester._asdict(), **right})
-
-
-def _write_failed_login(login: FailedLogin, count: int) -> None:
-    _write({"event": "login_failed", **login._asdict(), "count": count})
 
 
 def _write(line: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ ALICE = Requester("User:alice", "192.0.2.7", "EXTERNAL", "app-1", "Fetch")
 
 
 def refusal(resource: str = "orders") -> DeniedRight:
-    return DeniedRight(ALICE, "READ", "TOPIC", resource)
+    return DeniedRight(*ALICE, "READ", "TOPIC", resource)
 
 
 class Timers(asyncio.SelectorEventLoop):
@@ -95,7 +95,7 @@ def test_long_texts_of_clients_are_not_remembered(timers: Timers, caplog: pytest
     log = AuditLog(timers, is_on=True)
     for end in "ab":
         client = ALICE._replace(client_id="c" * 32_000 + end)
-        log.refused(refusal("r" * 32_000 + end)._replace(requester=client))
+        log.refused(refusal("r" * 32_000 + end)._replace(**client._asdict()))
     (line,) = lines(caplog)
     assert line["resource"] == "r" * LONGEST_TEXT + "…"
     assert line["client_id"] == "c" * LONGEST_TEXT + "…"
