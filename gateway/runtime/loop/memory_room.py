@@ -10,6 +10,7 @@ Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst, Documentation/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ STALLED_PERCENT: Final = 10.0
 least. The thread of the kernel that evicts in the background counts as waiting, too. It takes a few percent
 where files are written or read all the time, which is no shortage.
 """
+_STALLED: Final = re.compile(r"^some .*\bavg10=(\S+)", re.MULTILINE)
 CGROUPS_ASKED: Final = 16
 """Nested cgroups that are asked, from the process's own outwards; the limits of further ones are ignored."""
 
@@ -125,7 +127,9 @@ class MemoryFiles:
         """Return the share that the innermost file tells; kernels without this accounting refuse to read."""
         for path in self._pressures:
             with suppress(OSError, ValueError):
-                return _parse_pressure(path.read_text("ascii"))
+                found = _STALLED.search(path.read_text("ascii"))
+                if found is not None:
+                    return float(found[1])
         return 0.0
 
 
@@ -163,14 +167,3 @@ def _fields(path: Path) -> dict[str, int]:
         if len(words) > 1:
             found[words[0].rstrip(":")] = int(words[1])
     return found
-
-
-def _parse_pressure(text: str) -> float:
-    """Return avg10 of the line `some`. Raises ValueError."""
-    for line in text.splitlines():
-        kind, *words = line.split()
-        for word in words:
-            name, _, number = word.partition("=")
-            if kind == "some" and name == "avg10":
-                return float(number)
-    raise ValueError("there is no avg10 of some")

@@ -137,12 +137,10 @@ class LogFlusher(ABC):
     def wait(self, waiting: FlushWaiter) -> None:
         """Resolve `waiting` after the round that makes its offset durable: one under way, or the next."""
 
-    @abstractmethod
-    def reopened(self, log: PartitionLog) -> None:
-        """Note that a log was reopened."""
+    def reopened(self, log: PartitionLog) -> None:  # noqa: B027 - rounds into a bucket still decide
+        """Note that a log was reopened. It has all that tickets took."""
 
-    @abstractmethod
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: str) -> None:  # noqa: B027 - a flush of the local disk ends by itself
         """Stop waiting for a bucket that does not answer: logs with records not yet durable go offline."""
 
     @abstractmethod
@@ -223,9 +221,7 @@ class FlushRound:
             try:
                 owner.flush_finished()
             except Exception:
-                logger.exception(
-                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
-                )
+                logger.exception("the work after a flush of %s failed", owner.log.place)
         for waiting in self.waiting:
             try:
                 waiting.resolve()
@@ -365,9 +361,6 @@ class Flusher(LogFlusher):
         """Remove a reopened log from the running round, which flushes nothing appended from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
-
-    def give_up(self, reason: str) -> None:
-        """Do nothing: a flush of the local disk ends by itself."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Flush a ticket in a thread of its own, at once; return its error."""

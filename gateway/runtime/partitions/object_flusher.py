@@ -31,7 +31,7 @@ from seqgate.gateway.runtime.loop.machine import Machine, Workers
 from seqgate.gateway.runtime.partitions.flusher import FlushRound, FlushWaiter, LogFlusher, LogOwner
 from seqgate.gateway.runtime.partitions.unwritten import SOON_S, PutBudget, PutLimits, Unwritten
 from seqgate.gateway.tasks import settle
-from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError, PartitionLog
+from seqgate.log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError
 from seqgate.log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 
 logger = logging.getLogger(__name__)
@@ -140,9 +140,6 @@ class ObjectFlusher(LogFlusher):
         if log not in self._dirty:
             self.mark_dirty(waiting.owner)
         self._waiting.append(waiting)
-
-    def reopened(self, log: PartitionLog) -> None:
-        """Do nothing: a log that is back has all that tickets took, so rounds under way still decide."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Make a ticket without records durable: first the records up to its end, then its side files. The

@@ -198,10 +198,9 @@ class Compaction:
         if found.checkpoint_was_wrong:
             if log.config.retention_ms < 0 and log.config.retention_bytes < 0:
                 logger.warning(
-                    "%s-%d was cleaned up to offset %s, which is outside its log now; the whole log counts "
-                    "as dirty",
-                    partition.topic,
-                    partition.index,
+                    "%s was cleaned up to offset %s, which is outside its log now; the whole log counts as "
+                    "dirty",
+                    log.place,
                     clean_end_offset,
                 )
             progress.clean_end_offset = found.first_dirty_offset
@@ -255,11 +254,7 @@ class Compaction:
                     cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
                 )
         except _GivenUp:
-            logger.info(
-                "the compaction of %s-%d was given up, because its log has changed",
-                partition.topic,
-                partition.index,
-            )
+            logger.info("the compaction of %s was given up, because its log has changed", partition.log.place)
             outcome = CleaningFailed("")
         except (StorageFailed, OSError) as error:
             outcome = CleaningFailed(str(error), is_of_disk=True)
@@ -345,10 +340,9 @@ class Compaction:
         for tell in self.when_compacted:
             tell(partition.log)
         logger.info(
-            "%s-%d was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; "
+            "%s was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; "
             "took %.1f s",
-            partition.topic,
-            partition.index,
+            partition.log.place,
             found.reason,
             found.first_dirty_offset,
             outcome.clean_end_offset - 1,
@@ -360,9 +354,8 @@ class Compaction:
         )
         if outcome.keyless_records:
             logger.warning(
-                "%s-%d: %d records without a key, from before the topic was compacted, were deleted",
-                partition.topic,
-                partition.index,
+                "%s: %d records without a key, from before the topic was compacted, were deleted",
+                partition.log.place,
                 outcome.keyless_records,
             )
 
@@ -374,19 +367,13 @@ class Compaction:
             self._mark_uncleanable(partition, outcome.reason)
         else:
             logger.warning(
-                "%s-%d could not be compacted and will be tried again: %s",
-                partition.topic,
-                partition.index,
-                outcome.reason,
+                "%s could not be compacted and will be tried again: %s", partition.log.place, outcome.reason
             )
 
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
         self._progress.mark_uncleanable(partition)
         logger.error(
-            "%s-%d is not compacted any more until the gateway restarts: %s",
-            partition.topic,
-            partition.index,
-            reason,
+            "%s is not compacted any more until the gateway restarts: %s", partition.log.place, reason
         )
 
 

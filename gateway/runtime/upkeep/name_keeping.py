@@ -116,10 +116,9 @@ class NameKeeping:
         except LogError as error:
             self._unreadable.add(partition.log)
             logger.error(  # noqa: TRY400 - needs no traceback
-                "%s-%d can't be replayed for producer names, so it takes no batches with names and deletes "
-                "no segments: %s",
-                partition.topic,
-                partition.index,
+                "%s can't be replayed for producer names, so it takes no batches with names and deletes no "
+                "segments: %s",
+                partition.log.place,
                 error,
             )
             return True

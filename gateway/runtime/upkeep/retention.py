@@ -118,9 +118,8 @@ class Retention:
             self.deleted_segments[reason] += len(segments)
             self.deleted_bytes[reason] += size_bytes
             logger.info(
-                "%s-%d: deleted %d segments with the offsets %d to %d, %d bytes, because of %s",
-                partition.topic,
-                partition.index,
+                "%s: deleted %d segments with the offsets %d to %d, %d bytes, because of %s",
+                partition.log.place,
                 len(segments),
                 segments[0].base_offset,
                 segments[-1].end_offset - 1,

@@ -52,7 +52,8 @@ def test_when_a_partition_is_left_alone(
     tmp_path: Path, failed: CleaningFailed, times: int, left_alone: bool
 ) -> None:
     compaction = compaction_in(tmp_path)
-    partition: Any = SimpleNamespace(topic="t", index=0, topic_id=uuid.UUID(int=1))
+    log = SimpleNamespace(place="t-0")
+    partition: Any = SimpleNamespace(topic="t", index=0, topic_id=uuid.UUID(int=1), log=log)
     for _ in range(times):
         compaction._failed(partition, failed)
     assert compaction._progress.of(partition).uncleanable is left_alone
