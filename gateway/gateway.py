@@ -207,7 +207,6 @@ class Gateway:
         return Traffic(len(self.server), *self.server.counts, self.backend.calls, self.backend.cache)
 
     def _make_metrics(self, services: Services, requests: RequestTimes | None) -> Metrics:
-        """Create what shows the metrics."""
         # a gateway without metrics starts without these modules
         from seqgate.gateway.metrics.listener import compose_metrics  # noqa: PLC0415
 

@@ -39,7 +39,6 @@ class Section(NamedTuple):
 
 
 def page_names() -> list[str]:
-    """Return the names of all pages."""
     return sorted(path.stem for path in FOLDER.glob("*.md") if path.stem != INDEX)
 
 
@@ -58,7 +57,6 @@ def _read(name: str) -> str:
 
 
 def page_sections(text: str) -> list[Section]:
-    """Return the sections of a page in their order."""
     found: dict[str, Section] = {}
     is_code = False
     for number, line in enumerate(text.splitlines()):

@@ -108,8 +108,6 @@ def serve(
 
 
 class Options(NamedTuple):
-    """The options of `seqgate serve`."""
-
     listen: Sequence[str] = ()
     data_dir: Path | None = None
     settings: Sequence[str] = ()

@@ -133,7 +133,6 @@ class Backend:
         return await open_metadata(directory, lambda log: self.journal(log, flusher))
 
     def journal(self, log: PartitionLog, flusher: LogFlusher) -> MetadataJournal:
-        """Return the journal of the metadata over its local log."""
         return LocalJournal(log, flusher, self._machine.clock)
 
     async def begin(self, services: Services) -> None:
@@ -243,7 +242,6 @@ class WorkerBackend(Backend):
         return self._metadata_log
 
     def send(self, message: FromWorker) -> None:
-        """Send a message to the supervisor."""
         self._link.send(message)
 
     async def begin(self, services: Services) -> None:

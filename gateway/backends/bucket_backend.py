@@ -384,7 +384,6 @@ class BucketBackend(Backend):
                 self.wal.put((), (), lambda: None)
 
     def _stop_beating(self) -> None:
-        """Create no more empty objects: the log is about to be sealed."""
         if self._beat is not None:
             self._beat.cancel()
 

@@ -91,8 +91,6 @@ class Started(NamedTuple):
 
 
 class BucketStart:
-    """One start. `objects` is the bucket."""
-
     def __init__(
         self,
         config: Config,

@@ -120,13 +120,11 @@ class LocalCache:
             await self.eviction.stop()
 
     def close(self) -> None:
-        """Fetch nothing any more."""
         if self._waiting is not None:
             self._waiting.close()
 
 
 def _log_bytes(directory: LogDirectory) -> int:
-    """Return the bytes of all segments of all partitions, open or not."""
     opened = sum(log.size_bytes for log in directory.logs())
     return opened + sum(stored.size_bytes for stored in directory.stored().values())
 
@@ -250,7 +248,6 @@ class Eviction:
         """The bytes of segments on the local disk at the last check."""
 
     def start(self) -> None:
-        """Check now, and then at intervals."""
         self._begin_pass()
         self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 

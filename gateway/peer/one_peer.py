@@ -292,7 +292,6 @@ class PeerConnection:
     """A connection that is ready, or was closed: then it answers every request with PeerUnavailable."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: bytes) -> None:
-        """Begin to read answers."""
         self._reader = reader
         self._writer = writer
         self._client_id = client_id

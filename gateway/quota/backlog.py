@@ -54,7 +54,6 @@ class BacklogRules(msgspec.Struct, frozen=True):
 
     @property
     def has_quota(self) -> bool:
-        """Whether the topic has a quota, by size or by time."""
         return self.quota_bytes >= 0 or self.quota_ms >= 0
 
     @property
@@ -64,7 +63,6 @@ class BacklogRules(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the topic has no quota and no TTL."""
         return not self.has_quota and self.ttl_ms < 0
 
 
@@ -80,7 +78,7 @@ class GroupReader(NamedTuple):
 
 
 class PartitionView(Protocol):
-    """The facts about a partition's log that a decision needs; see `seqgate.log.measured_log`."""
+    """The facts about a partition's log that a decision needs."""
 
     @property
     def log_start_offset(self) -> int:
@@ -108,8 +106,6 @@ class PartitionView(Protocol):
 
 
 class OffsetMove(NamedTuple):
-    """A reader moves from one offset to a larger one."""
-
     reader: GroupReader
     from_offset: int
     to_offset: int
@@ -231,11 +227,9 @@ class ProduceGate:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the gate takes no batch now."""
         return self.room_bytes <= 0
 
     def update(self, usage: Usage, rules: BacklogRules) -> None:
-        """Open or close the gate according to a measurement."""
         self.holds = rules.policy is Policy.HOLD
         if usage.slowest is None:
             self.room_bytes = UNLIMITED_BYTES

@@ -218,8 +218,6 @@ class Windows(NamedTuple):
 
 
 class _Sample:
-    """The sum of the quantity in one window of time."""
-
     __slots__ = ("begun_ms", "last_ms", "total")
 
     def __init__(self, now_ms: int) -> None:
@@ -229,8 +227,6 @@ class _Sample:
 
 
 class Rate:
-    """The rate of a quantity over the last windows of time."""
-
     __slots__ = ("_samples", "_windows")
 
     def __init__(self, windows: Windows) -> None:

@@ -82,8 +82,6 @@ class _LogView:
 
 
 class Backlog:
-    """The backlog quotas and TTLs of all topics of this node."""
-
     def __init__(
         self,
         config: Config,
@@ -315,7 +313,6 @@ NO_RULES: Final = BacklogRules()
 
 
 def backlog_rules(config: Config, overrides: Mapping[str, str]) -> BacklogRules:
-    """Return the rules of a topic with the given configurations of its own."""
     quota_bytes, quota_ms, policy, ttl_ms = (config.topic_value(name, overrides) for name in SETTINGS)
     return BacklogRules(
         cast("int", quota_bytes), cast("int", quota_ms), Policy(cast("str", policy)), cast("int", ttl_ms)

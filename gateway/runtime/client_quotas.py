@@ -102,7 +102,6 @@ class ClientQuotas:
 
     @property
     def now_ms(self) -> int:
-        """The present wall-clock time (ms)."""
         return self._clock.now_ms()
 
     def delay_of_connection(self, host: str) -> int:

@@ -79,8 +79,6 @@ _RESERVED_IDS: Final = frozenset({uuid.UUID(int=0), uuid.UUID(int=1)})
 
 
 class TelemetryCounters(msgspec.Struct):
-    """Counts since the start."""
-
     pushes: int = 0
     """Pushes that were accepted."""
     refused: Counter[str] = msgspec.field(default_factory=Counter)
@@ -135,7 +133,6 @@ class Telemetry:
 
     @property
     def max_bytes(self) -> int:
-        """The largest push (bytes)."""
         return self._config.int("telemetry.max.bytes")
 
     @property
@@ -155,7 +152,6 @@ class Telemetry:
         return instance.choice if error is ErrorCode.none else error
 
     async def push(self, client: ClientDescription, push: Push) -> PushOutcome:
-        """Take the metrics that a client pushes."""
         if client.client_instance_id in _RESERVED_IDS:
             return self._counted(PushOutcome(ErrorCode.invalid_request))
         now_ms = self._now_ms()
@@ -370,7 +366,6 @@ class ClientInstance(msgspec.Struct, eq=False):
         return error
 
     def refuse_content(self, error: ErrorCode) -> None:
-        """Note the error that refuses the metrics of the last push."""
         self._last_error = error
 
 
@@ -405,7 +400,6 @@ class Instances:
         return known
 
     def drop(self, client_instance_id: uuid.UUID) -> None:
-        """Forget a client, whose connection has closed."""
         self._by_id.pop(client_instance_id, None)
 
     def expire(self, now_ms: float) -> None:
@@ -418,8 +412,6 @@ MAX_WAITING_BYTES: Final = 32 << 20
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """A pushed payload, and the limits on its plain bytes and measurements."""
-
     content: bytes
     compression_type: int
     max_bytes: int
@@ -499,8 +491,6 @@ def _decode(payload: Payload) -> Measurements | ErrorCode:
 
 
 class SeriesLimits(msgspec.Struct, frozen=True):
-    """The series that are kept of one client, and of all clients."""
-
     of_client: int
     of_all: int
 

@@ -59,8 +59,6 @@ _size_of = Struct(">i").unpack_from
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Protocol of one accepted socket."""
-
     __slots__ = (
         "_answers",
         "_begin",
@@ -381,11 +379,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def holds_memory(self) -> bool:
-        """Whether the connection holds memory for an incomplete request and waits for no more memory."""
         return self._intake.holds_memory
 
     def slow_s(self, now_s: float) -> float:
-        """Seconds for which the incomplete request has been stalled; 0 without one."""
         return self._intake.slow_s(now_s)
 
     @property
@@ -395,7 +391,6 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll or quota paused reading, so that nothing reports that the client hung up."""
         return self._intake.waits_unread
 
     def fileno(self) -> int:

@@ -76,8 +76,6 @@ class Requests(Protocol):
 
 
 class Dispatcher:
-    """Knows the served APIs, decodes requests and begins them."""
-
     def __init__(self, apis: Sequence[Api[Any]], services: Services) -> None:
         self._apis = {api.key: api for api in apis}
         self._node = services.node
@@ -522,7 +520,6 @@ class RequestTimes:
             repeats.arm()
 
     def count(self, api_key: int) -> None:
-        """Count a request that is not repeated."""
         self._counts[api_key] = self._counts.get(api_key, 0) + 1
 
     def began(
@@ -560,11 +557,9 @@ class TimedRepeats:
 
     @property
     def begun(self) -> int:
-        """The repeated requests that have begun."""
         return self._repeats.begun
 
     def arm(self) -> None:
-        """Time the next repeat."""
         self._put(self)
 
     def begin(

@@ -62,7 +62,6 @@ class HandshakeTurns:
             self._loop.call_soon(self._end)
 
     def _end(self) -> None:
-        """Begin the next turn with the work that waited."""
         self._has_begun = False
         self._spent_s = 0.0
         waiting = self._waiting

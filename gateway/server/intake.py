@@ -98,7 +98,6 @@ class Intake:
 
     @property
     def is_attached(self) -> bool:
-        """Whether a transport brings bytes."""
         return self._transport is not None
 
     def detach(self) -> None:
@@ -337,8 +336,6 @@ DIRECT_BYTES = 16 << 10
 
 
 class FrameReader:
-    """The incomplete frame of one connection."""
-
     __slots__ = ("_filled", "_frame", "_prefix", "between_frames", "frame_size", "frames", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:

@@ -79,7 +79,6 @@ class RecordSender:
         return not self._pieces
 
     def add(self, pieces: Sequence[bytes | FileRegion]) -> None:
-        """Send these pieces after the pieces that were added before."""
         self._pieces.extend(pieces)
 
     def send(self) -> bool:

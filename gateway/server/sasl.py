@@ -86,8 +86,6 @@ class Phase(enum.Enum):
 
 
 class SaslRoute(enum.Enum):
-    """The treatment of a request."""
-
     SERVE = enum.auto()
     """The request is served as on a listener without SASL."""
     VERSIONS = enum.auto()
@@ -100,8 +98,6 @@ class SaslRoute(enum.Enum):
 
 
 class MechanismChoice(enum.Enum):
-    """The outcome of a SaslHandshake."""
-
     ACCEPTED = enum.auto()
     UNKNOWN_MECHANISM = enum.auto()
     """The answer lists the mechanisms, then the connection closes."""
@@ -133,8 +129,6 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 class Login:
-    """The login of one connection, and its later re-authentications."""
-
     __slots__ = ("_exchange", "_mechanism", "_offers", "_reauthenticated_s", "_session", "phase")
 
     def __init__(self, offers: Mapping[str, Offer]) -> None:
@@ -159,7 +153,6 @@ class Login:
 
     @property
     def is_reauthentication(self) -> bool:
-        """Whether the client has logged in before."""
         return self._session is not None
 
     @property
@@ -190,7 +183,6 @@ class Login:
         return SaslRoute.SERVE if now_s < ends_s else SaslRoute.CLOSE
 
     def versions_sent(self) -> None:
-        """Record that the client has got an answer to ApiVersions."""
         self.phase = Phase.KNOWN
 
     def handshake(self, mechanism: str, *, bare: bool) -> MechanismChoice:
@@ -224,7 +216,6 @@ class Login:
         return lifetime_ms or 0
 
     def fail(self) -> None:
-        """End the login; the connection closes."""
         self._exchange = None
         self.phase = Phase.OVER
 
@@ -316,8 +307,6 @@ _ERROR: Final = slice(8, 10)
 
 
 class SaslDoor:
-    """The login stage of one connection."""
-
     __slots__ = ("_connection", "_listener", "_login", "_timeout")
 
     def __init__(self, listener: SaslListener, connection: Connection) -> None:
@@ -509,8 +498,6 @@ class RequestLimits(NamedTuple):
 
 
 class Logins:
-    """The parts that the logins of all listeners share."""
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, clock: Clock, make_mechanisms: MakeMechanisms, audit: AuditLog
     ) -> None:
@@ -533,8 +520,6 @@ class Logins:
 
 
 class SaslListener:
-    """The mechanisms and limits of one listener."""
-
     def __init__(
         self,
         logins: Logins,

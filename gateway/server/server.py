@@ -63,8 +63,6 @@ Guard: TypeAlias = Callable[[Connection], Connection]
 
 
 class Server:
-    """Accepts connections on every listener and keeps them within their limits."""
-
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -348,8 +346,6 @@ MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Acceptor:
-    """Accepts connections on the addresses of one listener."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop, make_protocol: MakeProtocol, backlog: int) -> None:
         self._loop = loop
         self._make_protocol = make_protocol
@@ -408,7 +404,6 @@ class Acceptor:
         return bool(self._held)
 
     def close(self) -> None:
-        """Stop accepting connections for good."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._close_servers()
@@ -465,8 +460,6 @@ class AdmissionVerdict(NamedTuple):
 
 
 class Admission:
-    """Counts the connections of one server."""
-
     def __init__(
         self, config: Config, now_ms: Callable[[], int], quotas: ClientQuotas | None, handles_limit: int
     ) -> None:

@@ -399,8 +399,6 @@ def _file_states(settings: TlsSettings) -> tuple[_FileState, ...]:
 
 
 def tls_settings(config: Config, name: str) -> TlsSettings:
-    """Return the TLS settings of the listener of this name."""
-
     def texts(setting: str) -> tuple[str, ...]:
         value = config.of_listener(name, setting)
         return value if isinstance(value, tuple) else ()

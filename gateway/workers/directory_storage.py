@@ -250,7 +250,6 @@ class Commits:
         self._waiting.clear()
 
     def left(self, worker: WorkerProcess, topic_id: uuid.UUID) -> None:
-        """Note that a worker uses no directory of a removed topic any more."""
         self._leaving.left(worker.node_id, topic_id)
 
     def run_due(self, now_s: float) -> None:

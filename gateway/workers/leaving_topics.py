@@ -32,8 +32,6 @@ class _Leaving:
 
 
 class LeavingTopics:
-    """The removed topics that workers have, by name. No other topic gets the name before all have left."""
-
     def __init__(self) -> None:
         self._topics: dict[str, _Leaving] = {}
 
@@ -49,7 +47,6 @@ class LeavingTopics:
             self._topics[topic.name] = _Leaving(topic.topic_id, dict(partitions))
 
     def left(self, node_id: int, topic_id: uuid.UUID) -> None:
-        """Note that a worker uses no directory of the topic any more."""
         for name, topic in list(self._topics.items()):
             if topic.topic_id == topic_id:
                 self._leave(name, node_id)

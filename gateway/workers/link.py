@@ -255,7 +255,6 @@ class RoundPart:
         self._steps.set()
 
     async def prepared(self) -> None:
-        """Report that nothing hinders a capture; return when it is due. Raises StagingRefused."""
         self._link.send(RoundReport(self.number))
         await self._next()
         if self._last.step != "hold":
@@ -263,16 +262,12 @@ class RoundPart:
         await self._link.sent()
 
     def hold(self) -> None:
-        """Report a capture, and let nothing run in this event loop until all workers have reported theirs.
-        Raises StagingRefused where a limit ends that: then the captures are of several moments.
-        """
         self._steps.clear()
         self._link.exchange(RoundReport(self.number), self._last.hold_s)
         if self._last.step != "go":
             raise StagingRefused(f"it stood still for {self._last.hold_s:g} s, and the others did not")
 
     async def linked(self, failure: str | None) -> None:
-        """Report that the share is linked, or why not; return when the round has ended."""
         self._link.send(RoundReport(self.number, failure))
         while self._last.step != "end":
             await self._next()
@@ -399,8 +394,6 @@ def encode(message: FromWorker | FromSupervisor) -> bytes:
 
 
 class Frames(Generic[T]):
-    """The bytes that came from a stream, cut into messages."""
-
     def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._decoder = decoder
         self._buffer = bytearray()

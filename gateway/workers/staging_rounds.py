@@ -134,7 +134,6 @@ class StagingRounds:
             self._fail_late(current, f"{why}; try again", now_s)
 
     def _advance(self, current: _Round, now_s: float) -> None:
-        """Tell all workers the next step."""
         try:
             if current.step is None:
                 self._tell(current, "prepare", now_s + PREPARE_LIMIT_S)

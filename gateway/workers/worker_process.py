@@ -35,7 +35,6 @@ class WorkerProcess:
     """A worker that was started. All methods return at once."""
 
     def __init__(self, number: int, node_id: int, pid: int, connection: socket.socket, now_s: float) -> None:
-        """Take the started process and the supervisor's end of the stream."""
         self.number = number
         self.node_id = node_id
         self.pid = pid

@@ -109,13 +109,11 @@ class AuditLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, refusal: DeniedRight) -> None:
-        """Write a refusal, or count it if the same refusal was written within the interval."""
         if self.is_on:
             self._begin_interval()
             self._refusals.note(DeniedRight(*map(_cut, refusal)))  # cut, to remember less
 
     def login_failed(self, login: FailedLogin) -> None:
-        """Write a failed login, or count it if the same failure was written within the interval."""
         if self.is_on:
             self._begin_interval()
             principal = login.principal and _cut(login.principal)

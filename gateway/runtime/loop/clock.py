@@ -26,8 +26,6 @@ NS_PER_MS: Final = 1_000_000
 
 
 class Clock(Protocol):
-    """The port to the wall clock."""
-
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""
 
@@ -37,8 +35,6 @@ class Clock(Protocol):
 
 
 class SystemClock(Clock):
-    """The machine's wall clock."""
-
     now_ns = staticmethod(time.time_ns)
 
     def now_ms(self) -> int:
@@ -83,7 +79,6 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """The present value of the setting, in seconds."""
         return self._config.int(self._name) / 1000
 
     async def passed(self) -> None:
@@ -127,8 +122,6 @@ class Task:
 
 
 class TaskList:
-    """The running tasks, and the last finished ones."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._running: dict[int, Task] = {}
@@ -178,7 +171,6 @@ class TaskList:
             self.end(task, None if error is None else f"{error}" or type(error).__name__)
 
     async def stop(self) -> None:
-        """Cancel all running work, and wait until it has ended."""
         await end_tasks(*self._work)
 
 
@@ -229,7 +221,6 @@ class Deadlines(Generic[K]):
         heapq.heapify(self._heap)
 
     def _set_timer(self) -> None:
-        """Let the timer fire at the earliest deadline."""
         now_ms = self._clock.now_ms()  # a clock that was set moves the deadlines here
         if not self._heap or self._heap[0][0] >= self._at_ms:
             return

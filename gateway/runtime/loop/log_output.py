@@ -220,8 +220,6 @@ class RecentLine(NamedTuple):
 
 
 class RecentLines(logging.Handler):
-    """A handler that keeps the newest lines."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: deque[RecentLine] = deque(maxlen=LINES_KEPT)

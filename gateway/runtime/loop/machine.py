@@ -88,8 +88,6 @@ class WorkerThreads(Generic[T]):
 
 
 class FileHandles(NamedTuple):
-    """The numbers of connections and of data files that may be open at once."""
-
     connections: int
     files: int
 
@@ -107,7 +105,6 @@ class Machine:
     """The machine's own clock, storage, threads and processes."""
 
     def __init__(self, clock: Clock | None = None, storage: Storage | None = None) -> None:
-        """Use another clock or storage than the machine's own, if given."""
         self.clock = clock or SystemClock()
         self.storage = storage or Storage()
         self._memory_files: MemoryFiles | None = None
@@ -132,7 +129,6 @@ class Machine:
         return self._memory_files.read()
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
-        """Start `count` threads that call `work`, which must not raise."""
         return WorkerThreads(name, count, work)
 
     def objects(self, config: Config) -> ObjectStore:

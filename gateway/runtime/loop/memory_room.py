@@ -33,8 +33,6 @@ CGROUPS_ASKED: Final = 16
 
 
 class MemoryRoom(NamedTuple):
-    """The memory of a machine or of a cgroup."""
-
     total_bytes: int
     available_bytes: int
     """Memory that is free or holds clean pages of files, which the kernel takes back without a wait. What old

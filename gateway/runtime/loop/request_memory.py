@@ -92,7 +92,6 @@ class RequestMemory:
 
     @property
     def is_short(self) -> bool:
-        """Whether connections wait for room."""
         return bool(self._waiting)
 
     def _is_first(self, holder: Hashable) -> bool:

@@ -43,8 +43,6 @@ PreparedBatch = bytes | memoryview | LogError
 
 
 class _Job(NamedTuple):
-    """A batch that waits for a thread."""
-
     prepare: Callable[[], PreparedBatch]
     then: Callable[[PreparedBatch], None]
     """Called in the event loop with what `prepare` returns."""
@@ -61,7 +59,6 @@ class _Waiting:
         self._clients: OrderedDict[str, OrderedDict[int, deque[_Job]]] = OrderedDict()
 
     def put(self, client: str, connection: int, job: _Job) -> None:
-        """Add a batch behind the others of its connection."""
         with self._lock:
             connections = self._clients.setdefault(client, OrderedDict())
             connections.setdefault(connection, deque()).append(job)

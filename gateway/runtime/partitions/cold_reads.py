@@ -523,7 +523,6 @@ class Lane:
         return self.running < self.limit and bool(self.urgent or self.ahead)
 
     def take(self) -> Load:
-        """Take the next block out of its queue, and count it as running."""
         load = next(iter((self.urgent or self.ahead).values()))
         load.leave_queue()
         self.running += 1
@@ -541,5 +540,4 @@ def blocks_of(place: PageRange) -> Iterator[tuple[BlockKey, PageRange]]:
 
 
 def block(path: str, number: int) -> tuple[BlockKey, PageRange]:
-    """Return a block of a file by its number, with its place."""
     return (path, number), PageRange(path, number * BLOCK_BYTES, BLOCK_BYTES)

@@ -70,7 +70,6 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def has_room(self, more: int) -> bool:
-        """Whether sessions may have `more` partitions."""
         return self.partitions + more <= self.most_partitions
 
     def create(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:

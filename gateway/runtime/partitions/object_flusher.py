@@ -102,7 +102,6 @@ class ObjectFlusher(LogFlusher):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left to put, and everything is confirmed."""
         return not (self._rounds or self._is_gathering)
 
     @property
@@ -110,7 +109,6 @@ class ObjectFlusher(LogFlusher):
         return bool(self._dirty or self._waiting or self._commits)
 
     def start(self) -> None:
-        """Start the worker thread that reads rounds."""
         self._workers = self._machine.workers("objects", 1, self._read)
 
     def stop(self) -> None:
@@ -305,7 +303,6 @@ class ObjectFlusher(LogFlusher):
         self._schedule()
 
     def _finish_rounds(self) -> None:
-        """End the rounds whose objects are all confirmed, in order."""
         while self._rounds and self._rounds[0].is_put and not self._rounds[0].objects_out:
             self._finish(self._next_round())
 
@@ -397,8 +394,6 @@ def _is_cached(ticket: FlushTicket) -> bool:
 
 
 class ObjectContent(NamedTuple):
-    """The rows of one object, and the data of each row."""
-
     rows: list[WalRow]
     data: list[RowData]
 
@@ -456,7 +451,6 @@ class RoundReader:
         return content
 
     def _go_on(self) -> None:
-        """Drop the first ticket, and continue with the next one."""
         self._tickets.popleft()
         self._has_begun = False
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque()

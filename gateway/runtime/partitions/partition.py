@@ -266,7 +266,6 @@ class Partition:
             callback()
 
     def close(self) -> None:
-        """Tell all watchers that this partition is closed."""
         self.closed = True
         self._tell_watchers()
         self._watchers.clear()
@@ -288,7 +287,6 @@ class AppendTimes:
         self._followed.append(append_with)
 
     def arm(self) -> None:
-        """Time the next append."""
         for append_with in self._followed:
             append_with(self._append)
 

@@ -114,7 +114,6 @@ class ProducerClients:
         return packed
 
     def unpack(self, packed: bytes) -> None:
-        """Take back what `pack` has returned."""
         self._known = dict(msgspec.msgpack.decode(packed, type=list[tuple[int, _Known]]))
 
     def copy(self) -> list[tuple[int, _Known]]:
@@ -171,8 +170,6 @@ class _Content(msgspec.Struct):
 
 
 class KeptRows(NamedTuple):
-    """The rows of a file."""
-
     clients: Sequence[ClientRow] = ()
     verdicts: Sequence[VerdictRow] = ()
 

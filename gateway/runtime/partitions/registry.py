@@ -94,7 +94,6 @@ class TopicPartitions:
         return (index for index in range(self.count) if self._source.leads(self.name, index))
 
     def is_awaited(self, index: int) -> bool:
-        """Return whether this node leads a partition, and does not have its records yet."""
         return self._source.is_awaited(self.name, index)
 
     def peek(self, index: int) -> Partition | None:
@@ -117,7 +116,6 @@ class TopicPartitions:
         return partition
 
     def opened(self) -> Iterator[Partition]:
-        """Return the open partitions, in order."""
         return (partition for partition in self._partitions if partition is not None)
 
     def all(self) -> Iterator[Partition]:
@@ -146,8 +144,6 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry in which handlers look up partitions."""
-
     def __init__(self, lease: Lease | None = None, strict_until: StrictUntil = lambda: 0) -> None:
         """`lease` is that of this gateway; None where no other gateway can take its partitions over."""
         self.lease = lease
@@ -195,7 +191,6 @@ class Partitions:
         return None if found is None else found.name
 
     def has(self, topic: str, index: int) -> bool:
-        """Whether the partition exists; opens nothing."""
         found = self.by_name.get(topic)
         return found is not None and found.has(index)
 
@@ -205,7 +200,6 @@ class Partitions:
         return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
 
     def is_awaited(self, topic: str, index: int) -> bool:
-        """Return whether this node leads a partition, and does not have its records yet."""
         found = self.by_name.get(topic)
         return found is not None and found.is_awaited(index)
 

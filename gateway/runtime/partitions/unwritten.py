@@ -37,7 +37,6 @@ class Unwritten:
         return self.unsent_bytes + self.sent_bytes
 
     def appended(self, log: PartitionLog) -> None:
-        """Count the bytes that were appended to a log."""
         size_bytes = log.unflushed.unsent_bytes(log.segments)
         self.unsent_bytes += size_bytes - self._unsent.get(log, 0)
         self._unsent[log] = size_bytes

@@ -40,8 +40,6 @@ SALT_BYTES: Final = 16
 
 
 class DelegationTokens:
-    """Finds tokens by their passwords and for logins."""
-
     def __init__(self, config: Config, clock: Clock, metadata_log: MetadataLog) -> None:
         key = config[OLD_KEY_SETTING] if config[KEY_SETTING] is None else config[KEY_SETTING]
         self._key = None if key is None else str(key).encode()
@@ -68,7 +66,6 @@ class DelegationTokens:
         )
 
     def password(self, token_id: str) -> bytes:
-        """Return the password of a token: the HMAC of its id."""
         return hmac.digest(self._key or b"", token_id.encode(), "sha512")
 
     def with_password(self, password: bytes) -> DelegationTokenRecord | None:

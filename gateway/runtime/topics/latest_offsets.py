@@ -28,8 +28,6 @@ _READ_UNCOMMITTED: Final = 0
 
 
 class LatestOffsets:
-    """Looks up high watermarks: here, and at the other leaders."""
-
     def __init__(
         self, partitions: Partitions, image: MetadataImage, brokers: Brokers, peers: AsksPeers
     ) -> None:

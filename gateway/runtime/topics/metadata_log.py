@@ -143,7 +143,6 @@ class MetadataLog:
         return self._folded.log
 
     def is_stored_in(self, log: PartitionLog) -> bool:
-        """Return whether this is the local log that stores the metadata."""
         return log is self._folded.log
 
     def add_listener(self, listener: Listener) -> None:
@@ -210,7 +209,6 @@ class MetadataLog:
         return found
 
     async def close(self) -> None:
-        """Wait for the changes in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             # Since Python 3.12 a gather of ended tasks does not yield, and `_tasks` would never lose them.

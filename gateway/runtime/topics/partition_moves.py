@@ -63,8 +63,6 @@ class HandOvers(Protocol):
 
 
 class PartitionMoves:
-    """The moves of the partitions that this gateway leads."""
-
     def __init__(
         self,
         config: Config,

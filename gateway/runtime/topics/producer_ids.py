@@ -92,7 +92,6 @@ class EmbeddedBlockStore:
         return block_of(record)
 
     async def blocks(self) -> list[ProducerIdBlock]:
-        """Return all blocks claimed so far, in the order of their claims."""
         return blocks_of(self._metadata_log.image)
 
     async def move_next(self, producer_id: int) -> int:

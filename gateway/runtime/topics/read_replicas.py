@@ -51,8 +51,6 @@ class Replica(NamedTuple):
 
 
 class ReadReplicas:
-    """The decisions of one gateway, for the partitions that it leads."""
-
     def __init__(
         self,
         selector: str,
@@ -183,7 +181,6 @@ class LeaderStarts:
         await end_tasks(*self._asking.values())
 
     async def _ask_all(self, leader: int) -> None:
-        """Ask a gateway until nobody waits for it."""
         try:
             while waiting := self._waiting.pop(leader, None):
                 places = list(waiting.items())

@@ -34,8 +34,6 @@ Condition = Callable[[MetadataImage], str | None]
 
 
 class SharedJournal:
-    """The image of the shared metadata, of which this gateway is one of the writers."""
-
     def __init__(
         self,
         log: PartitionLog,

@@ -291,15 +291,12 @@ class TopicLifecycle:
         return 1, FLUSH_NEVER
 
     def is_empty(self, topic: str, index: int) -> bool:
-        """Return whether a partition surely has no records; this opens nothing."""
         return self._directory.is_empty(topic, index)
 
     def leads(self, topic: str, index: int) -> bool:
-        """Return whether this gateway leads the partition, and has its records; False for an unknown one."""
         return self._is_ready(topic, index) is True
 
     def is_awaited(self, topic: str, index: int) -> bool:
-        """Return whether this gateway leads the partition, and does not have its records yet."""
         return self._is_ready(topic, index) is False
 
     def _is_ready(self, topic: str, index: int) -> bool | None:

@@ -396,7 +396,6 @@ class CompactionCounts(msgspec.Struct):
     took_s: float = 0.0
 
     def add(self, finished: CleaningFinished, took_s: float) -> None:
-        """Count the cleaning of a partition that took so many seconds."""
         self.cleanings += 1
         self.records_read += finished.records_read
         self.records_kept += finished.records_kept

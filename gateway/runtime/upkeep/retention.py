@@ -81,7 +81,6 @@ class Retention:
                 logger.exception("retention of %s-%d failed", partition.topic, partition.index)
 
     async def _delete_old_segments(self, partition: Partition) -> None:
-        """Delete old segments slice by slice, until none is left."""
         log = partition.log
         while not partition.closed and not log.offline:
             now_ms = await self._decided(partition)
