@@ -25,6 +25,15 @@ def settle(future: asyncio.Future[T], result: T) -> None:
         future.set_result(result)
 
 
+async def happens(event: asyncio.Event, limit_s: float | None) -> bool:
+    """Wait for an event; return False if it has not happened after `limit_s`."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
 async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     """Cancel tasks, and wait until they have ended; their errors are dropped. None stands for no task."""
     present = [task for task in tasks if task is not None]

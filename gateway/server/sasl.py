@@ -129,21 +129,17 @@ class _Session(msgspec.Struct, frozen=True):
 
 
 class Login:
-    __slots__ = ("_exchange", "_mechanism", "_offers", "_reauthenticated_s", "_session", "phase")
+    __slots__ = ("_exchange", "_offers", "_reauthenticated_s", "_session", "mechanism", "phase")
 
     def __init__(self, offers: Mapping[str, Offer]) -> None:
         """Begin without a login. `offers` are the mechanisms of the listener, by their names."""
         self._offers = offers
         self.phase = Phase.NEW
-        self._mechanism = ""
+        self.mechanism = ""
+        """The name of the mechanism that the last handshake chose; empty before it."""
         self._exchange: Exchange | None = None
         self._session: _Session | None = None
         self._reauthenticated_s: float | None = None
-
-    @property
-    def mechanism(self) -> str:
-        """The name of the mechanism that the last handshake chose; empty before it."""
-        return self._mechanism
 
     @property
     def exchange(self) -> Exchange:
@@ -193,7 +189,7 @@ class Login:
             return MechanismChoice.CLOSE if self.is_reauthentication else MechanismChoice.UNKNOWN_MECHANISM
         if self._session is not None and self._session.mechanism != mechanism:
             return MechanismChoice.OTHER_MECHANISM
-        self._mechanism = mechanism
+        self.mechanism = mechanism
         self._exchange = offer.mechanism.begin()
         self.phase = Phase.BARE if bare else Phase.REQUESTS
         return MechanismChoice.ACCEPTED
@@ -208,9 +204,9 @@ class Login:
                 f"to {logged_in.principal}",
                 principal=logged_in.principal,
             )
-        lifetime_ms = _lifetime_ms(logged_in.expires_at_ms, self._offers[self._mechanism].reauth_ms, now_ms)
+        lifetime_ms = _lifetime_ms(logged_in.expires_at_ms, self._offers[self.mechanism].reauth_ms, now_ms)
         ends_s = None if lifetime_ms is None else now_s + lifetime_ms / 1000
-        self._session = _Session(logged_in, self._mechanism, ends_s)
+        self._session = _Session(logged_in, self.mechanism, ends_s)
         self._exchange = None
         self.phase = Phase.LOGGED_IN
         return lifetime_ms or 0

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, happens
 
 logger = logging.getLogger(__name__)
 
@@ -87,11 +87,7 @@ class Interval:
         begun_s = loop.time()
         while (left_s := begun_s + self.seconds - loop.time()) > 0:
             self._altered.clear()
-            try:
-                async with asyncio.timeout(left_s):
-                    await self._altered.wait()
-            except TimeoutError:
-                continue
+            await happens(self._altered, left_s)
 
 
 KEPT_FINISHED: Final = 100

@@ -43,7 +43,7 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-from seqgate.gateway.tasks import end_tasks
+from seqgate.gateway.tasks import end_tasks, happens
 from seqgate.log import StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -127,12 +127,7 @@ class PartitionMoves:
 
     async def _rest_until(self, at_s: float | None) -> None:
         """Wait until there may be something to move: the metadata changes, or a time has come."""
-        left_s = None if at_s is None else max(0.0, at_s - self._seconds())
-        try:
-            async with asyncio.timeout(left_s):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await happens(self._wake, None if at_s is None else max(0.0, at_s - self._seconds()))
 
     async def _carry_out(self, moves: Sequence[PartitionMove]) -> None:
         """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old.

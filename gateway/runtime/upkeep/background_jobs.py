@@ -74,27 +74,43 @@ class BackgroundJobs:
         telemetry: Telemetry,
         clients: ClientsFile,
     ) -> None:
-        self._config = config
         self._clock = clock
         self._partitions = partitions
         self._log_directory = log_directory
         self._lifecycle = lifecycle
-        self._tokens = tokens
-        self._telemetry = telemetry
-        self._clients = clients
         self._long_lived = LongLived()
         self._freed_memory = FreedMemory(partitions.tables, clients.clients)
         self.retention = Retention(clock, cold_reads)
         self._file_deletion = FileDeletion(config, clock, log_directory)
-        self._delayed = DelayedDelivery(
+        delayed = DelayedDelivery(
             clock, log_directory, partitions, config.int("seqgate.delayed.records.snapshot.interval.ms")
         )
         self._producer_expiry = ProducerExpiry(config, clock, partitions)
         self._names = NameKeeping(config, clock, partitions, log_directory)
         self._tasks: list[asyncio.Task[None]] = []
+        checkpoint_s = config.int("log.flush.offset.checkpoint.interval.ms") / 1000
+        self._jobs = (
+            _Job("retention", config.int("log.retention.check.interval.ms") / 1000, self._apply_retention),
+            _Job(
+                "producer expiry", Interval(config, "producer.id.expiration.check.interval.ms"), self._expire
+            ),
+            _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
+            _Job("checkpoint", checkpoint_s, lambda: write_checkpoint(log_directory)),
+            _Job("clients of producers", checkpoint_s, clients.save),
+            _Job("garbage collection", FREEZE_CHECK_S, self._freeze_long_lived),
+            _Job("file deletion", 1.0, self._file_deletion.run),
+            _Job("delayed records", RUN_EVERY_S, delayed.run),
+            _Job("producer names", RUN_NAMES_EVERY_S, self._names.run),
+            _Job(
+                "expired delegation tokens",
+                config.int("delegation.token.expiry.check.interval.ms") / 1000,
+                tokens.remove_expired,
+            ),
+            _Job("expired telemetry", EXPIRE_EVERY_S, telemetry.expire),
+        )
 
     def start(self) -> None:
-        for job in self._jobs():
+        for job in self._jobs:
             self._tasks.append(asyncio.create_task(self._repeat(job), name=job.name))
 
     async def stop(self) -> None:
@@ -102,36 +118,6 @@ class BackgroundJobs:
         self._tasks.clear()
         await self.retention.stop()
         self._file_deletion.stop()
-
-    def _jobs(self) -> tuple[_Job, ...]:
-        config = self._config
-        return (
-            _Job("retention", config.int("log.retention.check.interval.ms") / 1000, self._apply_retention),
-            _Job(
-                "producer expiry", Interval(config, "producer.id.expiration.check.interval.ms"), self._expire
-            ),
-            _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
-            _Job(
-                "checkpoint",
-                config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
-                lambda: write_checkpoint(self._log_directory),
-            ),
-            _Job(
-                "clients of producers",
-                config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
-                self._clients.save,
-            ),
-            _Job("garbage collection", FREEZE_CHECK_S, self._freeze_long_lived),
-            _Job("file deletion", 1.0, self._file_deletion.run),
-            _Job("delayed records", RUN_EVERY_S, self._delayed.run),
-            _Job("producer names", RUN_NAMES_EVERY_S, self._names.run),
-            _Job(
-                "expired delegation tokens",
-                config.int("delegation.token.expiry.check.interval.ms") / 1000,
-                self._tokens.remove_expired,
-            ),
-            _Job("expired telemetry", EXPIRE_EVERY_S, self._telemetry.expire),
-        )
 
     async def _repeat(self, job: _Job) -> None:
         while True:

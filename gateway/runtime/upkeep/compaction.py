@@ -28,7 +28,7 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition, persist_files, write_checkpoint
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from seqgate.gateway.tasks import end_tasks, start_task
+from seqgate.gateway.tasks import end_tasks, happens, start_task
 from seqgate.log import LogDirectory, LogError, PartitionLog, Storage, StorageFailed
 from seqgate.log.cleaning import (
     Cleaning,
@@ -145,15 +145,8 @@ class Compaction:
             except Exception:
                 logger.exception("compaction failed and will be tried again after log.cleaner.backoff.ms")
             if not did_something:
-                await self._pause()
-
-    async def _pause(self) -> None:
-        backoff_s = max(self._config.int("log.cleaner.backoff.ms") / 1000, _LEAST_PAUSE_S)
-        try:
-            async with asyncio.timeout(backoff_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+                pause_s = max(self._config.int("log.cleaner.backoff.ms") / 1000, _LEAST_PAUSE_S)
+                await happens(self._wake, pause_s)
 
     # --- choosing partitions
 
