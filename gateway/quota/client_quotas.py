@@ -34,6 +34,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 DEFAULT: Final = ""
 """The name that stands for a default. No user and no client id of a quota has an empty name."""
 
@@ -77,8 +79,6 @@ class Quota(NamedTuple):
 class Limits:
     """The quotas with one quota key, such as `producer_byte_rate`, of all entities."""
 
-    __slots__ = ("_counts", "_levels", "_per_second", "is_set")
-
     def __init__(self) -> None:
         self._per_second: dict[Entity, float] = {}
         self._counts: Counter[Entity] = Counter()
@@ -86,7 +86,6 @@ class Limits:
         self._levels: tuple[Entity, ...] = ()
         """The kinds of entities that have a quota, the most specific first."""
         self.is_set = False
-        """Whether any entity has a quota."""
 
     def change(self, entity: Entity, per_second: float | None) -> None:
         """Set the quota of an entity, or remove it with None."""
@@ -124,8 +123,6 @@ DROPPED_AT_ONCE: Final = 4
 
 class Meters(Generic[M]):
     """Meters by client: at most `most` with quotas of a default, and one per client with its own quota."""
-
-    __slots__ = ("_make", "_meters", "most")
 
     def __init__(self, make: Callable[[], M], most: int) -> None:
         self._make = make
@@ -178,8 +175,6 @@ def _digest(name: str) -> str:
 class MutationQuota:
     """The quotas of `controller_mutation_rate`: of created and deleted partitions (KIP-599)."""
 
-    __slots__ = ("limits", "meters")
-
     def __init__(self, windows: Windows, most_meters: int) -> None:
         self.limits = Limits()
         self.meters = Meters(lambda: TokenBucket(windows), most_meters)
@@ -217,13 +212,10 @@ class Windows(NamedTuple):
         return self.number * self.length_ms / 1000
 
 
-class _Sample:
-    __slots__ = ("begun_ms", "last_ms", "total")
-
-    def __init__(self, now_ms: int) -> None:
-        self.begun_ms = now_ms
-        self.last_ms = now_ms
-        self.total = 0.0
+class _Sample(msgspec.Struct):
+    begun_ms: int
+    last_ms: int
+    total: float = 0.0
 
 
 class Rate:
@@ -239,7 +231,7 @@ class Rate:
         if samples and now_ms < samples[-1].begun_ms:
             samples.clear()  # the clock was set back
         if not samples or now_ms - samples[-1].begun_ms >= self._windows.length_ms:
-            samples.append(_Sample(now_ms))
+            samples.append(_Sample(now_ms, now_ms))
             if len(samples) > self._windows.number + 1:
                 samples.popleft()
         samples[-1].total += value
@@ -293,8 +285,6 @@ class _Meter(Rate):
 
 class RateQuota:
     """The quotas of one rate. A client that exceeds its quota waits until its rate is within it again."""
-
-    __slots__ = ("_longest_ms", "limits", "meters", "windows")
 
     def __init__(self, windows: Windows, most_meters: int, *, longest_ms: int = INT_MAX) -> None:
         """Begin without quotas. `longest_ms` is the longest time for which a client must wait."""

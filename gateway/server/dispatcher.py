@@ -14,6 +14,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.durations import Durations
@@ -419,13 +420,10 @@ class ChargedAnswer:
             self._peer.mute(self._charge.throttle_ms)
 
 
-class Finished(Generic[T]):
+class Finished(msgspec.Struct, Generic[T]):
     """A coroutine that ended in its first step, with its result."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
+    value: T
 
 
 class StartedCoroutine(Generic[T]):

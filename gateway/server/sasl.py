@@ -573,7 +573,6 @@ def _whole(value: object) -> int:
 Values = Callable[[str], SettingValue | None]
 """The values of settings for one mechanism of a listener, by their names; None for one that is unset."""
 Make = Callable[[Services], Mechanism]
-"""Makes a mechanism of a gateway's parts."""
 
 
 def _plain(name: str, value: Values) -> Make:  # noqa: ARG001 - it has one name

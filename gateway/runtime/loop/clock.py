@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import msgspec
+
 from seqgate.gateway.config import Config
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.tasks import end_tasks, happens
@@ -99,22 +101,19 @@ LONG_MS: Final = 1_000
 T = TypeVar("T")
 
 
-class Task:
+class Task(msgspec.Struct, eq=False):
     """One piece of work. `done` counts up to `total`, which is None while unknown; times in ms."""
 
-    __slots__ = ("begun_ms", "done", "ended_ms", "failure", "is_brief", "name", "number", "total")
-
-    def __init__(self, number: int, name: str, begun_ms: int, *, is_brief: bool = False) -> None:
-        self.number = number
-        self.name = name
-        self.begun_ms = begun_ms
-        self.is_brief = is_brief
-        """Whether the task is dropped from the list when it ends, unless it took long."""
-        self.ended_ms: int | None = None
-        self.failure: str | None = None
-        """The reason why the task failed; None when it succeeded or still runs."""
-        self.done = 0
-        self.total: int | None = None
+    number: int
+    name: str
+    begun_ms: int
+    is_brief: bool = False
+    """Whether the task is dropped from the list when it ends, unless it took long."""
+    ended_ms: int | None = None
+    failure: str | None = None
+    """The reason why the task failed; None when it succeeded or still runs."""
+    done: int = 0
+    total: int | None = None
 
 
 class TaskList:

@@ -67,7 +67,6 @@ class WorkerThreads(Generic[T]):
         self._work = work
         self._items: SimpleQueue[T | _End] = SimpleQueue()
         self.put = self._items.put
-        """Queues an item; the threads take items in the order they were put."""
         self._threads = [
             threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
             for number in range(count)

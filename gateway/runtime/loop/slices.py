@@ -21,8 +21,6 @@ T = TypeVar("T")
 class _Turns:
     """The slices of one event loop, and the work that waits for one."""
 
-    __slots__ = ("_ends_s", "_loop", "_waiting")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._ends_s: float | None = None

@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, TopicKey
 from seqgate.gateway.runtime.partitions.partition import Partition
 
@@ -22,33 +24,27 @@ EVICTION_AGE_MS = 120_000
 """A session idle for less stays (Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS)."""
 
 
-class SessionPartition:
+class SessionPartition(msgspec.Struct, eq=False):
     """A partition of a session: the last request for it and the last answer."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "position", "topic_name")
-
-    def __init__(self, position: FetchPosition) -> None:
-        self.position = position
-        self.topic_name: str | None = None
-        """The name of the topic, kept after its deletion; None until a topic has the consumer's topic id."""
-        self.high_watermark = -1
-        self.log_start_offset = -1
+    position: FetchPosition
+    topic_name: str | None = None
+    """The name of the topic, kept after its deletion; None until a topic has the consumer's topic id."""
+    high_watermark: int = -1
+    log_start_offset: int = -1
 
 
 PartitionKey = tuple[TopicKey, int]
 
 
-class FetchSession:
+class FetchSession(msgspec.Struct, eq=False):
     """One consumer's fetch session. `partitions` keeps the order in which they are read."""
 
-    __slots__ = ("last_used_ms", "partitions", "session_epoch", "session_id", "uses_topic_ids")
-
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
-        self.session_id = session_id
-        self.session_epoch = 1
-        self.uses_topic_ids = uses_topic_ids
-        self.last_used_ms = now_ms
-        self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
+    session_id: int
+    uses_topic_ids: bool
+    last_used_ms: int
+    session_epoch: int = 1
+    partitions: OrderedDict[PartitionKey, SessionPartition] = msgspec.field(default_factory=OrderedDict)
 
     def advance(self) -> None:
         """Advance the session epoch by one, from 2³¹ − 1 to 1: Kafka's `FetchMetadata.nextEpoch`."""

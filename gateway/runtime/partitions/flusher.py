@@ -263,8 +263,6 @@ PACE_MEMORY = 0.95
 class _Pace:
     """Estimates the seconds of small flushes: slower ones raise it at once, quicker ones lower it slowly."""
 
-    __slots__ = ("_recent_s", "_seconds", "limit_s")
-
     def __init__(self, limit_s: float, seconds: Callable[[], float]) -> None:
         self.limit_s = limit_s
         self._seconds = seconds
