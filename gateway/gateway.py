@@ -29,12 +29,7 @@ from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.producer_clients import ClientsFile
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
-from seqgate.gateway.runtime.topics.follow_settings import (
-    follow_flusher,
-    follow_open_files,
-    follow_producer_limit,
-    limit_names,
-)
+from seqgate.gateway.runtime.topics.follow_settings import follow_limits, limit_names
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.runtime.upkeep.background_jobs import BackgroundJobs
@@ -107,19 +102,18 @@ class Gateway:
         await self.backend.enter()
         self.has_entered = True
         self._flusher = self.backend.flusher(asyncio.get_running_loop(), self.durability)
-        follow_flusher(config, self._flusher)
         handles_limit = open_files_limit()
-        follow_open_files(config, self.machine.storage, handles_limit)
-        follow_producer_limit(config, self.producer_limit)
+        follow_limits(config, self._flusher, self.machine.storage, handles_limit, self.producer_limit)
         try:
             self._log_directory = self._open_directory()
         except StartFailed:
             await self.backend.leave(is_clean=False)
             raise
-        self._log_directory.environment.delayed_limit.change(
+        environment = self._log_directory.environment
+        environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
         )
-        limit_names(config, self._log_directory.environment.name_budget)
+        limit_names(config, environment.name_budget)
         self._flusher.start()
         try:
             await self._put_together(handles_limit)

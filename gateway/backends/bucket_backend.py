@@ -57,8 +57,8 @@ from seqgate.gateway.runtime.composition import Surroundings
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.runtime.topics.follow_settings import put_limits
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.runtime.topics.read_replicas import LeaderStarts, ReadReplicas
 from seqgate.gateway.runtime.topics.shared_journal import SharedJournal
@@ -227,7 +227,7 @@ class BucketBackend(Backend):
         """Return the flusher whose rounds are objects of the session, and begin to watch for its end."""
         assert isinstance(durability, CachedDurability)
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
-        limits = put_limits(self._config)
+        limits = PutLimits.of(self._config)
         wal = RecordingWal(self.wal, self._coverage)
         self._flusher = ObjectFlusher(
             loop, wal=wal, durability=durability, limits=limits, machine=self._machine

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from seqgate.gateway.config import Config
 from seqgate.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,15 @@ class PutLimits(NamedTuple):
     """The size at which an object ends. A single larger batch has an object of its own."""
     unwritten_max_bytes: int = 64 << 20
     """Appended bytes that no object is known to have; beyond, producers are refused."""
+
+    @classmethod
+    def of(cls, config: Config) -> PutLimits:
+        return cls(
+            puts_per_second=config.int("seqgate.cluster.puts.per.second"),
+            puts_in_flight=config.int("seqgate.cluster.puts.in.flight"),
+            put_max_bytes=config.int("seqgate.cluster.put.max.bytes"),
+            unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+        )
 
     @property
     def linger_s(self) -> float:

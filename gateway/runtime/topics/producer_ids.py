@@ -9,7 +9,6 @@ from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import ProducerIdsRecord
 from seqgate.gateway.runtime.loop.clock import Clock
-from seqgate.gateway.runtime.topics.follow_settings import follow_producer_ids
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.log import Durability, LogError
 from seqgate.pid_allocator import (
@@ -62,7 +61,12 @@ def open_producer_ids(
         clock=clock.now_ms,
         usage=None if isinstance(store, EmbeddedBlockStore) else store,
     )
-    follow_producer_ids(config, producer_ids)
+
+    def take_sizes() -> None:
+        producer_ids.block_size = config.int("seqgate.producer.id.block.size")
+        producer_ids.prefetch_at = config.double("seqgate.producer.id.prefetch.ratio")
+
+    config.follow(take_sizes)
     return producer_ids
 
 

@@ -24,9 +24,9 @@ from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.partitions.flusher import Flusher, LogFlusher
 from seqgate.gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from seqgate.gateway.runtime.partitions.partition import ALWAYS_READY, Readiness
+from seqgate.gateway.runtime.partitions.unwritten import PutLimits
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import Endpoint
-from seqgate.gateway.runtime.topics.follow_settings import put_limits
 from seqgate.gateway.runtime.topics.metadata_log import (
     LocalJournal,
     MetadataJournal,
@@ -147,7 +147,7 @@ async def open_node(
     else:
         durability = CachedDurability(machine.storage)
         flusher = ObjectFlusher(
-            loop, wal=wal, durability=durability, limits=put_limits(config), machine=machine
+            loop, wal=wal, durability=durability, limits=PutLimits.of(config), machine=machine
         )
     directory = LogDirectory.open(
         path, machine.storage, node_id=config.int("node.id"), now_ms=clock.now_ms, durability=durability
