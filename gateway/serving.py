@@ -205,7 +205,10 @@ def _config(options: Options) -> Config:
     if options.data_dir is not None:
         overrides.append(f"log.dirs={options.data_dir}")
     if options.cluster is not None:
-        overrides.append(f"seqgate.cluster={_cluster(options.cluster)}")
+        reason = address_complaint(options.cluster)
+        if reason is not None:
+            raise _Refused(f"--cluster {options.cluster}: {reason}", USAGE_ERROR)
+        overrides.append(f"seqgate.cluster={options.cluster}")
     if options.workers is not None:
         overrides.append(f"seqgate.workers={options.workers}")
     if options.console_listen is not None:
@@ -254,14 +257,6 @@ def _under_test(address: str) -> Iterator[str]:
     if complaint is not None:
         raise _Refused(f"--test-control {address}: {complaint}", USAGE_ERROR)
     return (f"{name}={value}" for name, value in SETTINGS.items())
-
-
-def _cluster(address: str) -> str:
-    """Return the address of `--cluster`. Raises _Refused."""
-    reason = address_complaint(address)
-    if reason is not None:
-        raise _Refused(f"--cluster {address}: {reason}", USAGE_ERROR)
-    return address
 
 
 def _listeners(addresses: Sequence[str]) -> Iterator[str]:

@@ -206,17 +206,13 @@ class Adoptions(Readiness):
     def joined(self) -> None:
         """Serve what is here and still ours, now as a member. Open what the start would have opened."""
         self.has_joined = True
-        partitions = self._services.partitions
-        directory, topics = partitions.log_directory, self._services.topics.metadata_log.image.topics_by_name
-        opened = [(log.topic, log.partition) for log in directory.logs()]
-        stored = directory.stored().items()
-        waiting = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
-        for key in [*waiting, *opened]:
-            partitions.registry.get(*key)
+        self._services.topics.lifecycle.open_needed()
+        registry = self._services.partitions.registry
+        topics = self._services.topics.metadata_log.image.topics_by_name
         for name in INTERNAL_TOPICS:
             for index in topics[name].partitions if name in topics else ():
-                if partitions.registry.get(name, index) is not None:
-                    partitions.registry.became_ready(name, index)
+                if registry.get(name, index) is not None:
+                    registry.became_ready(name, index)
 
     async def stop(self) -> None:
         """End all adoptions, and discard what is unfinished; later changes of the metadata begin none."""

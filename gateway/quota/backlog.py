@@ -123,9 +123,6 @@ class Usage(NamedTuple):
     exceeded: Limit | None
 
 
-NOBODY_READS: Final = Usage(None, 0, None, None)
-
-
 def position(view: PartitionView, reader: GroupReader) -> int:
     """Return the offset at which a reader continues: its committed offset, moved into the log."""
     return min(max(reader.offset, view.log_start_offset), view.log_end_offset)
@@ -135,7 +132,7 @@ def measure(view: PartitionView, readers: Iterable[GroupReader], rules: BacklogR
     """Measure the backlog of a partition, and the quota that it exceeds, if any; bytes come before time."""
     slowest = min(readers, key=lambda reader: (reader.offset, reader.group), default=None)
     if slowest is None:
-        return NOBODY_READS
+        return Usage(None, 0, None, None)
     offset = position(view, slowest)
     backlog_bytes = view.bytes_from(offset)
     timestamp = view.newest_timestamp_at(offset) if offset < view.log_end_offset else None

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
@@ -390,7 +390,6 @@ MOST_PARTITIONS: Final = 10_000
 """Partitions about which other gateways are asked; further ones are measured without their groups."""
 _LIST_GROUPS, _OFFSET_FETCH, _SHARE_OFFSETS = 16, 9, 90
 _LIST_VERSION, _FETCH_VERSION, _SHARE_VERSION = 5, 9, 1
-_SHARE: Final = "share"
 
 
 class _Answer(NamedTuple):
@@ -458,8 +457,11 @@ class RemoteReaders:
             raise PeerUnavailable(f"its groups can't be listed: error {int(listed.error_code)}")
         found: FoundReaders = {}
         for is_share, request in ((False, _offsets_request), (True, _share_request)):
-            groups = [row.group_id for row in listed.groups if (row.group_type.lower() == _SHARE) is is_share]
-            for some in _pieces(groups):
+            groups = [
+                row.group_id for row in listed.groups if (row.group_type.lower() == "share") is is_share
+            ]
+            for start in range(0, len(groups), GROUPS_PER_REQUEST):
+                some = groups[start : start + GROUPS_PER_REQUEST]
                 answer = await self._peers.ask(node_id, request(some, places), timeout_s=ASK_FOR_S)
                 _add_offsets(found, answer, is_share=is_share)
         return found
@@ -474,11 +476,6 @@ def _each_once(readers: Sequence[GroupReader]) -> list[GroupReader]:
         known = by_group.get((reader.group, reader.is_share), reader)
         by_group[reader.group, reader.is_share] = min(reader, known)
     return list(by_group.values())
-
-
-def _pieces(groups: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(groups), GROUPS_PER_REQUEST):
-        yield groups[start : start + GROUPS_PER_REQUEST]
 
 
 def _offsets_request(groups: Iterable[str], places: Mapping[str, list[int]]) -> Any:

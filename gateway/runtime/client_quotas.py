@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.records import (
@@ -30,9 +30,6 @@ from seqgate.gateway.runtime.loop.clock import Clock
 
 if TYPE_CHECKING:
     from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-
-
-PERCENT: Final = 100.0
 
 
 class ClientQuotas:
@@ -187,7 +184,7 @@ class Charge:
     def count_time(self) -> None:
         """Charge the time that the request has cost since the last call."""
         quotas = self._quotas
-        percent = self.busy_s * PERCENT
+        percent = self.busy_s * 100.0
         self.busy_s = 0.0
         self._throttle(quotas.request.charge(self._user, self._client_id, percent, quotas.now_ms))
 

@@ -74,7 +74,6 @@ class NodeServices(msgspec.Struct):
     node_id: int
     cluster_id: str
     quotas: ClientQuotas
-    """The client quotas that requests are charged to."""
     brokers: Brokers
     """This gateway's advertised addresses, and the other brokers."""
     peers: Peers
@@ -102,11 +101,9 @@ class BatchCounters:
     rejections: int = 0
     """Batches refused for their sequence or epoch."""
     verdicts: Verdicts = field(default_factory=Verdicts)
-    """The newest batches that were not stored."""
     retried: SparseLines[int] = field(default_factory=lambda: SparseLines(RETRIED_EVERY_MS))
     """The log lines about batches that clients send again until the cause is gone, by error and time (ms)."""
     clients: ProducerClients = field(default_factory=ProducerClients)
-    """The clients of producers, as far as they are known."""
 
 
 class PartitionServices(msgspec.Struct):

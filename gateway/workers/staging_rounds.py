@@ -183,15 +183,12 @@ class StagingRounds:
         if current.failure is not None:
             again = "; they are held again" if begins_again else ""
             logger.warning("the workers were not staged for a backup%s: %s", again, current.failure)
-        self._dismiss(current)
+        for member in filter(self._lives, current.members):
+            member.send(RoundStep(current.number, "end"))
         if begins_again:
             self._begin(current.asker, now_s, current.asked_s, current.tries + 1)
         elif self._lives(current.asker):
             current.asker.send(RoundEnded(current.taken_ms, current.failure))
-
-    def _dismiss(self, current: _Round) -> None:
-        for member in filter(self._lives, current.members):
-            member.send(RoundStep(current.number, "end"))
 
     def _all_serve(self) -> bool:
         workers = self._workers.values()

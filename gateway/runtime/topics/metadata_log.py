@@ -151,12 +151,8 @@ class MetadataLog:
 
     async def commit(self, decide: Decide[T]) -> T:
         """Decide on the present image and carry the decision out; return its answer once it is durable.
-
         `decide` runs again, on the newer image, when another gateway changed the metadata meanwhile. It must
-        change nothing.
-
-        Raises:
-            StorageFailed: the change could not be made durable and is not in the image.
+        change nothing. Raises StorageFailed if the change could not be made durable and is not in the image.
         """
         return await asyncio.shield(self._start(decide))
 
@@ -220,12 +216,7 @@ Listener = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 
 
 def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
-    """Yield all records from `offset` to the end of the log.
-
-    Raises:
-        UnknownRecordError: a later release wrote the log.
-        LogError: the log can't be read.
-    """
+    """Yield all records from `offset` on. Raises LogError, UnknownRecordError for a later release's log."""
     for record in log.replay_records(offset):
         yield decode_record(record.value or b"")
 

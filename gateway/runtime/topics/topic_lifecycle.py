@@ -107,11 +107,7 @@ class TopicLifecycle:
             await self._free_names()
         for topic in self._metadata_log.image.topics_by_name.values():
             self._register(topic)
-        stored = self._directory.stored().items()
-        wanted = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
-        wanted += [(log.topic, log.partition) for log in self._directory.logs()]
-        for key in wanted:
-            self._partitions.get(*key)
+        self.open_needed()
         self._directory.begin_serving()
         self._metadata_log.add_listener(self.changed)
         self._partitions.tables += [
@@ -119,6 +115,14 @@ class TopicLifecycle:
             *self._metadata_log.image.tables,
             *self._directory.environment.tables,
         ]
+
+    def open_needed(self) -> None:
+        """Open the partitions that recovery had to check, and those with open transactions."""
+        stored = self._directory.stored().items()
+        wanted = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
+        wanted += [(log.topic, log.partition) for log in self._directory.logs()]
+        for key in wanted:
+            self._partitions.get(*key)
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
         image = self._metadata_log.image

@@ -121,7 +121,10 @@ class BackgroundJobs:
 
     async def _repeat(self, job: _Job) -> None:
         while True:
-            await _pause(job.every_s)
+            if isinstance(job.every_s, Interval):
+                await job.every_s.passed()
+            else:
+                await asyncio.sleep(job.every_s)
             try:
                 begun = job.work()
                 if begun is not None:
@@ -175,13 +178,6 @@ class LongLived:
         gc.collect(0)  # collect first, so that young garbage in cycles is not frozen too
         gc.freeze()
         return True
-
-
-async def _pause(every_s: float | Interval) -> None:
-    if isinstance(every_s, Interval):
-        await every_s.passed()
-    else:
-        await asyncio.sleep(every_s)
 
 
 RUN_EVERY_S: Final = 1.0
