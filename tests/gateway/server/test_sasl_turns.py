@@ -59,7 +59,9 @@ class Scene:
         self.now_s = 0.0
         self.turns = HandshakeTurns(loop, SLICE_S, lambda: self.now_s)
         plain = plain_mechanism(FixedUsers({"ann": "secret"}))
-        logins = Logins(loop, FixedClock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
+        self.logins = logins = Logins(
+            loop, FixedClock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False)
+        )
         limits = RequestLimits(1 << 20, RequestMemory(-1))
         config = load_config(overrides=["connection.failed.authentication.delay.ms=0"])
         self._listener = SaslListener(
@@ -121,3 +123,14 @@ async def test_a_client_that_has_gone_costs_nothing() -> None:
     while len(scene.turns):
         await asyncio.sleep(0)
     assert connection.principal == ANONYMOUS
+
+
+async def test_each_failure_counts_also_without_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    for _ in range(3):
+        scene.connect().send("sasl_authenticate", 1, auth_bytes=b"\0ann\0wrong")
+    assert scene.logins.failures == 3
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(" failed: ")[0] for line in lines] == [
+        "a login of 192.0.2.1 to listener SASL with PLAIN"
+    ]
