@@ -41,7 +41,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from seqgate.gateway.coordinator.places import Place
-from seqgate.gateway.protocol.frames import string
+from seqgate.gateway.coordinator.rows import (
+    INT16,
+    INT32,
+    STRING,
+    Field,
+    FieldReader,
+    Writer,
+    array,
+    several,
+    structure,
+)
 
 Assignment = dict[str, frozenset[Place]]
 
@@ -159,73 +169,37 @@ class _Balance:
                     moved = True
 
 
-_HEAD: Final = struct.Struct(">hi")
-_INT16: Final = struct.Struct(">h")
-_INT32: Final = struct.Struct(">i")
-_NULL: Final = -1
-_HIGHEST_VERSION: Final = 3
 CONSUMER_PROTOCOL: Final = "consumer"
 FIRST_WITH_OWNED: Final = 1
 FIRST_WITH_GENERATION: Final = 2
 FIRST_WITH_RACK: Final = 3
+_LAST_KNOWN: Final = 3
+_NULL: Final = -1
+_NAMES: Final = array(STRING)
+_TOPICS: Final = array(structure(several, Field(0, STRING), Field(1, array(INT32))))
 
 
-class _Cursor:
-    """A position in an assignment or subscription. Raises struct.error, ValueError at the bytes' end."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def take(self, layout: struct.Struct) -> int:
-        (value,) = layout.unpack_from(self._data, self._position)
-        self._position += layout.size
-        return int(value)
-
-    def skip(self, size: int) -> bytes:
-        start = self._position
-        self._position += size
-        if size < 0 or self._position > len(self._data):
-            raise ValueError(f"a length of {size} runs over the end of {len(self._data)} bytes")
-        return self._data[start : self._position]
-
-    def text(self) -> str:
-        return self.skip(self.take(_INT16)).decode()
-
-    def count(self) -> int:
-        count = self.take(_INT32)
-        if not 0 <= count <= len(self._data):
-            raise ValueError(f"the count {count} is negative or larger than the {len(self._data)} bytes")
-        return count
-
-    def numbers(self) -> tuple[int, ...]:
-        count = self.count()
-        return struct.unpack(f">{count}i", self.skip(count * _INT32.size))
-
-    def version(self) -> int:
-        version = self.take(_INT16)
-        if version < 0:
-            raise ValueError(f"the version {version} is negative")
-        return version
-
-    def names(self) -> frozenset[str]:
-        return frozenset([self.text() for _ in range(self.count())])
+def _after_version(data: bytes) -> FieldReader:
+    """Return a reader of the fields behind the version, which may be a later one than is known. Raises
+    struct.error, ValueError.
+    """
+    reader = FieldReader(data)
+    reader.begin(newest=2**15 - 1, first_compact=2**15)
+    return reader
 
 
 def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
     """Return the partitions by topic, both in the assignment's order; None when bytes are malformed."""
-    cursor = _Cursor(assignment)
     assigned: dict[str, list[int]] = {}
     try:
-        cursor.version()
-        for _ in range(cursor.count()):
-            name, partitions = cursor.text(), cursor.numbers()
+        reader = _after_version(assignment)
+        for name, partitions in _TOPICS.read(reader):
             if min(partitions, default=0) < 0:
                 return None
             assigned.setdefault(name, []).extend(partitions)
-        user_data_bytes = cursor.take(_INT32)
+        user_data_bytes = INT32.read(reader)
         if user_data_bytes != _NULL:
-            cursor.skip(user_data_bytes)
+            reader.cut(user_data_bytes)
     except (struct.error, ValueError):
         return None
     return assigned
@@ -233,11 +207,11 @@ def assigned_partitions(assignment: bytes) -> dict[str, list[int]] | None:
 
 def encode_assignment(version: int, partitions: Mapping[str, Iterable[int]]) -> bytes:
     """Encode an assignment without user data, as a leader does for a subscription of this version."""
-    pieces = [_HEAD.pack(max(0, min(version, _HIGHEST_VERSION)), len(partitions))]
-    for topic, indexes in sorted(partitions.items()):
-        wanted = sorted(indexes)
-        pieces += (string(topic), _INT32.pack(len(wanted)), *map(_INT32.pack, wanted))
-    return b"".join(pieces) + _INT32.pack(_NULL)
+    out = Writer(is_compact=False)
+    INT16.write(out, max(0, min(version, _LAST_KNOWN)))
+    _TOPICS.write(out, [(topic, sorted(indexes)) for topic, indexes in sorted(partitions.items())])
+    INT32.write(out, _NULL)
+    return out.written()
 
 
 class MemberSubscription(NamedTuple):
@@ -251,10 +225,8 @@ class MemberSubscription(NamedTuple):
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
     """Return the topic names, or None when the bytes are malformed."""
-    cursor = _Cursor(metadata)
     try:
-        cursor.version()
-        return cursor.names()
+        return frozenset(_NAMES.read(_after_version(metadata)))
     except (struct.error, ValueError):
         return None
 
@@ -262,27 +234,18 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 def read_subscription(metadata: bytes) -> MemberSubscription | None:
     """Return the whole subscription, or None when the bytes are malformed."""
     try:
-        return _read_subscription(_Cursor(metadata))
+        reader = _after_version(metadata)
+        version, topics = reader.version, frozenset(_NAMES.read(reader))
+        reader.cut(max(INT32.read(reader), 0))
+        owned = _TOPICS.read(reader) if version >= FIRST_WITH_OWNED else ()
+        if version >= FIRST_WITH_GENERATION:
+            INT32.read(reader)
+        rack_bytes = INT16.read(reader) if version >= FIRST_WITH_RACK else _NULL
+        rack_id = None if rack_bytes < 0 else str(reader.cut(rack_bytes), "utf-8")
     except (struct.error, ValueError):
         return None
-
-
-def _read_subscription(cursor: _Cursor) -> MemberSubscription:
-    """Decode the subscription. Raises struct.error, ValueError."""
-    version, topics = cursor.version(), cursor.names()
-    cursor.skip(max(cursor.take(_INT32), 0))
-    owned: set[tuple[str, int]] = set()
-    rack_id = None
-    if version >= FIRST_WITH_OWNED:
-        for _ in range(cursor.count()):
-            topic = cursor.text()
-            owned.update((topic, index) for index in cursor.numbers())
-    if version >= FIRST_WITH_GENERATION:
-        cursor.take(_INT32)
-    if version >= FIRST_WITH_RACK:
-        length = cursor.take(_INT16)
-        rack_id = None if length < 0 else cursor.skip(length).decode()
-    return MemberSubscription(version, topics, frozenset(owned), rack_id)
+    places = frozenset((topic, index) for topic, indexes in owned for index in indexes)
+    return MemberSubscription(version, topics, places, rack_id)
 
 
 REFRESH_INTERVAL_MS: Final = 10_000
