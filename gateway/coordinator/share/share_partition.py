@@ -106,17 +106,6 @@ class SharePartition:
         """The offset before which every offset was handed out at least once, or passed over."""
         return self.runs.end_offset or self.start_offset
 
-    @property
-    def holes(self) -> int:
-        """The number of runs of done offsets after the start offset."""
-        holes = 0
-        was_done = False
-        for run in self.runs:
-            is_done = run.state in DONE
-            holes += is_done and not was_done
-            was_done = is_done
-        return holes
-
     def next_offset(self, delays: DelayedOffsets | None = None) -> int:
         """Return the first offset that can be acquired: a fetch starts there."""
         if delays is None:
