@@ -551,7 +551,7 @@ class StateSweep:
         """Return the partitions that no longer exist, in which the group has offsets. Those of a topic that
         was created again are others.
         """
-        records = shard.offsets.of_gone_topics(shard.stored.topics, group_id)
+        records = shard.offsets.of_gone_topics(shard.topics, group_id)
         gone = {(record.topic, record.partition) for record in records}
         places = shard.offsets.places(group_id)
         return [place for place in places if place in gone or not self._exists(*place)]
@@ -631,7 +631,7 @@ class StateSweep:
         the gateways that store them: they may have dead letters.
         """
         await self._groups.run(
-            group_id, lambda shard, effects: shard.stored.begun.forget_topic(group_id, topic_id, effects)
+            group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
         )
 
     def _is_orphaned(self, key: SharePartitionKey, found: SharePartition | None) -> bool:

@@ -73,7 +73,7 @@ class Inside:
     async def groups(self) -> dict[str, str]:
         """Return the state of each group, by its id."""
         shards = self._gateway().services.coordinators.groups.loaded_shards()
-        return {group.group_id: group.state_text for shard in shards for group in shard.stored.all_groups()}
+        return {group.group_id: group.state_text for shard in shards for group in shard.all_groups()}
 
     async def live_brokers(self) -> int:
         """Return how many brokers of the cluster are registered and not fenced."""

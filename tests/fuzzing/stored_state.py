@@ -30,7 +30,6 @@ from seqgate.gateway.coordinator.group.records import (
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import BegunTopic, ShareCurrentValue, ShareMemberValue
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share import records as share_records
 from seqgate.gateway.coordinator.share.records import (
     SharePartitionKey,
@@ -129,7 +128,7 @@ def feed(data: bytes) -> None:
 
 def _of(topic: int) -> tuple[Any, Any]:
     if topic == GROUPS:
-        return group_records, GroupShard(StoredGroups(GroupLimits(), 1000))
+        return group_records, GroupShard(GroupLimits(), 1000)
     if topic == TRANSACTIONS:
         return transaction_records, TransactionShard()
     return share_records, ShareStates()

@@ -623,7 +623,7 @@ class LiveGroups:
     async def stored(self, group_id: str) -> StoredGroup | None:
         """Return a group once its state is durable."""
         shard = await self._shard(group_id)
-        return None if shard is None else shard.stored.find(group_id)
+        return None if shard is None else shard.find(group_id)
 
     async def _shard(self, group_id: str) -> GroupShard | None:
         """Return the shard of a group once its state is durable; None while the gateway has no groups."""

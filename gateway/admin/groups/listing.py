@@ -244,7 +244,7 @@ class LiveList(LiveGroups):
     def rows(self, states: Collection[str]) -> Iterator[GroupRow]:
         """Yield the groups in these states, in any state without one, in no order and without their lags."""
         for shard in self.groups.loaded_shards():
-            for group in shard.stored.all_groups():
+            for group in shard.all_groups():
                 if not states or group.state_text in states:
                     members = len(group.members)
                     yield GroupRow(group.group_id, group.state_text, group.type, *group.protocol, members)
@@ -255,7 +255,7 @@ class LiveList(LiveGroups):
         found = {}
         shards = list(self.groups.loaded_shards())
         for row in rows:
-            shard = next((shard for shard in shards if shard.stored.find(row.group) is not None), None)
+            shard = next((shard for shard in shards if shard.find(row.group) is not None), None)
             if shard is None:
                 continue
             read = await self.read_in(shard, row.group, row.type)

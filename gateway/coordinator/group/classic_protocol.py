@@ -86,7 +86,7 @@ from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord, size_of
 
 if TYPE_CHECKING:
-    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.group.shard import GroupShard
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client disconnected while its JoinGroup waits is removed after this time."""
@@ -138,45 +138,45 @@ class Join(msgspec.Struct, frozen=True):
 class ClassicRequests:
     """Handles the four requests, whichever kind of group the member is in."""
 
-    def __init__(self, stored: StoredGroups) -> None:
-        self._stored = stored
+    def __init__(self, shard: GroupShard) -> None:
+        self._shard = shard
 
     def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
         """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
-        stored = self._stored
-        limits = stored.limits
+        shard = self._shard
+        limits = shard.limits
         if not group_id:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
             return
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
             effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
             return
-        held_bytes = stored.held_bytes(group_id, request.member_id, request.group_instance_id)
-        if not stored.member_bytes.admit(classic_bytes(request.protocols), effects.now_ms, held_bytes):
+        held_bytes = shard.held_bytes(group_id, request.member_id, request.group_instance_id)
+        if not shard.member_bytes.admit(classic_bytes(request.protocols), effects.now_ms, held_bytes):
             effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
             return
-        consumer_group = stored.consumers.groups.get(group_id)
+        consumer_group = shard.consumers.groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
             self._join_consumers(consumer_group, request, waiter, effects)
             return
-        group = stored.groups.get(group_id)
+        group = shard.groups.get(group_id)
         if group is None:
-            streams_group = stored.streams.groups.get(group_id)
+            streams_group = shard.streams.groups.get(group_id)
             has_tasks = streams_group is not None and not streams_group.is_empty
-            if group_id in stored.shares.groups or has_tasks:
+            if group_id in shard.shares.groups or has_tasks:
                 effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
                 return
             if request.member_id:
                 effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
                 return
             if consumer_group is not None:
-                stored.consumers.delete(group_id, effects)
+                shard.consumers.delete(group_id, effects)
             elif streams_group is not None:
-                stored.streams.delete(group_id, effects)
-            elif stored.is_full:
+                shard.streams.delete(group_id, effects)
+            elif shard.is_full:
                 effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
                 return
-            group = stored.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
+            group = shard.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
         _join_classic_group(group, request, waiter, limits, effects)
 
     def sync(
@@ -191,12 +191,12 @@ class ClassicRequests:
         """Handle a SyncGroup; answer it when the leader has assigned. `max_bytes` is the largest batch that
         the group's record may make.
         """
-        stored = self._stored
-        consumer_group = stored.consumers.groups.get(committer.group_id)
+        shard = self._shard
+        consumer_group = shard.consumers.groups.get(committer.group_id)
         if consumer_group is not None:
             try:
                 reply = _sync_in_consumer_group(
-                    consumer_group, committer, protocol, stored.topics, effects.now_ms
+                    consumer_group, committer, protocol, shard.topics, effects.now_ms
                 )
             except GroupError as error:
                 reply = SyncReply(error_code=error.error_code)
@@ -207,20 +207,20 @@ class ClassicRequests:
             effects.reply(waiter, SyncReply(error_code=group))
             return
         held_bytes = sum(len(member.assignment) for member in group.members.values())
-        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms, held_bytes):
+        if not shard.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms, held_bytes):
             # Kafka answers with this error when its log refuses an assignment
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
         if _takes_assignment(group, committer, protocol, waiter, effects):
             record = GroupMetadataRecord(group.group_id, group.metadata(assignments))
             if size_of(encode, (record,)) > max_bytes:
-                _refuse_assignment(group, stored.limits, effects)
+                _refuse_assignment(group, shard.limits, effects)
             else:
                 _assign(group, assignments, effects)
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
         """Handle a Heartbeat; return an error code, which may announce a rebalance."""
-        consumer_group = self._stored.consumers.groups.get(member.group_id)
+        consumer_group = self._shard.consumers.groups.get(member.group_id)
         group = self._find(member.group_id)
         try:
             if consumer_group is not None:
@@ -239,10 +239,10 @@ class ClassicRequests:
         reason: str | None = None,
     ) -> ErrorCode | list[ErrorCode]:
         """Handle a LeaveGroup; return one error, or one for each. `reason` is why, in the client's words."""
-        stored = self._stored
+        shard = self._shard
         if not group_id:
             return ErrorCode.invalid_group_id
-        consumer_group = stored.consumers.groups.get(group_id)
+        consumer_group = shard.consumers.groups.get(group_id)
         if consumer_group is not None:
             before, members = Before(consumer_group, ""), list(consumer_group.members.values())
             errors, records = _leave_consumer_group(consumer_group, leaving)
@@ -251,16 +251,16 @@ class ClassicRequests:
             if records:
                 self.downgrade_and_rebalance(consumer_group, effects)
             return errors
-        group = stored.groups.get(group_id)
+        group = shard.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
-        return _leave_classic_group(group, leaving, stored.limits, effects, reason)
+        return _leave_classic_group(group, leaving, shard.limits, effects, reason)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
         """Return the classic group, or the error that answers a request for it."""
         if not group_id:
             return ErrorCode.invalid_group_id
-        return self._stored.groups.get(group_id) or ErrorCode.unknown_member_id
+        return self._shard.groups.get(group_id) or ErrorCode.unknown_member_id
 
     # --- groups that change their protocol
 
@@ -271,8 +271,8 @@ class ClassicRequests:
             reply, records = _join_consumer_group(
                 group,
                 request,
-                self._stored.topics,
-                self._stored.consumers.limits_of(group.group_id),
+                self._shard.topics,
+                self._shard.consumers.limits_of(group.group_id),
                 effects.now_ms,
             )
         except GroupError as error:
@@ -284,16 +284,16 @@ class ClassicRequests:
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
         if static is not None and not static.is_classic:
-            downgrade(self._stored, group, effects)
+            downgrade(self._shard, group, effects)
 
     def downgrade_and_rebalance(self, group: ConsumerGroup, effects: Effects) -> None:
         """Turn a consumer group with only classic members into a classic group, if the policy allows it, and
         let that group rebalance.
         """
-        converted = downgrade(self._stored, group, effects)
+        converted = downgrade(self._shard, group, effects)
         if converted is not None:
             reason = "the last member of the consumer protocol is gone, so it is a classic group now"
-            prepare_rebalance(converted, self._stored.limits, effects, reason)
+            prepare_rebalance(converted, self._shard.limits, effects, reason)
 
 
 def _refused(request: Join, error: ErrorCode) -> JoinReply:

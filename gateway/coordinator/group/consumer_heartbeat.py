@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -72,54 +72,46 @@ from seqgate.gateway.coordinator.places import Place, Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
 
 if TYPE_CHECKING:
-    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.group.shard import GroupShard
 
 # --- the group of the request
 
 
-def consumer_heartbeat(
-    stored: StoredGroups,
-    request: Heartbeat,
-    effects: Effects,
-    downgrade_and_rebalance: Callable[[ConsumerGroup, Effects], None],
-) -> HeartbeatReply:
+def consumer_heartbeat(shard: GroupShard, request: Heartbeat, effects: Effects) -> HeartbeatReply:
     """Handle a valid heartbeat. A classic group becomes a consumer group and keeps its offsets, one with
     members only if the policy allows it; a group of another kind refuses it. Raises HeartbeatRefused.
-
-    `downgrade_and_rebalance` calls `downgrade`, and lets the classic group rebalance that the group has
-    become.
     """
     group_id, is_joining = request.group_id, request.member_epoch == JOINING
     if is_joining:
         size_bytes = consumer_bytes(request.subscribed_names or ())
-        held_bytes = stored.held_bytes(group_id, request.member_id, request.instance_id)
-        stored.admit_member(size_bytes, effects.now_ms, held_bytes)
-    group = stored.groups.get(group_id)
+        held_bytes = shard.held_bytes(group_id, request.member_id, request.instance_id)
+        shard.admit_member(size_bytes, effects.now_ms, held_bytes)
+    group = shard.groups.get(group_id)
     if group is None:
-        if is_joining and (group_id in stored.shares.groups or group_id in stored.streams.groups):
+        if is_joining and (group_id in shard.shares.groups or group_id in shard.streams.groups):
             raise _no_consumer_group(group_id)
-        stored.check_room(group_id)
-        refuse_unknown_group(stored.consumers.groups, request)
-        reply = stored.consumers.leave_or_heartbeat(request, stored.topics, effects)
+        shard.check_room(group_id)
+        refuse_unknown_group(shard.consumers.groups, request)
+        reply = shard.consumers.leave_or_heartbeat(request, shard.topics, effects)
         if request.member_epoch == LEAVING:
-            downgrade_and_rebalance(stored.consumers.groups[group_id], effects)
+            shard.classic.downgrade_and_rebalance(shard.consumers.groups[group_id], effects)
         return reply
     is_empty = group.state is GroupState.EMPTY
-    if not is_joining or not (is_empty or _may_upgrade(group, stored.consumers.limits_of(group_id))):
+    if not is_joining or not (is_empty or _may_upgrade(group, shard.consumers.limits_of(group_id))):
         raise _no_consumer_group(group_id)
     if not group.is_simple:
         effects.records.append(GroupMetadataRecord(group_id, None))
     if not is_empty:
-        converted = _upgraded(group, stored.topics, effects.now_ms)
+        converted = _upgraded(group, shard.topics, effects.now_ms)
         effects.records += _creation_records(converted)
-        stored.consumers.groups[group_id] = converted
+        shard.consumers.groups[group_id] = converted
     try:
-        reply = stored.consumers.leave_or_heartbeat(request, stored.topics, effects)
+        reply = shard.consumers.leave_or_heartbeat(request, shard.topics, effects)
     except HeartbeatRefused:
-        stored.consumers.groups.pop(group_id, None)
+        shard.consumers.groups.pop(group_id, None)
         raise
     _have_all_join_again(group, effects)
-    del stored.groups[group_id]
+    del shard.groups[group_id]
     return reply
 
 
@@ -582,16 +574,16 @@ def _have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
 # --- to the classic protocol
 
 
-def downgrade(stored: StoredGroups, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
+def downgrade(shard: GroupShard, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
     """Turn a consumer group with only classic members into a classic group, and return it; None where it has
     other members, or too many, or where the policy does not allow it.
     """
     group_id = group.group_id
-    if not _may_downgrade(group, stored.consumers.limits_of(group_id), stored.limits.max_size):
+    if not _may_downgrade(group, shard.consumers.limits_of(group_id), shard.limits.max_size):
         return None
-    converted = _downgraded(group, stored.topics, effects.now_ms)
-    stored.consumers.delete(group_id, effects)
-    stored.groups[group_id] = converted
+    converted = _downgraded(group, shard.topics, effects.now_ms)
+    shard.consumers.delete(group_id, effects)
+    shard.groups[group_id] = converted
     effects.records.append(GroupMetadataRecord(group_id, converted.metadata()))
     return converted
 

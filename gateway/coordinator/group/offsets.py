@@ -40,7 +40,7 @@ from seqgate.gateway.coordinator.rows import size_of
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
-    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.group.shard import GroupShard
     from seqgate.gateway.coordinator.places import Topics
     from seqgate.gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
@@ -400,21 +400,21 @@ class TargetOffset(NamedTuple):
 class OffsetCommits:
     """The commits of offsets to all groups of one partition."""
 
-    def __init__(self, stored: StoredGroups) -> None:
-        self._stored = stored
+    def __init__(self, shard: GroupShard) -> None:
+        self._shard = shard
 
     def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""
-        stored = self._stored
+        shard = self._shard
         group_id = committer.group_id
-        assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
+        assigned = shard.assigned(group_id)
         if assigned is not None:
-            return _check_commit_of_member(assigned, committer, records, stored.topics)
-        group = stored.groups.get(committer.group_id)
+            return _check_commit_of_member(assigned, committer, records, shard.topics)
+        group = shard.groups.get(committer.group_id)
         if group is None:
-            if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:
+            if committer.generation_id >= 0 or committer.group_id in shard.shares.groups:
                 return ErrorCode.group_id_not_found
-            if stored.is_full:
+            if shard.is_full:
                 return ErrorCode.group_max_size_reached
             return ErrorCode.none
         try:
@@ -432,17 +432,17 @@ class OffsetCommits:
         too_much = ErrorCode.invalid_commit_offset_size
         if len(records) * largest_bytes > max_bytes and size_of(encode, records) > max_bytes:
             return too_much
-        stored = self._stored
-        offsets = stored.offsets
-        if offsets.count + len(records) <= stored.max_offsets:
+        shard = self._shard
+        offsets = shard.offsets
+        if offsets.count + len(records) <= shard.max_offsets:
             return ErrorCode.none
         more = sum((record.topic, record.partition) not in offsets.of(record.group_id) for record in records)
-        return too_much if more and offsets.count + more > stored.max_offsets else ErrorCode.none
+        return too_much if more and offsets.count + more > shard.max_offsets else ErrorCode.none
 
     def commit(self, records: Iterable[OffsetCommitRecord], effects: Effects) -> None:
         """Commit the offsets, which the caller has checked."""
         for record in records:
-            self._stored.replay_offset(record, effects.now_ms)
+            self._shard.replay_offset(record, effects.now_ms)
             effects.records.append(record)
 
     def forget(self, group_id: str, places: Sequence[TopicPartition], effects: Effects) -> None:
@@ -461,7 +461,7 @@ class OffsetCommits:
         commit counts, as any commit does.
         """
         moved: dict[TopicPartition, int] = {}
-        offsets = self._stored.offsets
+        offsets = self._shard.offsets
         for place, offset, leader_epoch in targets:
             value = offsets.of(group_id).get(place)
             if value is None or value.offset >= offset or offsets.pending.is_held(group_id, place):

@@ -45,7 +45,7 @@ from seqgate.gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.events import Effects
-    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.group.shard import GroupShard
 
 MAX_MEMBER_ID_LENGTH: Final = 36
 
@@ -127,19 +127,19 @@ class _Change:
 
 
 def share_heartbeat(
-    stored: StoredGroups, request: ShareHeartbeat, effects: Effects, has_room: Callable[[], bool]
+    shard: GroupShard, request: ShareHeartbeat, effects: Effects, has_room: Callable[[], bool]
 ) -> HeartbeatReply:
     """Handle a valid heartbeat; a group of another kind refuses it. `has_room` returns whether the gateway
     may hold one more share group. Raises HeartbeatRefused.
     """
-    group_id, groups = request.group_id, stored.shares.groups
+    group_id, groups = request.group_id, shard.shares.groups
     if request.member_epoch == JOINING and group_id not in groups and not has_room():
         text = "This gateway holds no more share groups."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-    if stored.is_read_alone(group_id):
+    if shard.is_read_alone(group_id):
         raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
     refuse_unknown_group(groups, request)
-    return stored.shares.leave_or_heartbeat(request, stored.topics, effects)
+    return shard.shares.leave_or_heartbeat(request, shard.topics, effects)
 
 
 def heartbeat(

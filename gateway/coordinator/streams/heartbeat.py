@@ -111,7 +111,7 @@ from seqgate.gateway.coordinator.streams.topology_description import NO_EPOCH, i
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.events import Effects
-    from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+    from seqgate.gateway.coordinator.group.shard import GroupShard
 
 
 # --- the request, and the answer
@@ -315,33 +315,33 @@ def _check_sizes(request: StreamsHeartbeat, texts: dict[str, str | None]) -> Non
 # --- the group of the request
 
 
-def streams_heartbeat(stored: StoredGroups, request: StreamsHeartbeat, effects: Effects) -> StreamsReply:
+def streams_heartbeat(shard: GroupShard, request: StreamsHeartbeat, effects: Effects) -> StreamsReply:
     """Handle a valid heartbeat; an empty classic group becomes a streams group and keeps its offsets, and a
     group of another kind refuses it. Raises HeartbeatRefused.
     """
     group_id = request.group_id
-    group = stored.groups.get(group_id)
+    group = shard.groups.get(group_id)
     is_joining = request.member_epoch == JOINING
     is_replaced = is_joining and group is not None and group.state is GroupState.EMPTY
-    if not is_replaced and group_id not in stored.streams.groups and stored.knows(group_id):
+    if not is_replaced and group_id not in shard.streams.groups and shard.knows(group_id):
         text = f"Group {group_id} is not a streams group."
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
     if is_joining:
-        stored.check_room(group_id)
-        held_bytes = stored.held_bytes(group_id, request.member_id, request.instance_id)
-        known = stored.streams.groups.get(group_id)
+        shard.check_room(group_id)
+        held_bytes = shard.held_bytes(group_id, request.member_id, request.instance_id)
+        known = shard.streams.groups.get(group_id)
         if known is not None:
             held_bytes += min(size_bytes_of(request.topology), size_bytes_of(known.topology))
-        stored.admit_member(request.joining_bytes, effects.now_ms, held_bytes)
-    elif request.offsets_bytes and not stored.member_bytes.admit(request.offsets_bytes, effects.now_ms):
+        shard.admit_member(request.joining_bytes, effects.now_ms, held_bytes)
+    elif request.offsets_bytes and not shard.member_bytes.admit(request.offsets_bytes, effects.now_ms):
         # the member stays: offsets only make a better assignment
         request = replace(request, task_offsets=None, task_end_offsets=None)
     deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
     effects.records += deletion
     title = "Streams group" if request.member_epoch > JOINING else "Group"
-    refuse_unknown_group(stored.streams.groups, request, title)
-    reply = stored.streams.leave_or_heartbeat(request, stored.topics, effects)
-    stored.groups.pop(group_id, None)
+    refuse_unknown_group(shard.streams.groups, request, title)
+    reply = shard.streams.leave_or_heartbeat(request, shard.topics, effects)
+    shard.groups.pop(group_id, None)
     return reply
 
 

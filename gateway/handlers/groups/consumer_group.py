@@ -89,10 +89,7 @@ async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> A
     heartbeat = _heartbeat(context, request)
     check(heartbeat)
     reply = await context.services.groups.run(
-        heartbeat.group_id,
-        lambda shard, effects: consumer_heartbeat(
-            shard.stored, heartbeat, effects, shard.classic.downgrade_and_rebalance
-        ),
+        heartbeat.group_id, lambda shard, effects: consumer_heartbeat(shard, heartbeat, effects)
     )
     interval_ms = context.services.group_configs.of(request.group_id).consumer.heartbeat_interval_ms
     return accepted(context, reply, interval_ms)

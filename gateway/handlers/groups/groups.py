@@ -68,7 +68,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
 def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
     """Yield (group id, protocol type, state, type) of every group."""
     for shard in context.services.groups.loaded_shards():
-        for group in list(shard.stored.all_groups()):
+        for group in list(shard.all_groups()):
             yield group.group_id, group.protocol[0], group.state_text, group.type
 
 
@@ -124,7 +124,7 @@ async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -
 def delete_group(shard: GroupShard, group_id: str, effects: Effects) -> ErrorCode:
     """Delete a classic, consumer or streams group without members, and all its offsets."""
     group = shard.groups.get(group_id)
-    assigned = shard.stored.assigned(group_id)
+    assigned = shard.assigned(group_id)
     if group is None and assigned is None:
         return ErrorCode.group_id_not_found
     if (group is not None and group.state is not GroupState.EMPTY) or (

@@ -80,7 +80,7 @@ def delete_offsets(
     if not group_id:
         return ErrorCode.invalid_group_id
     group = shard.groups.get(group_id)
-    assigned = shard.stored.assigned(group_id)
+    assigned = shard.assigned(group_id)
     if assigned is not None:
         is_subscribed = assigned.subscribes_to
     elif group is None:

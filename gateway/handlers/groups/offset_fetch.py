@@ -43,7 +43,6 @@ from seqgate.gateway.coordinator.group.offsets import (
 )
 from seqgate.gateway.coordinator.group.records import CommittedOffset
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -174,14 +173,14 @@ def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
         shard = context.services.coordinators.groups.shard_of(group.group_id)
     except Unavailable as error:
         return error.error_code
-    return check_member(shard.stored, group.group_id, group.member_id, group.member_epoch)
+    return check_member(shard, group.group_id, group.member_id, group.member_epoch)
 
 
-def check_member(stored: StoredGroups, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+def check_member(shard: GroupShard, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
     """Return whether a member may fetch offsets: an error code. A client without an id always may, and so may
     everybody in a classic group. Source: Kafka's `validateOffsetFetch`.
     """
-    group = stored.assigned(group_id)
+    group = shard.assigned(group_id)
     if group is None or (member_id is None and member_epoch < 0):
         return ErrorCode.none
     member = group.members.get(member_id or "")

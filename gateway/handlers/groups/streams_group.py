@@ -256,7 +256,7 @@ async def _beat(context: RequestContext[Services], request: Any) -> Any:
     check(heartbeat)
     await groups.ensure_topic()
     reply = await groups.run(
-        heartbeat.group_id, lambda shard, effects: streams_heartbeat(shard.stored, heartbeat, effects)
+        heartbeat.group_id, lambda shard, effects: streams_heartbeat(shard, heartbeat, effects)
     )
     if reply.member_epoch < 0:
         return _answer(context, reply)
@@ -487,7 +487,7 @@ def store_description(shard: GroupShard, update: DescriptionUpdate, effects: Eff
     group_id, epoch = update.group_id, update.topology_epoch
     group = shard.streams.groups.get(group_id)
     if group is None:
-        text = "is not a streams group." if shard.stored.knows(group_id) else "not found."
+        text = "is not a streams group." if shard.knows(group_id) else "not found."
         raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} {text}")
     if update.member_id not in group.members:
         raise unknown_member(group_id, update.member_id)
@@ -497,7 +497,7 @@ def store_description(shard: GroupShard, update: DescriptionUpdate, effects: Eff
         raise HeartbeatRefused(ErrorCode.invalid_request, text)
     data = _checked(update.description).encoded()
     refusal = _refusal_of_size(update.description, data, shard.streams.limits_of(group_id))
-    if refusal is None and not shard.stored.member_bytes.admit(len(data), effects.now_ms):
+    if refusal is None and not shard.member_bytes.admit(len(data), effects.now_ms):
         group.asking.wait_longer(epoch, effects.now_ms)
         return "The groups of this gateway hold as many bytes as seqgate.group.members.max.bytes allows."
     group.asking = Asking()

@@ -82,7 +82,7 @@ async def _read(context: RequestContext[Services], group_id: str) -> tuple[Error
 
 
 def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
-    if shard.stored.is_read_alone(group_id):
+    if shard.is_read_alone(group_id):
         return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
     group = shard.shares.groups.get(group_id)
     if group is not None and group.members:

@@ -193,7 +193,7 @@ async def commit_in_transaction(
         written = take_part((OFFSETS_TOPIC, loaded.partition.index))
         if written is not None:
             taken_part.append(written)
-        if not all(_is_present(shard.stored.topics, record) for record in records):
+        if not all(_is_present(shard.topics, record) for record in records):
             return Change(ErrorCode.unknown_topic_or_partition)
         error = check_in_transaction(shard, committer, records, now_ms, api_version)
         if error is ErrorCode.none:
@@ -232,7 +232,7 @@ def check_in_transaction(
     """
     if committer.group_id in shard.shares.groups:
         return ErrorCode.group_id_not_found
-    if committer.is_anonymous and shard.stored.knows(committer.group_id):
+    if committer.is_anonymous and shard.knows(committer.group_id):
         return ErrorCode.none
     error = shard.commits.check(committer, records, now_ms)
     if error is ErrorCode.rebalance_in_progress:

@@ -64,7 +64,7 @@ def _read(sources: Sources) -> Samples:
             continue
         shard = loaded.shard
         offsets += len(shard.offsets)
-        for group in list(shard.stored.all_groups()):  # groups come and go between two slices
+        for group in list(shard.all_groups()):  # groups come and go between two slices
             states[group.type, group.state_text] += 1
             members += len(group.members)
             yield None

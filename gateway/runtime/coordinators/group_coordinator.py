@@ -45,7 +45,6 @@ from seqgate.gateway.coordinator.group.events import (
 )
 from seqgate.gateway.coordinator.group.offsets import NAME_GROUP_PREFIX, Committer
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -109,14 +108,13 @@ class GroupCoordinator:
             self._limit(loaded.shard)
 
     def _limit(self, shard: GroupShard) -> None:
-        stored = shard.stored
-        stored.max_groups = self._config.int("seqgate.group.max")
-        stored.max_offsets = self._config.int("seqgate.group.offsets.max")
-        stored.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
+        shard.max_groups = self._config.int("seqgate.group.max")
+        shard.max_offsets = self._config.int("seqgate.group.offsets.max")
+        shard.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
 
     def _fresh_shard(self) -> GroupShard:
         of = self._group_configs.of
-        stored = StoredGroups(
+        shard = GroupShard(
             self._limits,
             0,
             lambda group_id: of(group_id).consumer,
@@ -124,7 +122,6 @@ class GroupCoordinator:
             lambda group_id: of(group_id).share_group,
             lambda group_id: of(group_id).streams,
         )
-        shard = GroupShard(stored)
         self._limit(shard)
         return shard
 
@@ -153,7 +150,7 @@ class GroupCoordinator:
         effects = Effects(self._clock.now_ms())  # No request waits yet, so none must be answered.
         loaded.shard.loaded(effects)
         log_events(effects.events)
-        for group_id in loaded.shard.stored.group_ids():
+        for group_id in loaded.shard.group_ids():
             self._set_deadline(loaded, group_id)
         # Topics may be gone since the shard was loaded last: deleted amid a stop, or while nobody had it.
         self._forget_deleted_topics(loaded)
@@ -170,7 +167,7 @@ class GroupCoordinator:
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
-        for waiter in loaded.shard.stored.waiters():
+        for waiter in loaded.shard.waiters():
             settle(waiter, None, Unavailable(ErrorCode.not_coordinator))
 
     # --- groups
@@ -262,7 +259,7 @@ class GroupCoordinator:
         """Make groups check their topics again, and forget the offsets of deleted topics."""
         if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
             for loaded in self.shards:
-                loaded.shard.stored.topics_changed()
+                loaded.shard.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         for loaded in self.shards:
@@ -302,7 +299,7 @@ class GroupCoordinator:
     def clock_was_set(self, by_ms: int) -> None:
         """Move all deadlines with the clock, so that no timeout becomes shorter or longer."""
         for loaded in self.shards:
-            loaded.shard.stored.clock_was_set(by_ms)
+            loaded.shard.clock_was_set(by_ms)
         self._deadlines.clock_was_set(by_ms)
 
     def _set_deadline(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:

@@ -292,8 +292,7 @@ class ShareCoordinator:
         if request.member_epoch == JOINING:
             self.check_stays(request.group_id)
         return await self._groups.run(
-            request.group_id,
-            lambda shard, effects: share_heartbeat(shard.stored, request, effects, self._has_room),
+            request.group_id, lambda shard, effects: share_heartbeat(shard, request, effects, self._has_room)
         )
 
     def _has_room(self) -> bool:
@@ -323,7 +322,7 @@ class ShareCoordinator:
         """Delete the state of a topic in a group without members, durably. Raises Unavailable."""
         await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
         await self._groups.run(
-            group_id, lambda shard, effects: shard.stored.begun.forget_topic(group_id, topic_id, effects)
+            group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
         )
 
     async def delete_without_members(self, group_id: str) -> ErrorCode | None:

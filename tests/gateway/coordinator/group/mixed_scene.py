@@ -23,7 +23,6 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.scene import GROUP, LIMITS, REBALANCE_MS, Scene, Who
 
@@ -71,9 +70,7 @@ class MixedScene(Scene):
 
     def __init__(self, limits: GroupLimits = LIMITS, consumer_limits: ConsumerLimits | None = None) -> None:
         super().__init__(limits)
-        self.shard = GroupShard(
-            StoredGroups(limits, 100, lambda _: consumer_limits or ConsumerLimits(), OneTopic())
-        )
+        self.shard = GroupShard(limits, 100, lambda _: consumer_limits or ConsumerLimits(), OneTopic())
 
     @property
     def consumers(self) -> ConsumerGroup:
@@ -110,9 +107,7 @@ class MixedScene(Scene):
         )
         check(request)
         effects = self.effects()
-        reply = consumer_heartbeat(
-            self.shard.stored, request, effects, self.shard.classic.downgrade_and_rebalance
-        )
+        reply = consumer_heartbeat(self.shard, request, effects)
         self.take(effects)
         return reply
 
@@ -163,12 +158,7 @@ class MixedScene(Scene):
     def reloaded(self) -> GroupShard:
         """Return the group as a restart would rebuild it from the bytes in the log."""
         shard = GroupShard(
-            StoredGroups(
-                self.shard.stored.limits,
-                self.shard.stored.max_groups,
-                self.shard.consumers.limits_of,
-                OneTopic(),
-            )
+            self.shard.limits, self.shard.max_groups, self.shard.consumers.limits_of, OneTopic()
         )
         for record in self.records:
             read = decode(*encode(record))

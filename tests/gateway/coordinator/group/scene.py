@@ -21,7 +21,6 @@ from seqgate.gateway.coordinator.group.records import (
     OffsetCommitRecord,
 )
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000
@@ -61,7 +60,7 @@ class Scene:
 
     def __init__(self, limits: GroupLimits = LIMITS, *, max_groups: int = 100) -> None:
         self.now_ms = START_MS
-        self.shard = GroupShard(StoredGroups(limits, max_groups))
+        self.shard = GroupShard(limits, max_groups)
         self.records: list[GroupRecord] = []
         self.answers: dict[int, Reply] = {}
         self.asked = 0
@@ -201,7 +200,7 @@ class Scene:
 
     def replayed(self) -> GroupShard:
         """Return the shard as a restart would rebuild it from the records."""
-        shard = GroupShard(StoredGroups(self.shard.stored.limits, self.shard.stored.max_groups))
+        shard = GroupShard(self.shard.limits, self.shard.max_groups)
         for record in self.records:
             shard.replay(record, self.now_ms)
         return shard

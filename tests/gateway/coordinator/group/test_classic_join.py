@@ -371,7 +371,7 @@ class TestGroupSize:
         scene = Scene(self.limits)
         first, second = scene.stable(Who(), Who())
         scene.shard = scene.replayed()
-        scene.shard.stored.limits = replace(LIMITS, max_size=max_size)
+        scene.shard.limits = replace(LIMITS, max_size=max_size)
         effects = scene.effects()
         scene.shard.loaded(effects)
         scene.take(effects)
@@ -389,6 +389,6 @@ class TestGroupSize:
         scene = Scene(self.limits)
         scene.stable(Who())
         given = scene.joined(scene.join(Who(api_version=4))).member_id
-        scene.shard.stored.limits = replace(LIMITS, max_size=1)
+        scene.shard.limits = replace(LIMITS, max_size=1)
         assert scene.error(scene.join(Who(given))) is ErrorCode.group_max_size_reached
         assert not scene.group.pending_members

@@ -21,7 +21,6 @@ from seqgate.gateway.coordinator.group.events import Effects, SyncReply
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from tests.gateway.coordinator.group.model_client import Client, Phase
 from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, LIMITS, Scene, Who
 
@@ -69,7 +68,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.scene = Scene(msgspec.structs.replace(LIMITS, max_size=MAX_SIZE))
         self.clients = [Client(self.scene, who) for who in CLIENTS]
-        self.shadow = GroupShard(StoredGroups(self.scene.shard.stored.limits, 100))
+        self.shadow = GroupShard(self.scene.shard.limits, 100)
         self.replayed = 0
         self.answers_seen = 0
         self.last_generation_id = 0
@@ -275,7 +274,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             return
         for at_ms, is_due in ((deadline_ms - 1, False), (deadline_ms, True)):
             tried, effects = copy.deepcopy(group), Effects(at_ms)
-            classic_protocol.expire(tried, self.scene.shard.stored.limits, effects)
+            classic_protocol.expire(tried, self.scene.shard.limits, effects)
             has_acted = bool(effects.records or effects.replies) or fingerprint(tried) != fingerprint(group)
             assert has_acted == is_due
 

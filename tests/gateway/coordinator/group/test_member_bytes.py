@@ -11,7 +11,7 @@ from seqgate.gateway.coordinator.group.classic_protocol import (
 )
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.member_bytes import MemberBytes
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.mixed_scene import MixedScene, owning
 from tests.gateway.coordinator.group.scene import Who
 
@@ -53,7 +53,7 @@ def test_members_that_join_again_count_once() -> None:
 
 def test_members_that_join_again_need_no_further_room() -> None:
     """A group that fills the room must not end the members of others."""
-    stored = StoredGroups(GroupLimits(initial_rebalance_delay_ms=0), 100)
+    stored = GroupShard(GroupLimits(initial_rebalance_delay_ms=0), 100)
     stored.member_bytes.limit_bytes = 10_000
     requests = ClassicRequests(stored)
     now_ms = 1_000_000
@@ -79,7 +79,7 @@ def test_members_that_join_again_need_no_further_room() -> None:
 
 def test_a_classic_member_of_a_consumer_group_counts_with_its_metadata() -> None:
     scene = MixedScene()
-    scene.shard.stored.member_bytes.limit_bytes = 5_000
+    scene.shard.member_bytes.limit_bytes = 5_000
     scene.beat("a")
     large = (("range", owning() + b"x" * 2_000),)
     errors = []
@@ -95,6 +95,6 @@ def test_a_static_member_of_a_consumer_group_returns_though_the_room_is_full() -
     scene = MixedScene()
     scene.beat("a", instance_id="i")
     scene.beat("a", -2, instance_id="i")
-    scene.shard.stored.member_bytes.limit_bytes = 1_500
+    scene.shard.member_bytes.limit_bytes = 1_500
     scene.now_ms += 2_000
     assert scene.beat("b", instance_id="i").member_epoch > 0

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.offsets import Committer, OffsetCommits
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from tests.gateway.coordinator.group.consumer_scene import GROUP, Client, ConsumerScene, settle, snapshot
 
 NONE = ErrorCode.none
@@ -22,7 +22,7 @@ def commit_error(
 ) -> ErrorCode:
     value = CommittedOffset(5, -1, "", scene.now_ms)
     records = [OffsetCommitRecord(GROUP, topic, partition, value) for partition in partitions]
-    stored = StoredGroups(GroupLimits(), 10, topics=scene.cluster)
+    stored = GroupShard(GroupLimits(), 10, topics=scene.cluster)
     stored.consumers.groups.update(scene.groups.groups)
     return OffsetCommits(stored).check(Committer(GROUP, member_epoch, member_id), records, scene.now_ms)
 

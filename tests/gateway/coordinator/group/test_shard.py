@@ -12,7 +12,6 @@ from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, GroupMetadataRecord, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from tests.gateway.coordinator.group.consumer_scene import Cluster
@@ -213,7 +212,7 @@ class TestDeleteGroup:
 
 def test_forget_gone_topics() -> None:
     scene = Scene()
-    scene.shard.stored.topics = topics = Cluster()
+    scene.shard.topics = topics = Cluster()
     topics.create("kept", 1)
     commit(scene, "kept", "gone")
     commit(scene, "gone", group_id="other")
@@ -231,7 +230,7 @@ def test_forget_gone_topics() -> None:
 class TestWhatTheLogHolds:
     def held(self, scene: Scene) -> GroupShard:
         """Return a shard rebuilt only from the records of a rewrite."""
-        shard = GroupShard(StoredGroups(LIMITS, 100))
+        shard = GroupShard(LIMITS, 100)
         for key in scene.shard.stored_keys():
             (record,) = scene.shard.records_of(key)
             shard.replay(record, scene.now_ms)
@@ -345,6 +344,6 @@ def test_waiters() -> None:
     scene = Scene()
     leader, follower = scene.completing(CONSUMER, CONSUMER)
     syncing = scene.sync(follower)
-    assert list(scene.shard.stored.waiters()) == [syncing]
+    assert list(scene.shard.waiters()) == [syncing]
     joining = scene.join(Who(leader, protocols=(("range", b"new"),), rebalance_timeout_ms=REBALANCE_MS))
-    assert list(scene.shard.stored.waiters()) == [joining]
+    assert list(scene.shard.waiters()) == [joining]

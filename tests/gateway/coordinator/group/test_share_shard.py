@@ -19,7 +19,6 @@ from seqgate.gateway.coordinator.group.share_heartbeat import (
     ShareHeartbeat,
     share_heartbeat,
 )
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
@@ -41,11 +40,11 @@ class Scene(scene.Scene):
 
     def fresh(self) -> GroupShard:
         limits = ShareGroupLimits(session_timeout_ms=1_000)
-        return GroupShard(StoredGroups(scene.LIMITS, 100, topics=self.topics, share_limits=lambda _: limits))
+        return GroupShard(scene.LIMITS, 100, topics=self.topics, share_limits=lambda _: limits)
 
     def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
         effects = self.effects()
-        reply = share_heartbeat(self.shard.stored, request, effects, lambda: True)
+        reply = share_heartbeat(self.shard, request, effects, lambda: True)
         self.take(effects)
         return reply
 
@@ -78,17 +77,14 @@ class TestKinds:
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
             with pytest.raises(HeartbeatRefused) as refused:
                 consumer_heartbeat(
-                    made.shard.stored,
-                    consumer_scene.joining("c", "flights", group_id=GROUP),
-                    made.effects(),
-                    made.shard.classic.downgrade_and_rebalance,
+                    made.shard, consumer_scene.joining("c", "flights", group_id=GROUP), made.effects()
                 )
             assert refused.value.error_code is NOT_FOUND
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
                 assert made.shard.commits.check(committer, [], 0) is NOT_FOUND
                 assert check_in_transaction(made.shard, committer, [], 0, FIRST_WITH_TOPIC_IDS) is NOT_FOUND
             assert delete_offsets(made.shard, GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
-            assert not made.shard.stored.is_read_alone(GROUP)
+            assert not made.shard.is_read_alone(GROUP)
             made.restart()
 
     def test_a_group_of_another_kind_takes_no_share_members(self) -> None:
@@ -96,10 +92,7 @@ class TestKinds:
         made.shard.replay(OffsetCommitRecord("offsets", "flights", 0, OFFSET), 0)
         made.join(scene.Who(), "classic")
         consumer_heartbeat(
-            made.shard.stored,
-            consumer_scene.joining("c", "flights", group_id="consumers"),
-            made.effects(),
-            made.shard.classic.downgrade_and_rebalance,
+            made.shard, consumer_scene.joining("c", "flights", group_id="consumers"), made.effects()
         )
         for group_id in ("offsets", "classic", "consumers"):
             for member_epoch in (0, 1, -1):
@@ -149,7 +142,7 @@ class TestLog:
         assert made.beat(asking("a", -1)) == HeartbeatReply("a", -1, None)
         made.restart()
         assert made.shard.shares.groups[GROUP].state_text == "Empty"
-        assert GROUP in made.shard.stored.group_ids()
+        assert GROUP in made.shard.group_ids()
 
     def test_a_deleted_group_stays_deleted(self) -> None:
         made = with_a_member()
@@ -194,7 +187,7 @@ class TestTopics:
     def test_partitions_of_a_forgotten_topic_are_begun_anew(self) -> None:
         made = with_a_member()
         effects = made.effects()
-        made.shard.stored.begun.forget_topic(GROUP, FLIGHTS_ID, effects)
+        made.shard.forget_topic(GROUP, FLIGHTS_ID, effects)
         made.take(effects)
         made.restart()
         assert made.beat(asking("a", ALONE)).member_epoch == ALONE + 1

@@ -15,7 +15,6 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_heartbeat import share_heartbeat
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
@@ -49,13 +48,13 @@ class Scene(scene.Scene):
 
     def fresh(self) -> GroupShard:
         return GroupShard(
-            StoredGroups(scene.LIMITS, self._max_groups, topics=self.topics, streams_limits=lambda _: AT_ONCE)
+            scene.LIMITS, self._max_groups, topics=self.topics, streams_limits=lambda _: AT_ONCE
         )
 
     def beat(self, request: StreamsHeartbeat) -> StreamsReply:
         effects = self.effects()
         try:
-            return streams_heartbeat(self.shard.stored, request, effects)
+            return streams_heartbeat(self.shard, request, effects)
         finally:
             self.take(effects)
 
@@ -96,13 +95,10 @@ class TestKinds:
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
             for refuse in (
                 lambda: consumer_heartbeat(
-                    made.shard.stored,
-                    consumer_scene.joining("c", "lines", group_id=GROUP),
-                    made.effects(),
-                    made.shard.classic.downgrade_and_rebalance,
+                    made.shard, consumer_scene.joining("c", "lines", group_id=GROUP), made.effects()
                 ),
                 lambda: share_heartbeat(
-                    made.shard.stored, replace(sharing("c"), group_id=GROUP), made.effects(), lambda: True
+                    made.shard, replace(sharing("c"), group_id=GROUP), made.effects(), lambda: True
                 ),
             ):
                 with pytest.raises(HeartbeatRefused) as refused:
@@ -114,10 +110,7 @@ class TestKinds:
         made = Scene()
         made.join(scene.Who(), "classic")
         consumer_heartbeat(
-            made.shard.stored,
-            consumer_scene.joining("c", "lines", group_id="consumers"),
-            made.effects(),
-            made.shard.classic.downgrade_and_rebalance,
+            made.shard, consumer_scene.joining("c", "lines", group_id="consumers"), made.effects()
         )
         key = SharePartitionKey("sharers", next(iter(consumer_ids())), 0)
         begin_partition(made.shard.shares, key, "lines", made.effects())
@@ -162,14 +155,14 @@ class TestKinds:
 
     def test_the_members_of_the_gateway_have_so_many_bytes(self) -> None:
         made = with_a_member()
-        made.shard.stored.member_bytes.limit_bytes = 1_500
+        made.shard.member_bytes.limit_bytes = 1_500
         made.now_ms += 10_000
         request = joining("b", client_tags=(("zone", "z" * 800),))
         assert made.refusal(request) is ErrorCode.group_max_size_reached
 
     def test_topologies_count_among_the_bytes_of_members(self) -> None:
         made = Scene()
-        made.shard.stored.member_bytes.limit_bytes = 4_500
+        made.shard.member_bytes.limit_bytes = 4_500
         made.beat(
             joining("a", Topology(0, (subtopology("0", "lines", changelogs=[changelog("c" * 2_000)]),)))
         )
@@ -196,7 +189,7 @@ class TestOffsets:
     def test_an_older_epoch_commits_the_tasks_of_that_epoch(self) -> None:
         made = with_a_member()
         made.topics.counts["lines"] = 6
-        made.shard.stored.topics_changed()
+        made.shard.topics_changed()
         made.beat(asking("a", FIRST_EPOCH, owned=active(0, 1, 2, 3)))
         made.restart()
         assert made.check("a", FIRST_EPOCH, *committing(0, 3)) is ErrorCode.none
@@ -235,7 +228,7 @@ class TestOffsets:
         assert list(made.shard.offsets.of(GROUP)) == [("lines", 0)]
         made.beat(asking("a", -1))
         made.shard.clean_up(1_000, made.effects())
-        assert GROUP not in made.shard.stored.group_ids(), "no members and no offsets are left"
+        assert GROUP not in made.shard.group_ids(), "no members and no offsets are left"
 
 
 class TestLog:
@@ -279,15 +272,15 @@ class TestLog:
         made = with_a_member()
         before = made.shard.next_deadline_ms(GROUP)
         assert before is not None
-        made.shard.stored.clock_was_set(500)
+        made.shard.clock_was_set(500)
         assert made.shard.next_deadline_ms(GROUP) == before + 500
 
     def test_joining_and_leaving_are_logged(self) -> None:
         made = Scene()
         effects = made.effects()
-        streams_heartbeat(made.shard.stored, joining("a"), effects)
+        streams_heartbeat(made.shard, joining("a"), effects)
         assert [type(event) for event in effects.events] == [MemberJoined, EpochRaised]
         assert effects.events[1] == EpochRaised(GROUP, "streams", FIRST_EPOCH, "member a joined")
         effects = made.effects()
-        streams_heartbeat(made.shard.stored, asking("a", -1), effects)
+        streams_heartbeat(made.shard, asking("a", -1), effects)
         assert [type(event) for event in effects.events] == [MemberLeft, EpochRaised]

@@ -11,7 +11,6 @@ from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.epoch_group import HeartbeatRefused
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.streams.heartbeat import streams_heartbeat
 from seqgate.gateway.coordinator.streams.records import GROUP as GROUP_ROW
 from seqgate.gateway.coordinator.streams.records import ROWS, TOPOLOGY
@@ -57,9 +56,7 @@ class Shard:
 
     def _fresh(self) -> GroupShard:
         return GroupShard(
-            StoredGroups(
-                GroupLimits(), max_groups=9, topics=FakeTopics(lines=1), streams_limits=lambda _: self.limits
-            )
+            GroupLimits(), max_groups=9, topics=FakeTopics(lines=1), streams_limits=lambda _: self.limits
         )
 
     def asks(self, member_epoch: int = 0, *, is_first: bool = False) -> bool:
@@ -67,7 +64,7 @@ class Shard:
         make = joining if member_epoch == 0 else asking
         request = make("a", *(() if member_epoch == 0 else (member_epoch,)), api_version=0 if is_first else 1)
         effects = Effects(self.now_ms)
-        reply = streams_heartbeat(self.shard.stored, request, effects)
+        reply = streams_heartbeat(self.shard, request, effects)
         self.records += effects.records
         return reply.wants_description
 
@@ -169,7 +166,7 @@ class TestStoring:
     def test_a_deleted_group_leaves_no_description(self, shard: Shard) -> None:
         shard.push()
         effects = Effects(shard.now_ms)
-        streams_heartbeat(shard.shard.stored, asking("a", -1), effects)
+        streams_heartbeat(shard.shard, asking("a", -1), effects)
         assert delete_group(shard.shard, GROUP, effects) is ErrorCode.none
         assert [record for record in effects.records if record.row is DESCRIPTION] == [  # type: ignore[union-attr]
             DESCRIPTION.of(GROUP, None)
@@ -242,7 +239,7 @@ class TestRefusals:
         assert not shard.asks(2)
 
     def test_one_for_which_there_is_no_memory_is_asked_for_later(self, shard: Shard) -> None:
-        shard.shard.stored.member_bytes.limit_bytes = 0
+        shard.shard.member_bytes.limit_bytes = 0
         assert shard.push() is not None
         assert shard.stored is None
         shard.now_ms += 30_000

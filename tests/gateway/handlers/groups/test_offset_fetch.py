@@ -41,7 +41,7 @@ def test_a_member_fetches_at_its_present_epoch() -> None:
     epoch = scene.beat("a").member_epoch
 
     def error(member_id: str | None, member_epoch: int) -> ErrorCode:
-        return check_member(scene.shard.stored, GROUP, member_id, member_epoch)
+        return check_member(scene.shard, GROUP, member_id, member_epoch)
 
     assert error(None, -1) is ErrorCode.none
     assert error("a", epoch) is ErrorCode.none

@@ -9,8 +9,8 @@ from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.classic_group import ClassicGroup
 from seqgate.gateway.coordinator.group.classic_protocol import GroupLimits
 from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup, ShareMember
-from seqgate.gateway.coordinator.group.stored_groups import StoredGroups
 from seqgate.gateway.coordinator.share.share_partition import ShareLimits, SharePartition
 from seqgate.gateway.runtime.loop.clock import TOLERATED_MS, ClockChanges
 from tests.gateway.handlers.requests import create
@@ -82,7 +82,7 @@ async def test_a_session_of_a_member_lasts_as_long_as_before(node: Node, by_ms: 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
 def test_members_of_every_kind_have_as_much_time_as_before(by_ms: int) -> None:
-    stored = StoredGroups(GroupLimits(), 10)
+    stored = GroupShard(GroupLimits(), 10)
     member = ConsumerMember("m", session_deadline_ms=1, revocation_deadline_ms=2, join_deadline_ms=3)
     sharer = ShareMember("s", session_deadline_ms=4)
     joining = ClassicGroup("j", NOW_MS)
