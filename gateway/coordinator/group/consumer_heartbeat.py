@@ -166,24 +166,19 @@ def _member(
     group: ConsumerGroup, request: Heartbeat, limits: ConsumerLimits, records: list[RowRecord]
 ) -> ConsumerMember:
     """Return the member that sent the heartbeat, and create it when it joins. Raises HeartbeatRefused."""
-    instance_id = request.instance_id
-    known = group.members.get(request.member_id)
-    if instance_id is not None and request.member_epoch != JOINING:
-        known = static_member(group, request)
-    elif instance_id is not None:
-        static = group.members.get(group.static_members.get(instance_id, ""))
-        if static is not None and static.member_id != request.member_id:
-            if static.member_epoch != LEAVING_FOR_A_WHILE and not static.is_classic:
-                text = f"Instance id {instance_id} is still in use by member {static.member_id}."
-                raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
-            return replace_static(group, static, request.member_id, records)
-        if static is not None:
-            return static
-    if known is not None:
+    if request.member_epoch != JOINING:
+        known = known_member(group, request)
         _check_epoch(known, request)
         return known
-    if request.member_epoch != JOINING:
-        raise unknown_member(group.group_id, request.member_id)
+    instance_id = request.instance_id
+    static = None if instance_id is None else group.members.get(group.static_members.get(instance_id, ""))
+    if static is not None and static.member_id != request.member_id:
+        if static.member_epoch != LEAVING_FOR_A_WHILE and not static.is_classic:
+            text = f"Instance id {instance_id} is still in use by member {static.member_id}."
+            raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
+        return replace_static(group, static, request.member_id, records)
+    if request.member_id in group.members:
+        return group.members[request.member_id]
     if len(group.members) >= limits.max_size:
         text = f"The consumer group has reached its maximum capacity of {limits.max_size} members."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
@@ -191,15 +186,20 @@ def _member(
     return member
 
 
-def static_member(group: EpochGroup[M, Any], request: Any) -> M:
-    """Return the static member of a request that does not join. Raises HeartbeatRefused."""
+def known_member(group: EpochGroup[M, Any], request: Any) -> M:
+    """Return the sender of a request that does not join. Raises HeartbeatRefused."""
+    member_id = request.member_id
+    if request.instance_id is None:
+        if member_id not in group.members:
+            raise unknown_member(group.group_id, member_id)
+        return group.members[member_id]
     static_id = group.static_members.get(request.instance_id)
     if static_id is None:
         text = f"Instance id {request.instance_id} is unknown."
         raise HeartbeatRefused(ErrorCode.unknown_member_id, text)
-    if static_id != request.member_id:
+    if static_id != member_id:
         text = (
-            f"Static member {request.member_id} with instance id {request.instance_id} was fenced by member "
+            f"Static member {member_id} with instance id {request.instance_id} was fenced by member "
             f"{static_id}."
         )
         raise HeartbeatRefused(ErrorCode.fenced_instance_id, text)
@@ -207,14 +207,10 @@ def static_member(group: EpochGroup[M, Any], request: Any) -> M:
 
 
 def _check_epoch(member: ConsumerMember, request: Heartbeat) -> None:
-    """Accept the member's epoch. Raises HeartbeatRefused.
-
-    The previous epoch is accepted as a lost answer when the member owns no more than that answer left it. A
-    member that joins again owns nothing, whatever its epoch was.
+    """Accept the member's epoch. The previous epoch is accepted as a lost answer when the member owns no more
+    than that answer left it. Raises HeartbeatRefused.
     """
     epoch = request.member_epoch
-    if epoch == JOINING:
-        return
     if epoch > member.member_epoch:
         text = f"The member has a greater member epoch ({epoch}) than the one known ({member.member_epoch})."
         raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
@@ -385,11 +381,7 @@ def _step(
 
 def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
-    member = group.members.get(request.member_id)
-    if request.instance_id is not None:
-        member = static_member(group, request)
-    if member is None:
-        raise unknown_member(group.group_id, request.member_id)
+    member = known_member(group, request)
     reply = HeartbeatReply(member.member_id, request.member_epoch, None)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
         member.current = member.current._replace(

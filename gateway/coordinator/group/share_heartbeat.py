@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatReply,
     interval_is_over,
+    known_member,
     refuse_blank,
     refuse_long,
     refuse_long_subscription,
@@ -243,7 +244,5 @@ def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset
 
 def leave(group: ShareGroup, request: ShareHeartbeat) -> tuple[HeartbeatReply, list[RowRecord]]:
     """Remove a member that leaves. Raises HeartbeatRefused."""
-    member_id = request.member_id
-    if member_id not in group.members:
-        raise unknown_member(group.group_id, member_id)
-    return HeartbeatReply(member_id, LEAVING, None), group.remove([member_id])
+    member = known_member(group, request)
+    return HeartbeatReply(member.member_id, LEAVING, None), group.remove([member.member_id])

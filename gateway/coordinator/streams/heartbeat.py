@@ -44,11 +44,10 @@ from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
     interval_is_over,
+    known_member,
     refuse_blank,
     refuse_long,
     refuse_unknown_group,
-    static_member,
-    unknown_member,
 )
 from seqgate.gateway.coordinator.group.epoch_group import (
     JOINING,
@@ -485,25 +484,20 @@ def _ask_for_shutdown(group: StreamsGroup, member_id: str) -> None:
 def _member(plan: _Plan, request: StreamsHeartbeat) -> StreamsMember:
     """Return the member that sent the heartbeat; a new one is not added. Raises HeartbeatRefused."""
     group, limits, instance_id = plan.group, plan.limits, request.instance_id
-    is_joining = request.member_epoch == JOINING
+    if request.member_epoch != JOINING:
+        known = known_member(group, request)
+        _check_epoch(known, request)
+        return known
     member = group.members.get(request.member_id)
     static = None if instance_id is None else group.members.get(group.static_members.get(instance_id, ""))
-    if is_joining and static is None and member is None and len(group.members) >= limits.max_size:
+    if static is None and member is None and len(group.members) >= limits.max_size:
         text = f"The streams group has reached its maximum capacity of {limits.max_size} members."
         raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-    if is_joining and static is not None and static is not member:
+    if static is not None and static is not member:
         return _returned(plan, static, request)
-    if instance_id is not None and not is_joining:
-        member = static_member(group, request)
     if member is None:
-        if not is_joining:
-            raise unknown_member(group.group_id, request.member_id)
         return StreamsMember(request.member_id)
-    if not is_joining:
-        _check_epoch(member, request)
-    elif member.is_away:
-        return _returned(plan, member, request)
-    return member
+    return _returned(plan, member, request) if member.is_away else member
 
 
 def _returned(plan: _Plan, static: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
@@ -712,11 +706,7 @@ def _make_targets(
 
 def leave(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsReply, list[RowRecord]]:
     """Handle a heartbeat of a member that leaves, for good or for a while. Raises HeartbeatRefused."""
-    member = group.members.get(request.member_id)
-    if request.instance_id is not None:
-        member = static_member(group, request)
-    if member is None:
-        raise unknown_member(group.group_id, request.member_id)
+    member = known_member(group, request)
     if request.is_shutdown_asked:
         _ask_for_shutdown(group, request.member_id)
     reply = StreamsReply(request.member_id, request.member_epoch)
