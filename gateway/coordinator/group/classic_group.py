@@ -23,6 +23,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.deadlines import NEVER, moved
 from seqgate.gateway.coordinator.group.consumer_assignors import CONSUMER_PROTOCOL, subscribed_topics
+from seqgate.gateway.coordinator.group.epoch_group import MembersById
 from seqgate.gateway.coordinator.group.events import Effects, JoinReply, SyncReply
 from seqgate.gateway.coordinator.group.records import GroupMetadata, MemberMetadata
 
@@ -38,14 +39,6 @@ class GroupState(enum.Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
-
-
-class GroupError(Exception):
-    """A request is refused; `error_code` is Kafka's code for the reason."""
-
-    def __init__(self, error_code: ErrorCode) -> None:
-        super().__init__(error_code.name)
-        self.error_code = error_code
 
 
 class Member(msgspec.Struct, eq=False):
@@ -73,7 +66,7 @@ class Member(msgspec.Struct, eq=False):
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
 
-class ClassicGroup:
+class ClassicGroup(MembersById[Member]):
     """State of a group. `classic_protocol` has the transitions between states."""
 
     type: ClassVar = "classic"
@@ -259,19 +252,6 @@ class ClassicGroup:
         if old_member_id in self.pending_sync:
             self.pending_sync.discard(old_member_id)
             self.pending_sync.add(new_member_id)
-        return member
-
-    def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """Return the sender of a request. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-        if group_instance_id is not None:
-            known = self.static_members.get(group_instance_id)
-            if known is None:
-                raise GroupError(ErrorCode.unknown_member_id)
-            if known != member_id:
-                raise GroupError(ErrorCode.fenced_instance_id)
-        member = self.members.get(member_id)
-        if member is None:
-            raise GroupError(ErrorCode.unknown_member_id)
         return member
 
     def elect_joined_leader(self) -> bool:

@@ -32,13 +32,7 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.deadlines import NEVER
-from seqgate.gateway.coordinator.group.classic_group import (
-    ClassicGroup,
-    GroupError,
-    GroupState,
-    Member,
-    Protocols,
-)
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member, Protocols
 from seqgate.gateway.coordinator.group.consumer_assignors import (
     CONSUMER_PROTOCOL,
     EVERYTHING,
@@ -63,6 +57,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     renew_target,
     replace_static,
 )
+from seqgate.gateway.coordinator.group.epoch_group import GroupError
 from seqgate.gateway.coordinator.group.events import (
     SESSION_TIMED_OUT,
     Before,
@@ -143,18 +138,21 @@ class ClassicRequests:
 
     def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
         """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
+        try:
+            self._join(group_id, request, waiter, effects)
+        except GroupError as error:
+            effects.reply(waiter, JoinReply(error_code=error.error_code, member_id=request.member_id))
+
+    def _join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
         shard = self._shard
         limits = shard.limits
         if not group_id:
-            effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
-            return
+            raise GroupError(ErrorCode.invalid_group_id)
         if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
-            effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
-            return
+            raise GroupError(ErrorCode.invalid_session_timeout)
         held_bytes = shard.held_bytes(group_id, request.member_id, request.group_instance_id)
         if not shard.member_bytes.admit(classic_bytes(request.protocols), effects.now_ms, held_bytes):
-            effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
-            return
+            raise GroupError(ErrorCode.group_max_size_reached)
         consumer_group = shard.consumers.groups.get(group_id)
         if consumer_group is not None and consumer_group.members:
             self._join_consumers(consumer_group, request, waiter, effects)
@@ -167,15 +165,13 @@ class ClassicRequests:
                 effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
                 return
             if request.member_id:
-                effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
-                return
+                raise GroupError(ErrorCode.unknown_member_id)
             if consumer_group is not None:
                 shard.consumers.delete(group_id, effects)
             elif streams_group is not None:
                 shard.streams.delete(group_id, effects)
             elif shard.is_full:
-                effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
-                return
+                raise GroupError(ErrorCode.group_max_size_reached)
             group = shard.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
         _join_classic_group(group, request, waiter, limits, effects)
 
@@ -191,43 +187,42 @@ class ClassicRequests:
         """Handle a SyncGroup; answer it when the leader has assigned. `max_bytes` is the largest batch that
         the group's record may make.
         """
-        shard = self._shard
-        consumer_group = shard.consumers.groups.get(committer.group_id)
-        if consumer_group is not None:
-            try:
+        shard, group_id = self._shard, committer.group_id
+        consumer_group = shard.consumers.groups.get(group_id)
+        try:
+            if consumer_group is not None:
                 reply = _sync_in_consumer_group(
                     consumer_group, committer, protocol, shard.topics, effects.now_ms
                 )
-            except GroupError as error:
-                reply = SyncReply(error_code=error.error_code)
-            effects.reply(waiter, reply)
+                effects.reply(waiter, reply)
+                return
+            group = self._find(group_id)
+            self._admit(group, assignments, effects)
+            if not _takes_assignment(group, committer, protocol, waiter, effects):
+                return
+        except GroupError as error:
+            effects.reply(waiter, SyncReply(error_code=error.error_code))
             return
-        group = self._find(committer.group_id)
-        if isinstance(group, ErrorCode):
-            effects.reply(waiter, SyncReply(error_code=group))
-            return
+        record = GroupMetadataRecord(group_id, group.metadata(assignments))
+        if size_of(encode, (record,)) > max_bytes:
+            _refuse_assignment(group, shard.limits, effects)
+        else:
+            _assign(group, assignments, effects)
+
+    def _admit(self, group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
         held_bytes = sum(len(member.assignment) for member in group.members.values())
-        if not shard.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms, held_bytes):
+        sent_bytes = sum(map(len, assignments.values()))
+        if not self._shard.member_bytes.admit(sent_bytes, effects.now_ms, held_bytes):
             # Kafka answers with this error when its log refuses an assignment
-            effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
-            return
-        if _takes_assignment(group, committer, protocol, waiter, effects):
-            record = GroupMetadataRecord(group.group_id, group.metadata(assignments))
-            if size_of(encode, (record,)) > max_bytes:
-                _refuse_assignment(group, shard.limits, effects)
-            else:
-                _assign(group, assignments, effects)
+            raise GroupError(ErrorCode.unknown_server_error)
 
     def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
         """Handle a Heartbeat; return an error code, which may announce a rebalance."""
         consumer_group = self._shard.consumers.groups.get(member.group_id)
-        group = self._find(member.group_id)
         try:
             if consumer_group is not None:
                 return _heartbeat_in_consumer_group(consumer_group, member, now_ms)
-            if isinstance(group, ErrorCode):
-                return group
-            return _heartbeat_in_classic_group(group, member, now_ms)
+            return _heartbeat_in_classic_group(self._find(member.group_id), member, now_ms)
         except GroupError as error:
             return error.error_code
 
@@ -256,11 +251,13 @@ class ClassicRequests:
             return [ErrorCode.unknown_member_id] * len(leaving)
         return _leave_classic_group(group, leaving, shard.limits, effects, reason)
 
-    def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
-        """Return the classic group, or the error that answers a request for it."""
+    def _find(self, group_id: str) -> ClassicGroup:
+        """Return the classic group. Raises GroupError."""
         if not group_id:
-            return ErrorCode.invalid_group_id
-        return self._shard.groups.get(group_id) or ErrorCode.unknown_member_id
+            raise GroupError(ErrorCode.invalid_group_id)
+        if group_id not in self._shard.groups:
+            raise GroupError(ErrorCode.unknown_member_id)
+        return self._shard.groups[group_id]
 
     # --- groups that change their protocol
 
@@ -296,39 +293,28 @@ class ClassicRequests:
             prepare_rebalance(converted, self._shard.limits, effects, reason)
 
 
-def _refused(request: Join, error: ErrorCode) -> JoinReply:
-    return JoinReply(error_code=error, member_id=request.member_id)
-
-
 # --- joining a classic group
 
 
 def _join_classic_group(
     group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects
 ) -> None:
-    """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
+    """Handle a JoinGroup; answer it at once, or at the end of the rebalance. Raises GroupError."""
     member_id = request.member_id
     if not _has_room(group, member_id, limits):
         group.remove(member_id)
         effects.reply(waiter, JoinReply(error_code=ErrorCode.group_max_size_reached))
         return
     if group.state is GroupState.DEAD:
-        effects.reply(waiter, JoinReply(error_code=ErrorCode.coordinator_not_available, member_id=member_id))
-        return
+        raise GroupError(ErrorCode.coordinator_not_available)
     if not group.supports(request.protocol_type, (name for name, _ in request.protocols)):
-        error = ErrorCode.inconsistent_group_protocol
-        effects.reply(waiter, JoinReply(error_code=error, member_id=member_id))
-        return
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
     if not member_id:
         _join_new(group, request, waiter, limits, effects)
     elif member_id in group.pending_members and request.group_instance_id is None:
         _add(group, member_id, request, waiter, limits, effects)
     else:
-        try:
-            member = group.check_member(member_id, request.group_instance_id)
-        except GroupError as error:
-            effects.reply(waiter, JoinReply(error_code=error.error_code, member_id=member_id))
-            return
+        member = group.check_member(member_id, request.group_instance_id)
         _join_again(group, member, request, waiter, limits, effects)
 
 
@@ -388,9 +374,8 @@ def _join_again(
     unchanged = member.protocols == request.protocols
     is_leader = group.leader == member.member_id
     if group.state is GroupState.EMPTY:
-        error = ErrorCode.unknown_member_id
-        effects.reply(waiter, JoinReply(error_code=error, member_id=member.member_id))
-    elif (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
+        raise GroupError(ErrorCode.unknown_member_id)
+    if (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
         group.state is GroupState.STABLE and unchanged and not is_leader
     ):
         # The member repeats its request, because the last answer was lost.
@@ -550,17 +535,18 @@ def _takes_assignment(
     effects: Effects,
 ) -> bool:
     """Answer a SyncGroup, or let it wait; return whether it is the leader's, whose assignment is awaited.
-    `protocol` is (type, name), None if missing.
+    `protocol` is (type, name), None if missing. Raises GroupError.
     """
-    try:
-        member = group.check_member(committer.member_id, committer.group_instance_id)
-        _check_generation(group, committer.generation_id, protocol)
-    except GroupError as error:
-        effects.reply(waiter, SyncReply(error_code=error.error_code))
-        return False
+    member = group.check_member(committer.member_id, committer.group_instance_id)
+    if committer.generation_id != group.generation_id:
+        raise GroupError(ErrorCode.illegal_generation)
+    protocol_type, protocol_name = protocol
+    if (protocol_type is not None and protocol_type != group.protocol_type) or (
+        protocol_name is not None and protocol_name != group.protocol_name
+    ):
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
     if group.state is GroupState.PREPARING_REBALANCE:
-        effects.reply(waiter, SyncReply(error_code=ErrorCode.rebalance_in_progress))
-        return False
+        raise GroupError(ErrorCode.rebalance_in_progress)
     group.pending_sync.discard(member.member_id)
     if not group.pending_sync:
         group.sync_deadline_ms = NEVER
@@ -571,18 +557,6 @@ def _takes_assignment(
         effects.reply(member.awaiting_sync, SyncReply(error_code=ErrorCode.rebalance_in_progress))
     member.awaiting_sync = waiter
     return group.leader == member.member_id
-
-
-def _check_generation(
-    group: ClassicGroup, generation_id: int, protocol: tuple[str | None, str | None]
-) -> None:
-    if generation_id != group.generation_id:
-        raise GroupError(ErrorCode.illegal_generation)
-    protocol_type, protocol_name = protocol
-    if (protocol_type is not None and protocol_type != group.protocol_type) or (
-        protocol_name is not None and protocol_name != group.protocol_name
-    ):
-        raise GroupError(ErrorCode.inconsistent_group_protocol)
 
 
 def _refuse_assignment(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
@@ -645,15 +619,11 @@ def _leave_classic_group(
 def _leave_one(
     group: ClassicGroup, member_id: str, group_instance_id: str | None, effects: Effects
 ) -> ErrorCode:
-    if not member_id:
-        if group_instance_id is None or group_instance_id not in group.static_members:
-            return ErrorCode.unknown_member_id
-        member_id = group.static_members[group_instance_id]
-    elif member_id in group.pending_members:
+    if member_id in group.pending_members:
         group.remove(member_id)
         return ErrorCode.none
     try:
-        member = group.check_member(member_id, group_instance_id)
+        member = group.check_leaving(member_id, group_instance_id)
     except GroupError as error:
         return error.error_code
     _remove(group, member, effects)
@@ -779,7 +749,7 @@ def _known_or_new(
     """Return the member; create an unknown one, which replaces that of its instance id. Raises GroupError."""
     instance_id = request.group_instance_id
     if instance_id is not None and request.member_id:
-        return _check_static(group, member_id, instance_id)
+        return group.check_member(member_id, instance_id)
     static_id = None if instance_id is None else group.static_members.get(instance_id)
     if static_id is not None:
         return replace_static(group, group.members[static_id], member_id, records)
@@ -816,22 +786,10 @@ def _update_member(
     return describe(group, member, value, records, is_new=is_new) or is_new
 
 
-def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    static_id = group.static_members.get(instance_id)
-    if static_id is None:
-        raise GroupError(ErrorCode.unknown_member_id)
-    if static_id != member_id:
-        raise GroupError(ErrorCode.fenced_instance_id)
-    return group.members[static_id]
-
-
 def _classic_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerMember, ClassicMember]:
     """Return the classic member that sent the request in its present generation. Raises GroupError."""
-    if committer.group_instance_id is None:
-        found = group.members.get(committer.member_id)
-    else:
-        found = _check_static(group, committer.member_id, committer.group_instance_id)
-    if found is None or found.value.classic is None:
+    found = group.check_member(committer.member_id, committer.group_instance_id)
+    if found.value.classic is None:
         raise GroupError(ErrorCode.unknown_member_id)
     if committer.generation_id != found.member_epoch:
         raise GroupError(ErrorCode.illegal_generation)
@@ -899,19 +857,10 @@ def _leave_consumer_group(
     errors = []
     for member_id, instance_id in leaving:
         try:
-            member = _leaving(group, member_id, instance_id)
+            member = group.check_leaving(member_id, instance_id)
         except GroupError as error:
             errors.append(error.error_code)
         else:
             gone[member.member_id] = None
             errors.append(ErrorCode.none)
     return errors, group.remove(gone) if gone else []
-
-
-def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    if instance_id is not None:
-        return _check_static(group, member_id or group.static_members.get(instance_id, ""), instance_id)
-    member = group.members.get(member_id)
-    if member is None:
-        raise GroupError(ErrorCode.unknown_member_id)
-    return member

@@ -45,6 +45,14 @@ class HeartbeatRefused(Exception):
         self.error_code = error_code
 
 
+class GroupError(Exception):
+    """A request is refused; `error_code` is Kafka's code for the reason."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
 class AssignmentEpoch(NamedTuple):
     """The group epoch for which a group's targets were made, and when; 0 in a record of an older release."""
 
@@ -152,9 +160,41 @@ class EpochMember:
 
 M = TypeVar("M", bound=EpochMember)
 T = TypeVar("T")
+X = TypeVar("X")
 
 
-class EpochGroup(ABC, Generic[M, T]):
+class MembersById(Generic[X]):
+    """The members of a group of any protocol."""
+
+    __slots__ = ()
+
+    members: dict[str, X]
+    static_members: dict[str, str]
+    """The member ids by instance id; none in a share group."""
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> X:
+        """Return the sender of a request. Raises GroupError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if group_instance_id is not None:
+            known = self.static_members.get(group_instance_id)
+            if known is None:
+                raise GroupError(ErrorCode.unknown_member_id)
+            if known != member_id:
+                raise GroupError(ErrorCode.fenced_instance_id)
+        member = self.members.get(member_id)
+        if member is None:
+            raise GroupError(ErrorCode.unknown_member_id)
+        return member
+
+    def check_leaving(self, member_id: str, group_instance_id: str | None) -> X:
+        """Return a member that leaves; an administrator may leave a static member's member id empty. Raises
+        GroupError as `check_member` does.
+        """
+        if not member_id and group_instance_id is not None:
+            member_id = self.static_members.get(group_instance_id, "")
+        return self.check_member(member_id, group_instance_id)
+
+
+class EpochGroup(ABC, MembersById[M], Generic[M, T]):
     """The members of a group, their targets, and the epochs."""
 
     __slots__ = ()
@@ -171,10 +211,7 @@ class EpochGroup(ABC, Generic[M, T]):
     """The reasons in the log for a higher epoch and for the removal of a member."""
     group_id: str
     assignment: AssignmentEpoch
-    members: dict[str, M]
     targets: dict[str, T]
-    static_members: dict[str, str]
-    """The member ids by instance id; none in a share group."""
 
     @property
     @abstractmethod

@@ -32,7 +32,8 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Pending, TransactionEnd
-from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
+from seqgate.gateway.coordinator.group.classic_group import ClassicGroup, GroupState
+from seqgate.gateway.coordinator.group.epoch_group import GroupError
 from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, encode
 from seqgate.gateway.coordinator.places import TopicPartition
