@@ -23,26 +23,17 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 from operator import attrgetter, itemgetter
 from struct import Struct
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple
 
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.places import Place, by_topic
-from seqgate.gateway.protocol.frames import (
-    NO_TAGS,
-    MalformedRequest,
-    read_unsigned_varint,
-    string,
-    unsigned_varint,
-)
+from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, string, unsigned_varint
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UUID_BYTES: Final = 16
-_ONE_BYTE: Final = 0x80
-"""Smaller varints have one byte."""
 
 
 class NewerVersion(ValueError):
@@ -95,13 +86,7 @@ class FieldReader:
 
     def length(self, plain: Struct) -> int:
         """Read the length of a string, of bytes or of a list, -1 for null, in its `plain` layout."""
-        if not self.is_compact:
-            return self.number(plain)
-        position = self._position
-        if position < len(self._data) and (byte := self._data[position]) < _ONE_BYTE:
-            self._position = position + 1
-            return byte - 1
-        return self._varint() - 1
+        return self._varint() - 1 if self.is_compact else self.number(plain)
 
     def count(self, *, nullable: bool) -> int:
         """Read the length of a list, -1 for null. Raises ValueError for more items than bytes are left."""
@@ -157,11 +142,6 @@ class Writer:
     def length(self, size: int, plain: Struct) -> None:
         """Write the length of a string, of bytes or of a list; -1 stands for null."""
         self.append(unsigned_varint(size + 1) if self.is_compact else plain.pack(size))
-
-    def end_without_tags(self) -> None:
-        """End a structure without tagged fields; the plain encoding has none at all."""
-        if self.is_compact:
-            self.append(NO_TAGS)
 
     def written(self) -> bytes:
         return b"".join(self._pieces)
@@ -265,28 +245,24 @@ class Tag(NamedTuple):
 
 def structure(make: Callable[..., Any], *fields: Field | Tag) -> Type:
     """Return the type of a structure; `make` takes the fields, then the tagged fields, in this order."""
-    steps = [step for _, run in groupby(filter(_is_plain, fields), _is_number) for step in _steps(list(run))]
-    writes = [(step.get, step.write) for step in steps]
-    reads = [(step.read, step.is_run) for step in steps]
+    plain = [field for field in fields if isinstance(field, Field)]
+    writes = [(_getter(field), field.type.write) for field in plain]
     tags = [field for field in fields if isinstance(field, Tag)]
     tag_writers = [_tag_writer(tag) for tag in sorted(tags, key=attrgetter("tag"))]
 
     def write(out: Writer, value: Any) -> None:
         for get, write_field in writes:
             write_field(out, get(value))
-        if not (tags and out.is_compact):
-            out.end_without_tags()
-            return
-        held = [raw for write_tag in tag_writers if (raw := write_tag(value))]
-        out.append(unsigned_varint(len(held)) + b"".join(held))
+        if out.is_compact:
+            held = [raw for write_tag in tag_writers if (raw := write_tag(value))]
+            out.append(unsigned_varint(len(held)) + b"".join(held))
 
     def read(reader: FieldReader) -> Any:
         found: list[Any] = []
-        for read_field, is_run in reads:
-            if is_run:
-                found += read_field(reader)
-            else:
-                found.append(read_field(reader))
+        for name, type_, absent, since in plain:
+            content = type_.read(reader) if reader.version >= since else absent
+            if name != "":
+                found.append(content)
         tagged = reader.tagged_fields()
         for tag in tags:
             raw = tagged.get(tag.tag)
@@ -300,15 +276,11 @@ def _tag_writer(tag: Tag) -> Callable[[Any], bytes]:
     """Return the function that returns the bytes of a tagged field; none if it is not written."""
     get, absent, is_always_written = attrgetter(tag.name), tag.absent, tag.is_always_written
     number = unsigned_varint(tag.tag)
-    layout = Struct(">" + tag.type.layout)
-    head = number + unsigned_varint(layout.size)
 
     def written(value: Any) -> bytes:
         content = get(value)
         if content == absent and not is_always_written:
             return b""
-        if layout.size:
-            return head + layout.pack(content)
         inner = Writer(is_compact=True)
         tag.type.write(inner, content)
         raw = inner.written()
@@ -317,48 +289,12 @@ def _tag_writer(tag: Tag) -> Callable[[Any], bytes]:
     return written
 
 
-class _Step(NamedTuple):
-    """How a field, or several, is taken from the value of a structure, written, and read."""
-
-    get: Callable[[Any], Any]
-    write: Callable[[Writer, Any], None]
-    read: Callable[[FieldReader], Any]
-    is_run: bool = False
-    """Whether `read` returns a sequence of fields."""
-
-
-def _is_plain(field: Field | Tag) -> TypeGuard[Field]:
-    return isinstance(field, Field)
-
-
-def _is_number(field: Field) -> bool:
-    return bool(field.type.layout and field.name and isinstance(field.name, str) and not field.since)
-
-
-def _steps(run: Sequence[Field]) -> list[_Step]:
-    """Return the steps of adjacent fields. Numbers that follow one another are one step."""
-    if len(run) > 1 and _is_number(run[0]):
-        layout = Struct(">" + "".join(field.type.layout for field in run))
-        get: Callable[[Any], Any] = attrgetter(*(str(field.name) for field in run))
-        return [
-            _Step(
-                get,
-                lambda out, values: out.append(layout.pack(*values)),
-                lambda reader: reader.take(layout),
-                True,
-            )
-        ]
-    return [_step(field) for field in run]
-
-
-def _step(field: Field) -> _Step:
-    name, type_, absent, since = field
+def _getter(field: Field) -> Callable[[Any], Any]:
+    """Return the function that takes a field from the value of a structure."""
+    name = field.name
     if name == "":
-        return _Step(lambda _: absent, type_.write, lambda reader: (type_.read(reader), ())[1], is_run=True)
-    get = name if callable(name) else itemgetter(name) if isinstance(name, int) else attrgetter(name)
-    if not since:
-        return _Step(get, type_.write, type_.read)
-    return _Step(get, type_.write, lambda reader: type_.read(reader) if reader.version >= since else absent)
+        return lambda _: field.absent
+    return name if callable(name) else itemgetter(name) if isinstance(name, int) else attrgetter(name)
 
 
 def nullable(inner: Type) -> Type:
