@@ -103,7 +103,8 @@ def consumer_heartbeat(shard: GroupShard, request: Heartbeat, effects: Effects) 
         effects.records.append(GroupMetadataRecord(group_id, None))
     if not is_empty:
         converted = _upgraded(group, shard.topics, effects.now_ms)
-        effects.records += _creation_records(converted)
+        created = (converted.record_of(*key) for key in ROWS.stored_keys(converted))
+        effects.records += [record for record in created if record is not None]
         shard.consumers.groups[group_id] = converted
     try:
         reply = shard.consumers.leave_or_heartbeat(request, shard.topics, effects)
@@ -309,11 +310,10 @@ def reconcile(
     """
     before = member.current
     if before.state is MemberState.UNREVOKED_PARTITIONS:
-        if owned is not None and not owned & before.pending_revocation:
-            _step(group, member, owned, subscribed)
-        elif subscribed is not None:
-            _revoke_unsubscribed(member, owned, subscribed)
-    elif not member.is_reconciled_to(group.assignment_epoch):
+        may_step = owned is not None and not owned & before.pending_revocation
+    else:
+        may_step = not member.is_reconciled_to(group.assignment_epoch)
+    if may_step:
         _step(group, member, owned, subscribed)
     elif subscribed is not None:
         _revoke_unsubscribed(member, owned, subscribed)
@@ -415,7 +415,7 @@ def renew_target(
     Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes
     the target.
     """
-    may_assign = interval_is_over(group.assignment.timestamp_ms, limits.assignment_interval_ms, now_ms)
+    may_assign = group.may_assign(limits.assignment_interval_ms, now_ms)
     is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
     if not changed and not is_outdated and not (group.is_behind and may_assign):
         return
@@ -424,26 +424,20 @@ def renew_target(
     matching = group.regexes.resolve(
         regexes, lambda regex: _matches(regex, topics), sight, now_ms, afresh=is_outdated
     )
-    subscriptions = _subscriptions(group, topics, matching)
-    if changed or (not group.is_behind and not group.has_assigned(subscriptions.topics)):
+    subscribed, of_members = _subscriptions(group, topics, matching)
+    if changed or (not group.is_behind and not group.has_assigned(subscribed)):
         group.group_epoch += 1
         records.append(GROUP_EPOCH.of(group.group_id, group.group_epoch))
-    group.topics_seen = subscriptions.topics
+    group.topics_seen = subscribed
     group.topics_changed = False
     if group.is_behind and may_assign:
-        _make_target(group, subscriptions, records, now_ms)
-
-
-class _Subscriptions(msgspec.Struct, frozen=True):
-    """The existing topics to which any member subscribes, and the topics to which each member subscribes."""
-
-    topics: dict[str, tuple[uuid.UUID, int]]
-    of_members: dict[str, frozenset[uuid.UUID]]
+        _make_target(group, dict(subscribed.values()), of_members, records, now_ms)
 
 
 def _subscriptions(
     group: ConsumerGroup, topics: Topics, matching: Mapping[str, Collection[str]]
-) -> _Subscriptions:
+) -> tuple[dict[str, tuple[uuid.UUID, int]], dict[str, frozenset[uuid.UUID]]]:
+    """Return the existing topics to which any member subscribes, and those of each member."""
     found: dict[str, tuple[uuid.UUID, int] | None] = {}
     of_members = {}
     for member_id, member in group.members.items():
@@ -453,7 +447,7 @@ def _subscriptions(
         found |= {name: topics.describe(name) for name in names if name not in found}
         described = (found[name] for name in names)
         of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
-    return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
+    return {name: topic for name, topic in found.items() if topic is not None}, of_members
 
 
 def _matches(regex: str, topics: Topics) -> list[str]:
@@ -462,14 +456,17 @@ def _matches(regex: str, topics: Topics) -> list[str]:
 
 
 def _make_target(
-    group: ConsumerGroup, subscriptions: _Subscriptions, records: list[RowRecord], now_ms: int
+    group: ConsumerGroup,
+    partitions: dict[uuid.UUID, int],
+    subscriptions: dict[str, frozenset[uuid.UUID]],
+    records: list[RowRecord],
+    now_ms: int,
 ) -> None:
     """Assign partitions for the present group epoch; write records only for targets that change."""
-    partitions = dict(subscriptions.topics.values())
     subscribers = {
         member_id: Subscriber(
             member.group_instance_id or member_id,
-            subscriptions.of_members[member_id],
+            subscriptions[member_id],
             group.targets.get(member_id, NOWHERE),
         )
         for member_id, member in group.members.items()
@@ -546,11 +543,6 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
     epochs = dict.fromkeys(places, epoch)
     current = CurrentValue(epoch, epoch, assigned=places, assignment_epochs=epochs)
     return ConsumerMember(old.member_id, value, current)
-
-
-def _creation_records(group: ConsumerGroup) -> list[RowRecord]:
-    records = (group.record_of(kind, member_id) for kind, member_id in ROWS.stored_keys(group))
-    return [record for record in records if record is not None]
 
 
 def _have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
@@ -668,13 +660,6 @@ class ConsumerLimits(msgspec.Struct, frozen=True):
     max_size: int = 2**31 - 1
     assignment_interval_ms: int = 0
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
-
-
-def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return whether a group may make a new target (KIP-1263): the last one is old enough, of unknown time,
-    or in the future (made before the clock was set back).
-    """
-    return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 
 
 class Heartbeat(msgspec.Struct, frozen=True):

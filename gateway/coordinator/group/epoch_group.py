@@ -93,13 +93,17 @@ class GroupRows:
             for member_id in group.members
             for record in self.removal_records(group.group_id, member_id)
         ]
-        return [*members, *(row.of(group.group_id, None) for row in reversed(self.of_group))]
+        return [*members, *(row.of(group.group_id, None) for row in reversed(self._stored_rows(group)))]
 
     def stored_keys(self, group: EpochGroup[Any, Any]) -> list[tuple[int, str]]:
         """Return (kind of key, member id) of every record of a group that the log must hold."""
-        of_group = [(row.kind, "") for row in self.of_group]
+        of_group = [(row.kind, "") for row in self._stored_rows(group)]
         members = [(row.kind, member_id) for member_id in group.members for row in self._of_members]
         return [*of_group[:-1], *members, of_group[-1]]
+
+    def _stored_rows(self, group: EpochGroup[Any, Any]) -> list[Row]:
+        """Return the rows of the group without those whose value is missing, such as a description."""
+        return [row for row in self.of_group if group.stored(row) is not None]
 
 
 class EpochMember:
@@ -231,6 +235,13 @@ class EpochGroup(ABC, MembersById[M], Generic[M, T]):
     def is_behind(self) -> bool:
         """Whether the targets are older than the group epoch."""
         return self.group_epoch > self.assignment.epoch
+
+    def may_assign(self, interval_ms: int, now_ms: int) -> bool:
+        """Return whether a new target may be made (KIP-1263): the last one is old enough, of unknown time, or
+        in the future (made before the clock was set back).
+        """
+        assigned_at_ms = self.assignment.timestamp_ms
+        return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 
     @property
     def state_text(self) -> str:

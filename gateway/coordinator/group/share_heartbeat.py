@@ -18,7 +18,6 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     HeartbeatReply,
-    interval_is_over,
     known_member,
     refuse_blank,
     refuse_long,
@@ -107,24 +106,13 @@ class _Change:
         self.group = group
         self.records: list[RowRecord] = []
         self.now_ms = now_ms
-        self._limits = limits
+        self.limits = limits
 
     def write(self, *records: RowRecord) -> None:
         """Replay the records and collect them."""
         for record in records:
-            self.group.replay(record, self.now_ms, self._limits.session_timeout_ms)
+            self.group.replay(record, self.now_ms, self.limits.session_timeout_ms)
             self.records.append(record)
-
-    @property
-    def may_assign(self) -> bool:
-        """Whether the group may make targets again, by its assignment interval."""
-        return interval_is_over(
-            self.group.assignment.timestamp_ms, self._limits.assignment_interval_ms, self.now_ms
-        )
-
-    def raise_epoch(self, group_epoch: int) -> None:
-        if group_epoch != self.group.group_epoch:
-            self.write(GROUP_EPOCH.of(self.group.group_id, group_epoch))
 
 
 def share_heartbeat(
@@ -218,8 +206,10 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
         names = {topic_id: name for name, (topic_id, _) in found.items()}
         change.write(group.begun_record(group.begun | places, names))
         group_epoch += 1
-    change.raise_epoch(group_epoch)
-    if group.assignment_epoch == group_epoch or not change.may_assign:
+    if group_epoch != group.group_epoch:
+        change.write(GROUP_EPOCH.of(group.group_id, group_epoch))
+    may_assign = group.may_assign(change.limits.assignment_interval_ms, change.now_ms)
+    if group.assignment_epoch == group_epoch or not may_assign:
         return
     subscriptions = {
         member_id: frozenset(found[name][0] for name in member.value.subscribed_names if name in found)

@@ -43,7 +43,6 @@ from seqgate.gateway.coordinator.deadlines import NEVER
 from seqgate.gateway.coordinator.group.classic_group import GroupState
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     MAX_SUBSCRIPTION_BYTES,
-    interval_is_over,
     known_member,
     refuse_blank,
     refuse_long,
@@ -219,7 +218,8 @@ def check(request: StreamsHeartbeat) -> None:
     """Validate the request. Raises HeartbeatRefused."""
     if request.topology is not None:
         check_extent(request.topology)
-    _check_support(request)
+        if any(found.source_topic_regex for found in request.topology.subtopologies):
+            raise HeartbeatRefused(_INVALID, "Regular expressions for source topics are not supported yet.")
     texts = {
         "MemberId": request.member_id,
         "GroupId": request.group_id,
@@ -240,12 +240,6 @@ def check(request: StreamsHeartbeat) -> None:
         raise HeartbeatRefused(_INVALID, "If one task-type is non-null, all must be non-null.")
     if request.member_epoch != JOINING and request.topology is not None:
         raise HeartbeatRefused(_INVALID, "Topology can only be provided when (re-)joining.")
-
-
-def _check_support(request: StreamsHeartbeat) -> None:
-    topology = request.topology
-    if topology is not None and any(found.source_topic_regex for found in topology.subtopologies):
-        raise HeartbeatRefused(_INVALID, "Regular expressions for source topics are not supported yet.")
 
 
 def _check_joining(request: StreamsHeartbeat) -> None:
@@ -657,7 +651,7 @@ def _target(
     known = group.targets.get(member_id if plan.replaced is None else plan.replaced, NO_ASSIGNMENT)
     if last.epoch >= group_epoch:
         return TargetTasks(last.epoch, known)
-    if not interval_is_over(last.timestamp_ms, limits.assignment_interval_ms, plan.now_ms):
+    if not group.may_assign(limits.assignment_interval_ms, plan.now_ms):
         plan.note(
             StreamsGroupStatus.ASSIGNMENT_DELAYED,
             "Assignment delayed due to the configured assignment interval.",

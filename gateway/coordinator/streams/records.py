@@ -13,7 +13,6 @@ from seqgate.gateway.coordinator.group.epoch_group import (
     ASSIGNMENT_EPOCH,
     FIRST_EPOCH,
     NEVER_ASSIGNED,
-    EpochGroup,
     GroupRows,
 )
 from seqgate.gateway.coordinator.rows import (
@@ -27,7 +26,6 @@ from seqgate.gateway.coordinator.rows import (
     UINT16,
     Field,
     Row,
-    RowRecord,
     Tag,
     array,
     converted,
@@ -179,23 +177,7 @@ CURRENT: Final = Row(
 TOPOLOGY: Final = Row(23, TOPOLOGY_TYPE, "topology")
 
 
-class _StreamsRows(GroupRows):
-    """The records of a streams group, of which the description need not be there."""
-
-    def deletion_records(self, group: EpochGroup[Any, Any]) -> list[RowRecord]:
-        records = GroupRows.deletion_records(self, group)
-        return [record for record in records if self._is_there(record.row, group)]
-
-    def stored_keys(self, group: EpochGroup[Any, Any]) -> list[tuple[int, str]]:
-        keys = GroupRows.stored_keys(self, group)
-        return [key for key in keys if self._is_there(self.by_kind[key[0]], group)]
-
-    @staticmethod
-    def _is_there(row: Row, group: EpochGroup[Any, Any]) -> bool:
-        return row is not DESCRIPTION or group.stored(row) is not None
-
-
-ROWS: Final = _StreamsRows((GROUP, TOPOLOGY, DESCRIPTION, ASSIGNMENT), MEMBER, TARGET, CURRENT)
+ROWS: Final = GroupRows((GROUP, TOPOLOGY, DESCRIPTION, ASSIGNMENT), MEMBER, TARGET, CURRENT)
 """The records of the group in `__consumer_offsets`, in Kafka's formats but for the description; all values
 have version 0.
 """
