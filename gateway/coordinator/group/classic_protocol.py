@@ -41,7 +41,6 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     read_subscription,
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
-    MEMBER,
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
@@ -276,8 +275,7 @@ class ClassicRequests:
             effects.reply(waiter, JoinReply(error_code=error.error_code))
             return
         effects.records += records
-        changed = any(record.row is MEMBER for record in records)
-        effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
+        effects.events += before.heartbeat_events(records, request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
         if static is not None and not static.is_classic:

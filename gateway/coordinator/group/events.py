@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, EpochMember
 from seqgate.gateway.coordinator.group.records import GroupRecord
+from seqgate.gateway.coordinator.rows import RowRecord
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.classic_group import Member
@@ -165,8 +166,10 @@ class Before:
         self._is_known = member_id in group.members
         self._static_id = None if instance_id is None else group.static_members.get(instance_id)
 
-    def heartbeat_events(self, *, subscription_changed: bool, reason_given: str | None = None) -> list[Event]:
-        """Return what happened while a member joined or sent a heartbeat; `reason_given` is the client's."""
+    def heartbeat_events(self, records: Iterable[RowRecord], reason_given: str | None = None) -> list[Event]:
+        """Return what happened while a member joined or sent a heartbeat, which led to these records;
+        `reason_given` is the client's.
+        """
         group, member_id = self._group, self._member_id
         if self._is_known and group.group_epoch == self._epoch:
             return []
@@ -180,7 +183,7 @@ class Before:
             else:
                 events.append(MemberReplaced(group.group_id, self._static_id, who(member)))
                 reason = f"static member {member_id} returned with another subscription"
-        elif subscription_changed:
+        elif any(record.row is group.rows.member for record in records):
             reason = f"member {member_id} changed its {group.subscription}"
         return events + self._epoch_events(reason + client_says(reason_given))
 

@@ -127,8 +127,7 @@ class GroupsOfKind(Generic[G, H, L, A]):
             if known is None:
                 reply = self._kind.when_created(group, reply)
                 self.groups[group_id] = group
-            changed = any(record.row is self.rows.member for record in records)
-            effects.events += before.heartbeat_events(subscription_changed=changed)
+            effects.events += before.heartbeat_events(records)
         effects.records += records
         return reply
 
