@@ -188,22 +188,23 @@ class GroupOffsets:
         else:
             return []
         kept = (group.subscribed_topics or frozenset()) if group.state is GroupState.STABLE else frozenset()
-        return [
-            place
-            for place, value in self.of(group.group_id).items()
-            if place[0] not in kept
-            and now_ms >= _ends_at(value, since_ms, retention_ms)
-            and not self.pending.is_held(group.group_id, place)
-        ]
+        return self.expired_unless(group.group_id, kept.__contains__, now_ms, retention_ms, since_ms)
 
     def expired_unless(
-        self, group_id: str, is_kept: Callable[[str], bool], now_ms: int, retention_ms: int
+        self,
+        group_id: str,
+        is_kept: Callable[[str], bool],
+        now_ms: int,
+        retention_ms: int,
+        since_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Return the places of a group's offsets that have expired; a topic that `is_kept` never expires."""
+        """Return the places of a group's offsets that have expired; a topic that `is_kept` never expires. The
+        retention time of an offset begins at `since_ms`, or else with its commit.
+        """
         return [
             place
             for place, value in self.of(group_id).items()
-            if now_ms >= _ends_at(value, None, retention_ms)
+            if now_ms >= _ends_at(value, since_ms, retention_ms)
             and not is_kept(place[0])
             and not self.pending.is_held(group_id, place)
         ]
