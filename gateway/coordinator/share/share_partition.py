@@ -353,14 +353,16 @@ class SharePartition:
         """Move the start offset over done offsets, and begin a round of up to `letters` dead letters if there
         are any and no round is under way; return the changes at or after the start offset.
         """
-        moved = self.runs.pop_done()
-        if moved is not None:
-            self.start_offset = moved
+        self._pass_done()
         self.runs.join_alike()
         kept = [batch for batch in changed if batch.last_offset >= self.start_offset]
         if self._has_more_letters and not self.is_sending:
             kept += self._begin_round(letters, now_ms)
         return kept
+
+    def _pass_done(self) -> None:
+        """Move the start offset over done offsets."""
+        self.start_offset = self.runs.pop_done() or self.start_offset
 
     def log_starts_at(self, offset: int) -> bool:
         """Drop offsets that were deleted from the log; return whether that changes anything. Call `move_to`
@@ -370,9 +372,7 @@ class SharePartition:
             return False
         self.runs.drop_before(offset)
         self.start_offset = offset
-        moved = self.runs.pop_done()
-        if moved is not None:
-            self.start_offset = moved
+        self._pass_done()
         return True
 
     def move_to(self, offset: int) -> list[StateBatch]:
@@ -394,9 +394,7 @@ class SharePartition:
             elif run.state is DeliveryState.ACQUIRED:
                 run.is_skipped = True
                 changed.append(run.stored())
-        moved = self.runs.pop_done()
-        if moved is not None:
-            self.start_offset = moved
+        self._pass_done()
         return [batch for batch in changed if batch.last_offset >= self.start_offset]
 
     # --- dead letters
