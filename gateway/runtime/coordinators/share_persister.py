@@ -192,17 +192,17 @@ class SharePersister:
         by_leader: dict[int, list[SharePartitionKey]] = {}
         for key in keys:
             by_leader.setdefault(self._stored.leader_of(key), []).append(key)
+        outcomes: dict[SharePartitionKey, Any] = {}
         asked: list[Awaitable[dict[SharePartitionKey, Any]]] = []
         for leader, of_leader in by_leader.items():
             if leader == self._node_id:
                 asked += [self._here(key, local) for key in of_leader]
             elif leader == NO_LEADER:
-                asked.append(_nobody(of_leader))
+                outcomes |= dict.fromkeys(of_leader, Refusal(ErrorCode.coordinator_not_available))
             else:
                 asked += [
                     self._there(leader, group_id, some, remote) for group_id, some in _by_group(of_leader)
                 ]
-        outcomes: dict[SharePartitionKey, Any] = {}
         for found in await asyncio.gather(*asked):
             outcomes |= found
         return outcomes
@@ -232,10 +232,6 @@ class SharePersister:
                         else Refusal(ErrorCode(code), row.error_message)
                     )
         return outcomes
-
-
-async def _nobody(keys: Sequence[SharePartitionKey]) -> dict[SharePartitionKey, Any]:
-    return dict.fromkeys(keys, Refusal(ErrorCode.coordinator_not_available))
 
 
 def _by_group(keys: Iterable[SharePartitionKey]) -> Iterable[tuple[str, list[SharePartitionKey]]]:
@@ -325,6 +321,12 @@ class _Led(msgspec.Struct, eq=False):
     def is_current(self) -> bool:
         return not self.partition.closed and self.partition.leader_epoch == self.leader_epoch
 
+    def stored(self) -> asyncio.Future[None]:
+        """Return what is done when the changes are stored, or raises Unavailable."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        return waiter
+
 
 class RemoteShares:
     """The states by key, at most one for each partition that a share session of this gateway has read."""
@@ -350,16 +352,20 @@ class RemoteShares:
         """Iterate over the states; they may change meanwhile."""
         return iter([(key, led.found) for key, led in self._led.items()])
 
-    def find(self, key: SharePartitionKey) -> SharePartition | None:
+    def _current(self, key: SharePartitionKey) -> _Led | None:
         led = self._led.get(key)
-        return led.found if led is not None and led.is_current else None
+        return led if led is not None and led.is_current else None
+
+    def find(self, key: SharePartitionKey) -> SharePartition | None:
+        led = self._current(key)
+        return None if led is None else led.found
 
     async def open(
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], Awaitable[int]]
     ) -> SharePartition:
         """Return a state. One that was never read begins at `first_offset`. Raises Unavailable, LogError."""
-        led = self._led.get(key)
-        if led is not None and led.is_current:
+        led = self._current(key)
+        if led is not None:
             return led.found
         self.drop(key)
         reading = self._reading.get(key)
@@ -395,33 +401,29 @@ class RemoteShares:
         """Change a state that is here, and wait until the change is stored. Raises Unavailable, and the
         errors of `act`.
         """
-        led = self._led.get(key)
-        if led is None or not led.is_current:
+        led = self._current(key)
+        if led is None:
             raise Unavailable(ErrorCode.invalid_record_state)
         if self._change(led, act):
-            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            led.waiters.append(stored)
-            await stored
+            await led.stored()
 
     async def look(self, key: SharePartitionKey, look: Callable[[SharePartition], T]) -> T | None:
         """Return what `look` finds in a state, once all of that is stored; None without the state. Raises
         Unavailable.
         """
-        led = self._led.get(key)
-        if led is None or not led.is_current:
+        led = self._current(key)
+        if led is None:
             return None
         seen = look(led.found)
         if led.writing is not None:
             led.is_changed = True  # a request that is under way does not have the newest changes
-            stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            led.waiters.append(stored)
-            await stored
+            await led.stored()
         return seen
 
     def change_in_background(self, key: SharePartitionKey, act: Act) -> None:
         """Change a state, if it is here, without waiting. A change that is lost was never acknowledged."""
-        led = self._led.get(key)
-        if led is not None and led.is_current:
+        led = self._current(key)
+        if led is not None:
             self._change(led, act)
 
     def _change(self, led: _Led, act: Act) -> bool:
@@ -450,7 +452,14 @@ class RemoteShares:
                 for waiter in waiters:
                     settle(waiter, None)
         except Unavailable as error:
-            self._log_loss(led.key, error)
+            logger.warning(
+                "the progress of share group %s in partition %d of topic %s is read again, because a change "
+                "could not be stored: %s",
+                led.key.group_id,
+                led.key.partition,
+                led.key.topic_id,
+                error,
+            )
             self._give_up(led, error, waiters)
             if error.error_code is ErrorCode.invalid_request:
                 # The state was deleted with its group; whoever is still there must ask for the group again.
@@ -461,17 +470,6 @@ class RemoteShares:
         finally:
             led.writing = None
         self.drop_unread(led.key.group_id)
-
-    @staticmethod
-    def _log_loss(key: SharePartitionKey, error: Unavailable) -> None:
-        logger.warning(
-            "the progress of share group %s in partition %d of topic %s is read again, because a change "
-            "could not be stored: %s",
-            key.group_id,
-            key.partition,
-            key.topic_id,
-            error,
-        )
 
     def drop_unread(self, group_id: str) -> None:
         """Forget the stored states of a group that has no share session here any more; those with dead

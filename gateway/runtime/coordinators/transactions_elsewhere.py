@@ -22,7 +22,7 @@ from seqgate.gateway.coordinator.transaction.rules import VERSION_2, Producer, T
 from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
 from seqgate.gateway.protocol.messages import build_request
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import Unavailable, settle
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import Brokers
 from seqgate.gateway.runtime.topics.topic_lifecycle import InternalTopics
@@ -231,14 +231,12 @@ def _settle(questions: Sequence[_Question], answer: Any) -> None:
             for topic in results.get(question.transactional_id, ())
             for row in topic.results_by_partition
         }
-        if not question.answered.done():
-            question.answered.set_result(codes)
+        settle(question.answered, codes)
 
 
 def _refuse(questions: Sequence[_Question], error: TransactionRefused | Unavailable) -> None:
     for question in questions:
-        if not question.answered.done():
-            question.answered.set_exception(error)
+        settle(question.answered, None, error)
 
 
 def _error_of(code: ErrorCode) -> TransactionRefused | Unavailable | None:
