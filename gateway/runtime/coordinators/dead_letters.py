@@ -202,7 +202,9 @@ class DeadLetters:
         """
         found = await self._shares.letter_round(key)
         if found is None:
-            await self._forget_deleted(key)
+            if key.topic_id not in self._metadata_log.image.topics_by_id:
+                # the state of the deleted topic was kept for its letters
+                await self._shares.stored.forget([key])
             return False
         place = await self._place(key, found)
         if place is not None and not await self._deliver(key, found, place):
@@ -213,11 +215,6 @@ class DeadLetters:
             key, lambda state, now_ms: state.end_round(number, since_ms, now_ms, most)
         )
         return True
-
-    async def _forget_deleted(self, key: SharePartitionKey) -> None:
-        """Delete the state of a deleted topic, which was kept for its letters."""
-        if key.topic_id not in self._metadata_log.image.topics_by_id:
-            await self._shares.stored.forget([key])
 
     async def _deliver(self, key: SharePartitionKey, found: LetterRound, place: _Place) -> bool:
         """Write the letters; return False when the round was split, because they don't fit a batch."""

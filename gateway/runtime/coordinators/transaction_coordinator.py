@@ -145,10 +145,6 @@ class TransactionCoordinator:
             timer.cancel()
         self.shards.stop()
 
-    def load_led(self) -> None:
-        """Load the shards newly led here after a change of leaders, so that decided ends are finished."""
-        self.shards.load_stored()
-
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
             self._repeat(name, interval_ms, work)
@@ -252,7 +248,7 @@ class TransactionCoordinator:
         """Return every transactional id; those of a shard that can't be loaded (`shards.is_loading`) are left
         out.
         """
-        self.load_led()
+        self.shards.load_stored()
         return [
             item for loaded in self.shards if loaded.is_current for item in loaded.shard.transactions.items()
         ]
@@ -419,7 +415,7 @@ class TransactionCoordinator:
         """Abort the open transactions that have timed out. Shards that were lost with their log are loaded
         again here at the latest, so that every decided end is finished.
         """
-        self.load_led()
+        self.shards.load_stored()
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
             if not loaded.is_current:
