@@ -600,6 +600,9 @@ REWRITE_FACTOR: Final = 3
 """A log is rewritten when it is this many times as large as its newest records of all keys."""
 RECORDS_AT_ONCE: Final = 500
 """Keys rewritten in one turn; then other work of the event loop gets its turn."""
+_new_tuple = tuple.__new__
+_BATCH_OVERHEAD_BYTES: Final = 1024
+"""An upper bound of the bytes that a batch takes, without its records."""
 
 
 class LoadedShard(Generic[S]):
@@ -609,9 +612,10 @@ class LoadedShard(Generic[S]):
         self.partition = partition
         self.shard = shard
         self._codec = codec
-        self._batch = OpenBatch(partition, codec.encode)
-        self.append = self._batch.add
-        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch`)."""
+        self._records: list[Record] = []
+        """The records of the batch that `write` writes."""
+        self._size_bytes = 0
+        self._now_ms = 0
         self.failed = False
         """Whether the state is ahead of the log, so that it must be loaded again."""
         self.lost = False
@@ -638,7 +642,7 @@ class LoadedShard(Generic[S]):
     @property
     def max_batch_bytes(self) -> int:
         """The most bytes of records that one batch of this shard can hold, as `size_of` counts them."""
-        return self._batch.max_bytes
+        return self.partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
 
     @property
     def awaits_flush(self) -> bool:
@@ -673,9 +677,79 @@ class LoadedShard(Generic[S]):
 
     def write(self) -> bool:
         """Write the gathered records to the log; return whether the log grew. Raises LogError."""
-        self._batch.write()
+        self._write_batch()
         before, self._end_offset = self._end_offset, self.partition.log.log_end_offset
         return self._end_offset > before
+
+    # --- the batch
+
+    def append(self, records: Sequence[Any], now_ms: int) -> None:
+        """Add the records of one operation to the batch that `write` writes, in one batch if a batch can hold
+        them: a crash then leaves all or none.
+
+        Records of a transaction (`Pending`) are written at once, in batches of their own. Raises LogError,
+        and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        """
+        self._now_ms = now_ms
+        for record in records:
+            if isinstance(record, Pending):
+                self._add_to_transactions(records)
+                return
+        self._gather(records, None)
+
+    def _add_to_transactions(self, records: Sequence[Any]) -> None:
+        for producer, same in groupby(records, _producer_of):
+            if producer is None:
+                self._gather(same, None)
+            else:
+                self._write_batch()
+                self._gather([record.record for record in same], producer)
+                self._write_batch(producer)
+
+    def _write_batch(self, producer: tuple[int, int] | None = None) -> None:
+        """Append the gathered records, as part of the producer's transaction if any. Raises LogError."""
+        if not self._records:
+            return
+        records, self._records, self._size_bytes = self._records, [], 0
+        if producer is None:
+            self.partition.append(build_batch(records), self._now_ms)
+            return
+        producer_id, producer_epoch = producer
+        batch = build_batch(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
+        )
+        self.partition.append(batch, self._now_ms, is_client=False)
+
+    def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
+        """Gather the records; write full batches. One that no batch can hold goes alone, to be refused."""
+        encode, now_ms = self._codec.encode, self._now_ms
+        gathered: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode(record)
+            # the constructor of a NamedTuple takes three times as long, and this line runs for every record
+            gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
+            size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
+        max_bytes = self.max_batch_bytes
+        if self._size_bytes + size_bytes > max_bytes:
+            self._write_batch(producer)
+        if size_bytes <= max_bytes:
+            self._records += gathered
+            self._size_bytes += size_bytes
+        else:
+            self._write_in_parts(gathered, max_bytes, producer)
+
+    def _write_in_parts(
+        self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
+    ) -> None:
+        for record in records:
+            size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+            if self._size_bytes + size_bytes > max_bytes:
+                self._write_batch(producer)
+            self._records.append(record)
+            self._size_bytes += size_bytes
+        if self._size_bytes > max_bytes:
+            self._write_batch(producer)
 
     # --- rewriting
 
@@ -759,98 +833,6 @@ def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str)
         if found is None:
             continue
         yield Pending(header.producer_id, header.producer_epoch, found) if header.is_transactional else found
-
-
-Encode = Callable[[Any], tuple[bytes, bytes | None]]
-"""Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
-
-_new_tuple = tuple.__new__
-_BATCH_OVERHEAD_BYTES: Final = 1024
-"""An upper bound of the bytes that a batch takes, without its records."""
-
-
-class OpenBatch:
-    """Gathers encoded records and appends them to the log of a partition."""
-
-    def __init__(self, partition: Partition, encode: Encode) -> None:
-        self._partition = partition
-        self._encode = encode
-        self._records: list[Record] = []
-        self._size_bytes = 0
-        self._now_ms = 0
-
-    @property
-    def max_bytes(self) -> int:
-        """The most bytes of records that a batch can hold, each with RECORD_OVERHEAD_BYTES."""
-        return self._partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
-
-    def add(self, records: Sequence[Any], now_ms: int) -> None:
-        """Add the records of one operation, in one batch if a batch can hold them: a crash then leaves all or
-        none.
-
-        Records of a transaction (`Pending`) are written at once, in batches of their own. Raises LogError,
-        and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
-        """
-        self._now_ms = now_ms
-        for record in records:
-            if isinstance(record, Pending):
-                self._add_to_transactions(records)
-                return
-        self._gather(records, None)
-
-    def _add_to_transactions(self, records: Sequence[Any]) -> None:
-        for producer, same in groupby(records, _producer_of):
-            if producer is None:
-                self._gather(same, None)
-            else:
-                self.write()
-                self._gather([record.record for record in same], producer)
-                self.write(producer)
-
-    def write(self, producer: tuple[int, int] | None = None) -> None:
-        """Append the gathered records, as part of the producer's transaction if any. Raises LogError."""
-        if not self._records:
-            return
-        records, self._records, self._size_bytes = self._records, [], 0
-        if producer is None:
-            self._partition.append(build_batch(records), self._now_ms)
-            return
-        producer_id, producer_epoch = producer
-        batch = build_batch(
-            records, producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True
-        )
-        self._partition.append(batch, self._now_ms, is_client=False)
-
-    def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
-        """Gather the records; write full batches. One that no batch can hold goes alone, to be refused."""
-        encode, now_ms = self._encode, self._now_ms
-        gathered: list[Record] = []
-        size_bytes = 0
-        for record in records:
-            key, value = encode(record)
-            # the constructor of a NamedTuple takes three times as long, and this line runs for every record
-            gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
-            size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-        max_bytes = self.max_bytes
-        if self._size_bytes + size_bytes > max_bytes:
-            self.write(producer)
-        if size_bytes <= max_bytes:
-            self._records += gathered
-            self._size_bytes += size_bytes
-        else:
-            self._write_in_parts(gathered, max_bytes, producer)
-
-    def _write_in_parts(
-        self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
-    ) -> None:
-        for record in records:
-            size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
-            if self._size_bytes + size_bytes > max_bytes:
-                self.write(producer)
-            self._records.append(record)
-            self._size_bytes += size_bytes
-        if self._size_bytes > max_bytes:
-            self.write(producer)
 
 
 def _producer_of(record: Any) -> tuple[int, int] | None:
