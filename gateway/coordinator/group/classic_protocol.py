@@ -714,7 +714,7 @@ def _join_consumer_group(
     size = len(group.members)
     member = _known_or_new(group, request, member_id, records)
     is_new = len(group.members) > size
-    changed = _update_member(group, member, request, subscription, records, is_new=is_new)
+    changed = _update_member(group, member, request, subscription, records) or is_new
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
     subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
@@ -764,8 +764,6 @@ def _update_member(
     request: Join,
     subscription: MemberSubscription,
     records: list[RowRecord],
-    *,
-    is_new: bool,
 ) -> bool:
     """Store what the request says about the member; return whether the group's subscriptions changed."""
     before, instance_id = member.value, request.group_instance_id
@@ -781,7 +779,7 @@ def _update_member(
         ClassicMember(request.session_timeout_ms, request.protocols),
     )
     member.revocation_deadline_ms = NEVER
-    return describe(group, member, value, records, is_new=is_new) or is_new
+    return describe(group, member, value, records)
 
 
 def _classic_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerMember, ClassicMember]:

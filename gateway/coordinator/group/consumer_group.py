@@ -226,10 +226,6 @@ class ConsumerMember(EpochMember):
         return encode_assignment(0 if subscription is None else subscription.version, partitions)
 
     @property
-    def group_instance_id(self) -> str | None:
-        return self.value.instance_id
-
-    @property
     def deadline_ms(self) -> int:
         """The time at which a member without a heartbeat, or a due revocation, join or sync, is removed."""
         return min(

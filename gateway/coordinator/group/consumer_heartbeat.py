@@ -137,11 +137,9 @@ def heartbeat(
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
     _check_regexes(group, request)
     records: list[RowRecord] = []
-    size = len(group.members)
     member = _member(group, request, limits, records)
-    is_new = len(group.members) > size
     before = member.current.assigned
-    changed = _update_member(group, member, request, records, is_new=is_new)
+    changed = _update_member(group, member, request, records)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
     subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
@@ -246,12 +244,7 @@ def replace_static(
 
 
 def _update_member(
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    request: Heartbeat,
-    records: list[RowRecord],
-    *,
-    is_new: bool,
+    group: ConsumerGroup, member: ConsumerMember, request: Heartbeat, records: list[RowRecord]
 ) -> bool:
     """Store what the request says about the member; return whether the group's subscriptions changed, or the
     assignor that most members ask for.
@@ -271,21 +264,18 @@ def _update_member(
         before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         before.server_assignor if wanted is None else wanted,
     )
-    has_changed = describe(group, member, value, records, is_new=is_new)
+    has_changed = describe(group, member, value, records)
     return has_changed or (asks_for_other and group.assignor != assignor)
 
 
 def describe(
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    value: MemberValue,
-    records: list[RowRecord],
-    *,
-    is_new: bool,
+    group: ConsumerGroup, member: ConsumerMember, value: MemberValue, records: list[RowRecord]
 ) -> bool:
-    """Write the member's description if it is new or has changed; return whether its subscription changed."""
+    """Write the member's description if it has changed, as that of every new member does, which has a
+    rebalance timeout or is a classic one; return whether its subscription changed.
+    """
     before = member.value
-    if value != before or is_new:
+    if value != before:
         group.take_of_member(MEMBER, member, value)
         records.append(MEMBER.of(group.group_id, member.member_id, value))
     former = before.subscribed_names, before.subscribed_regex

@@ -127,7 +127,9 @@ class EpochMember:
 
     @property
     def group_instance_id(self) -> str | None:
-        return None
+        """The instance id of a static member; a share group has none."""
+        instance_id: str | None = getattr(self.value, "instance_id", None)
+        return instance_id
 
     @property
     def client_id(self) -> str:

@@ -67,10 +67,6 @@ class StreamsMember(EpochMember):
     """How far these changelogs go."""
 
     @property
-    def group_instance_id(self) -> str | None:
-        return self.value.instance_id
-
-    @property
     def is_away(self) -> bool:
         """Whether the member is static, and has left for a while."""
         return self.current.member_epoch == LEAVING_FOR_A_WHILE
