@@ -27,6 +27,8 @@ from operator import attrgetter, itemgetter
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.protocol.frames import MalformedRequest, read_unsigned_varint, string, unsigned_varint
@@ -388,7 +390,7 @@ def size_of(encode: Callable[[Any], tuple[bytes, bytes | None]], records: Iterab
     return sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in encoded)
 
 
-class Row:
+class Row(msgspec.Struct, frozen=True, eq=False):
     """One kind of record in a topic: its kind of key, and its value, which is None for a deletion.
 
     The key has as many `names`. Values are written in version `written`; versions up to `newest` are read,
@@ -396,26 +398,14 @@ class Row:
     in an `attribute` of the group or of its members, which is `empty` after a deletion.
     """
 
-    def __init__(
-        self,
-        kind: int,
-        value: Type,
-        attribute: str = "",
-        *,
-        names: int = 1,
-        empty: Any = None,
-        written: int = 0,
-        newest: int = 0,
-        first_compact: int = 0,
-    ) -> None:
-        self.kind = kind
-        self.attribute = attribute
-        self.empty = empty
-        self._names = names
-        self._value = value
-        self._written = written
-        self._newest = newest
-        self._first_compact = first_compact
+    kind: int
+    value: Type
+    attribute: str = ""
+    names: int = 1
+    empty: Any = None
+    written: int = 0
+    newest: int = 0
+    first_compact: int = 0
 
     def of(self, *names_and_value: Any) -> RowRecord:
         """Return the record of a group, or of a member of a group."""
@@ -427,20 +417,20 @@ class Row:
         key = _INT16.pack(self.kind) + b"".join(map(string, names))
         if value is None:
             return key, None
-        out = Writer(is_compact=self._written >= self._first_compact)
-        out.append(_INT16.pack(self._written))
-        self._value.write(out, value)
+        out = Writer(is_compact=self.written >= self.first_compact)
+        out.append(_INT16.pack(self.written))
+        self.value.write(out, value)
         return key, out.written()
 
     def decode(self, key: FieldReader, value: bytes | None) -> tuple[list[str], Any]:
         """Return the names of a key, behind its kind, and the value. Raises ValueError."""
         try:
-            names = [key.string() for _ in range(self._names)]
+            names = [key.string() for _ in range(self.names)]
             if value is None:
                 return names, None
             reader = FieldReader(value)
-            reader.begin(self._newest, self._first_compact)
-            return names, self._value.read(reader)
+            reader.begin(self.newest, self.first_compact)
+            return names, self.value.read(reader)
         except (struct.error, MalformedRequest, ValueError) as error:
             raise ValueError(f"a record of kind {self.kind} can't be read: {error}") from error
 

@@ -41,6 +41,7 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import Config
@@ -365,7 +366,7 @@ class CoordinatorShards(Generic[S]):
         """Carry out an operation at once, after the operations that wait for a round. Raises Unavailable, and
         the errors of `operation`.
         """
-        mine = _Asked(operation, None)
+        mine = _Asked(operation)
         last_offset, _ = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
         if mine.error is not None:
             raise mine.error
@@ -527,19 +528,14 @@ class CoordinatorShards(Generic[S]):
             )
 
 
-class _Asked:
+class _Asked(msgspec.Struct, eq=False):
     """One operation of a round, the request that waits for it, and its result."""
 
-    __slots__ = ("answered", "change", "error", "noted", "operation")
-
-    def __init__(
-        self, operation: ShardOperation[Any, Any], answered: Answered | None, noted: Noted | None = None
-    ) -> None:
-        self.operation = operation
-        self.answered = answered
-        self.noted = noted
-        self.change: Change[Any] | None = None
-        self.error: Exception | None = None
+    operation: ShardOperation[Any, Any]
+    answered: Answered | None = None
+    noted: Noted | None = None
+    change: Change[Any] | None = None
+    error: Exception | None = None
 
     def succeed(self) -> None:
         """Send the answers: the changes are durable. A callback that raises keeps no answer back."""

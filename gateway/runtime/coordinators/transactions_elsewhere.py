@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
+import msgspec
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.places import TopicPartition, by_topic
@@ -50,18 +51,15 @@ _RETRIED: Final = frozenset(
 """Errors that pass: the coordinator moves, or has not seen the topic yet."""
 
 
-class TookPart:
+class TookPart(msgspec.Struct, eq=False, weakref=True):
     """The coordinator's answer for one partition; holds until a marker ends the transaction there."""
 
-    __slots__ = ("__weakref__", "error", "is_ended", "partition", "producer")
-
-    def __init__(self, partition: Partition, producer: Producer) -> None:
-        self.partition = partition
-        self.producer = producer
-        self.error: TransactionRefused | Unavailable | None = None
-        """Why the partition does not take part; None when it does."""
-        self.is_ended = False
-        """Whether a marker of the producer was appended since the question."""
+    partition: Partition
+    producer: Producer
+    error: TransactionRefused | Unavailable | None = None
+    """Why the partition does not take part; None when it does."""
+    is_ended: bool = False
+    """Whether a marker of the producer was appended since the question."""
 
     def check(self) -> None:
         """Check that records may be appended now. Raises TransactionRefused, Unavailable."""
