@@ -26,6 +26,7 @@ the offsets of the records in the log; `PendingOffsets` keeps the order in which
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -148,19 +149,24 @@ class GroupOffsets:
         of one group, or of all. A topic that was created again is another one. A place stays whole while any
         of its offsets still counts, for a record deletes them all.
         """
-        ids = _TopicIds(topics)
+
+        @cache
+        def id_of(name: str) -> bytes | None:
+            described = topics.describe(name)
+            return None if described is None else described[0].bytes
+
         committed = self._groups.items() if group_id is None else [(group_id, self.of(group_id))]
         gone = {
             (each, place): None
             for each, offsets in committed
             for place, value in offsets.items()
             # first what nearly all are, because there may be a million of them
-            if (topic_id := ids[place[0]]) != value.topic_id and (topic_id is None or value.topic_id)
+            if (topic_id := id_of(place[0])) != value.topic_id and (topic_id is None or value.topic_id)
         }
         for each in self.pending.groups() if group_id is None else [group_id]:
             for place in self.pending.places(each):
                 held = [pending.record.value for pending in self.pending.at(each, place)]
-                topic_id = ids[place[0]]
+                topic_id = id_of(place[0])
                 if topic_id is not None and any(value.is_of(topic_id) for value in held):
                     gone.pop((each, place), None)
                 elif place not in self.of(each):
@@ -208,18 +214,6 @@ class GroupOffsets:
             and not is_kept(place[0])
             and not self.pending.is_held(group_id, place)
         ]
-
-
-class _TopicIds(dict[str, "bytes | None"]):
-    """The ids of topics by name, looked up once each; None for a topic that does not exist."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-
-    def __missing__(self, name: str) -> bytes | None:
-        described = self._topics.describe(name)
-        self[name] = found = None if described is None else described[0].bytes
-        return found
 
 
 def _ends_at(value: CommittedOffset, since_ms: int | None, retention_ms: int) -> int:

@@ -24,8 +24,10 @@ Kafka's `SharePartition`, KIP-932, KIP-1191 (dead letters), KIP-1222 (renew).
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -793,14 +795,7 @@ class RunList:
 
     def _index(self, offset: int) -> int:
         """Return the index of the run that holds the offset: the number of runs that end before it."""
-        low, high = 0, len(self._runs)
-        while low < high:
-            middle = (low + high) // 2
-            if self._runs[middle].last_offset < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self._runs, offset, key=attrgetter("last_offset"))
 
     def within(self, first_offset: int, last_offset: int) -> list[Run]:
         """Return the runs inside these offsets; runs that reach beyond either end are cut there first."""
