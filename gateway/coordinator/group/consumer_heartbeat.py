@@ -553,22 +553,15 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, effects: Effects) -> Clas
     other members, or too many, or where the policy does not allow it.
     """
     group_id = group.group_id
-    if not _may_downgrade(group, shard.consumers.limits_of(group_id), shard.limits.max_size):
+    may_downgrade = shard.consumers.limits_of(group_id).migration_policy.allows_downgrade
+    is_of_classic = all(member.is_classic for member in group.members.values())
+    if not (may_downgrade and is_of_classic and 0 < len(group.members) <= shard.limits.max_size):
         return None
     converted = _downgraded(group, shard.topics, effects.now_ms)
     shard.consumers.delete(group_id, effects)
     shard.groups[group_id] = converted
     effects.records.append(GroupMetadataRecord(group_id, converted.metadata()))
     return converted
-
-
-def _may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:
-    """Return whether a consumer group may become a classic one: only classic members, and not too many."""
-    return (
-        limits.migration_policy.allows_downgrade
-        and 0 < len(group.members) <= max_classic_size
-        and all(member.is_classic for member in group.members.values())
-    )
 
 
 def _downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGroup:

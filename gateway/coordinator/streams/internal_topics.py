@@ -242,7 +242,9 @@ class _Counts:
         repartition = {name: self.of(name) for name in sorted(group & self._names)}
         others = {name: self.of(name) for name in sorted(group - repartition.keys())}
         if others:
-            count = _same(others)
+            if len(set(others.values())) > 1:
+                raise _differing(others)
+            count = next(iter(others.values()))
         elif fixed:
             # as Kafka does, also for fixed topics outside the group
             if len(fixed) > 1:
@@ -258,12 +260,6 @@ class _Counts:
                 )
                 raise _Unusable(StreamsGroupStatus.INCORRECTLY_PARTITIONED_TOPICS, detail)
             self._decided[name] = count
-
-
-def _same(counts: Mapping[str, int]) -> int:
-    if len(set(counts.values())) > 1:
-        raise _differing(counts)
-    return next(iter(counts.values()))
 
 
 def _differing(counts: Mapping[str, int]) -> _Unusable:

@@ -54,6 +54,8 @@ from seqgate.gateway.runtime.partitions.cold_reads import ColdReads
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 
+_SHARE_GROUP_DESCRIBE: Final = 77
+_EXISTS: Final = frozenset((ErrorCode.none, ErrorCode.topic_authorization_failed))
 _VISIT_AGAIN_MS: Final = 1_000
 """Time after which the timer visits a partition again whose state could not be changed."""
 
@@ -307,7 +309,17 @@ class ShareCoordinator:
         """Return whether the share group exists, whichever gateway coordinates it. Raises Unavailable."""
         if not self._groups.shards.is_elsewhere(group_id):
             return self.group(group_id) is not None
-        return await has_share_group(self._peers, self._groups.shards.leader_of(group_id), group_id)
+        leader = self._groups.shards.leader_of(group_id)
+        if leader == NO_LEADER:
+            raise Unavailable
+        asked = build_request(
+            _SHARE_GROUP_DESCRIBE, 1, group_ids=(group_id,), include_authorized_operations=False
+        )
+        answer = await ask_coordinator(self._peers, leader, asked)
+        code = ErrorCode(int(answer.groups[0].error_code))
+        if code not in {*_EXISTS, ErrorCode.group_id_not_found}:
+            raise Unavailable(code)
+        return code in _EXISTS
 
     def begun(self, group_id: str) -> set[Place]:
         """Return all partitions that a group of this gateway was assigned or has read. Raises Unavailable."""
@@ -404,28 +416,6 @@ def _round_of(found: SharePartition) -> LetterRound | None:
     return (
         LetterRound(found.letter_round, found.letters_since_ms, found.letters()) if found.is_sending else None
     )
-
-
-# Asks other gateways about the groups that they coordinate. Raises Unavailable.
-
-_SHARE_GROUP_DESCRIBE: Final = 77
-_EXISTS: Final = frozenset((ErrorCode.none, ErrorCode.topic_authorization_failed))
-
-
-async def has_share_group(peers: AsksPeers, leader: int, group_id: str) -> bool:
-    """Return whether there is a share group of this id at its coordinator, the gateway `leader`."""
-    if leader == NO_LEADER:
-        raise Unavailable
-    asked = build_request(
-        _SHARE_GROUP_DESCRIBE, 1, group_ids=(group_id,), include_authorized_operations=False
-    )
-    answer = await ask_coordinator(peers, leader, asked)
-    code = ErrorCode(int(answer.groups[0].error_code))
-    if code in _EXISTS:
-        return True
-    if code is ErrorCode.group_id_not_found:
-        return False
-    raise Unavailable(code)
 
 
 class MemberConnection(Protocol):
