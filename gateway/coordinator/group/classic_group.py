@@ -65,6 +65,19 @@ class Member(msgspec.Struct, eq=False):
     def restart_session(self, now_ms: int) -> None:
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
+    def answer_join(self, reply: JoinReply, effects: Effects) -> None:
+        if self.awaiting_join is not None:
+            effects.reply(self.awaiting_join, reply)
+            self.awaiting_join = None
+
+    def answer_sync(self, reply: SyncReply, effects: Effects) -> bool:
+        """Answer the member's waiting SyncGroup; return whether there was one."""
+        if self.awaiting_sync is None:
+            return False
+        effects.reply(self.awaiting_sync, reply)
+        self.awaiting_sync = None
+        return True
+
 
 class ClassicGroup(MembersById[Member]):
     """State of a group. `classic_protocol` has the transitions between states."""
@@ -241,8 +254,8 @@ class ClassicGroup(MembersById[Member]):
         old_member_id = self.static_members[group_instance_id]
         member = self.members.pop(old_member_id)
         fenced = ErrorCode.fenced_instance_id
-        self.answer_join(member, JoinReply(error_code=fenced, member_id=old_member_id), effects)
-        self.answer_sync(member, SyncReply(error_code=fenced), effects)
+        member.answer_join(JoinReply(error_code=fenced, member_id=old_member_id), effects)
+        member.answer_sync(SyncReply(error_code=fenced), effects)
         member.member_id = new_member_id
         member.is_new = False
         self.members[new_member_id] = member
@@ -350,16 +363,3 @@ class ClassicGroup(MembersById[Member]):
         return SyncReply(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
-
-    def answer_join(self, member: Member, reply: JoinReply, effects: Effects) -> None:
-        if member.awaiting_join is not None:
-            effects.reply(member.awaiting_join, reply)
-            member.awaiting_join = None
-
-    def answer_sync(self, member: Member, reply: SyncReply, effects: Effects) -> bool:
-        """Answer the member's waiting SyncGroup; return whether there was one."""
-        if member.awaiting_sync is None:
-            return False
-        effects.reply(member.awaiting_sync, reply)
-        member.awaiting_sync = None
-        return True

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 from kio.schema.errors import ErrorCode
+from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.deadlines import NEVER
@@ -387,12 +388,9 @@ def _join_again(
 
 
 def _update(member: Member, request: Join, waiter: Waiter, effects: Effects) -> None:
-    if member.awaiting_join is not None:
-        # a second connection joins as the same member: Kafka never answers the first one
-        effects.reply(
-            member.awaiting_join,
-            JoinReply(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id),
-        )
+    # if a second connection joins as the same member, Kafka never answers the first one
+    rejoined = JoinReply(error_code=ErrorCode.rebalance_in_progress, member_id=member.member_id)
+    member.answer_join(rejoined, effects)
     member.protocols = request.protocols
     member.rebalance_timeout_ms = request.rebalance_timeout_ms
     member.session_timeout_ms = request.session_timeout_ms
@@ -421,19 +419,11 @@ def _replace_static(
         else:
             # Name the old leader in the answer. Then the member acts as a follower, and asks for its
             # assignment.
-            reply = JoinReply(
-                generation_id=group.generation_id,
-                protocol_type=group.protocol_type,
-                protocol_name=group.protocol_name,
-                leader=old_leader or "",
-                member_id=member.member_id,
-            )
-        group.answer_join(member, reply, effects)
-    elif group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-        reason = f"static member {instance_id} was replaced{client_says(request.reason)}"
-        prepare_rebalance(group, limits, effects, reason)
+            reply = replace(group.generation_reply(member.member_id), leader=old_leader or "", members=())
+        member.answer_join(reply, effects)
     else:
-        _complete_when_all_joined(group, effects)
+        reason = f"static member {instance_id} was replaced{client_says(request.reason)}"
+        _go_on(group, limits, effects, reason)
 
 
 # --- rebalancing
@@ -462,10 +452,7 @@ def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects
     began = RebalanceBegan(group.group_id, group.state.value, group.generation_id, reason)
     effects.events.append(began)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        for member in group.members.values():
-            member.assignment = b""
-            if group.answer_sync(member, SyncReply(error_code=ErrorCode.rebalance_in_progress), effects):
-                member.restart_session(now_ms)
+        _give_no_assignment(group, ErrorCode.rebalance_in_progress, effects)
     group.pending_sync.clear()
     group.sync_deadline_ms = NEVER
     was_empty = group.state is GroupState.EMPTY
@@ -500,7 +487,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
         effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
         return
     for member in group.members.values():
-        group.answer_join(member, group.generation_reply(member.member_id), effects)
+        member.answer_join(group.generation_reply(member.member_id), effects)
         member.restart_session(now_ms)
         member.is_new = False
         group.pending_sync.add(member.member_id)
@@ -551,8 +538,7 @@ def _takes_assignment(
     if group.state is GroupState.STABLE:
         effects.reply(waiter, group.assignment_reply(member))
         return False
-    if member.awaiting_sync is not None:
-        effects.reply(member.awaiting_sync, SyncReply(error_code=ErrorCode.rebalance_in_progress))
+    member.answer_sync(SyncReply(error_code=ErrorCode.rebalance_in_progress), effects)
     member.awaiting_sync = waiter
     return group.leader == member.member_id
 
@@ -562,11 +548,15 @@ def _refuse_assignment(group: ClassicGroup, limits: GroupLimits, effects: Effect
     client must not retry: what is too large now stays too large. Source: Kafka's
     resetAndPropagateAssignmentError, appendGroupMetadataErrorToResponseError.
     """
+    _give_no_assignment(group, ErrorCode.unknown_server_error, effects)
+    prepare_rebalance(group, limits, effects, "the leader's assignment is larger than a batch may be")
+
+
+def _give_no_assignment(group: ClassicGroup, error: ErrorCode, effects: Effects) -> None:
     for member in group.members.values():
         member.assignment = b""
-        if group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_server_error), effects):
+        if member.answer_sync(SyncReply(error_code=error), effects):
             member.restart_session(effects.now_ms)
-    prepare_rebalance(group, limits, effects, "the leader's assignment is larger than a batch may be")
 
 
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
@@ -577,7 +567,7 @@ def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effe
         member.assignment = assignments.get(member.member_id, b"")
     effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
     for member in group.members.values():
-        if group.answer_sync(member, group.assignment_reply(member), effects):
+        if member.answer_sync(group.assignment_reply(member), effects):
             member.restart_session(effects.now_ms)
 
 
@@ -630,13 +620,13 @@ def _leave_one(
 
 
 def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
-    group.answer_join(member, JoinReply(error_code=ErrorCode.unknown_member_id), effects)
-    group.answer_sync(member, SyncReply(error_code=ErrorCode.unknown_member_id), effects)
+    member.answer_join(JoinReply(error_code=ErrorCode.unknown_member_id), effects)
+    member.answer_sync(SyncReply(error_code=ErrorCode.unknown_member_id), effects)
     group.remove(member.member_id)
 
 
 def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: str) -> None:
-    """Rebalance after a member was removed, or complete the rebalance that waited only for this member."""
+    """Rebalance after a member was removed or replaced, or complete the rebalance that waited only for it."""
     if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
         prepare_rebalance(group, limits, effects, reason)
     else:

@@ -541,8 +541,8 @@ def _have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
     # JoinGroup as fatal.
     join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
     for member in group.members.values():
-        group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
-        group.answer_sync(member, SyncReply(error_code=sync_again), effects)
+        member.answer_join(JoinReply(error_code=join_again, member_id=member.member_id), effects)
+        member.answer_sync(SyncReply(error_code=sync_again), effects)
 
 
 # --- to the classic protocol
