@@ -271,7 +271,9 @@ class GroupCoordinator:
         group_id: str | None,
         operation: Callable[[GroupShard, Effects], T],
     ) -> ShardOperation[GroupShard, T]:
-        """Return an operation on a group that folds in its changes and sets the group's timer."""
+        """Return an operation on a group that folds in its changes, sets the group's timer, and logs its
+        events once durable.
+        """
 
         def judge(shard: GroupShard, now_ms: int) -> Change[T]:
             effects = Effects(now_ms)
@@ -281,7 +283,13 @@ class GroupCoordinator:
                     release(*sharer)
             if group_id is not None:
                 self._set_deadline(loaded, group_id)
-            return change_of(answer, effects)
+            return Change(
+                answer,
+                effects.records,
+                is_folded_in=True,
+                replies=effects.replies,
+                when_durable=partial(log_events, effects.events) if effects.events else None,
+            )
 
         return judge
 
@@ -341,17 +349,6 @@ _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_inst
 def _noted(_: None, error: Exception | None) -> None:
     if error is not None and not isinstance(error, Unavailable):
         error_code_of(error)  # a bug, which it logs; a lost shard is loaded again, and looks then
-
-
-def change_of(answer: T, effects: Effects) -> Change[T]:
-    """Return the change of an operation that folds in its effects, and logs its events once durable."""
-    return Change(
-        answer,
-        effects.records,
-        is_folded_in=True,
-        replies=effects.replies,
-        when_durable=partial(log_events, effects.events) if effects.events else None,
-    )
 
 
 def log_events(events: Sequence[Event]) -> None:

@@ -124,13 +124,6 @@ class Codec(Protocol):
     def decode(self, key: bytes, value: bytes | None) -> Any | None: ...
 
 
-class Applied(NamedTuple, Generic[A]):
-    """The answer of an operation, and the last offset that must be durable before the answer leaves."""
-
-    answer: A
-    last_offset: int
-
-
 class StateParts(NamedTuple):
     """The parts through which every coordinator keeps its state."""
 
@@ -312,11 +305,13 @@ class CoordinatorShards(Generic[S]):
         return topic is not None and not all(map(topic.is_unusable, self.missing()))
 
     def lose(self, loaded: LoadedShard[S]) -> None:
-        """Drop a shard whose state is ahead of its log, or whose partition is gone."""
+        """Drop a shard whose state is ahead of its log, or whose partition is gone; answer the requests that
+        wait for a round of the shard with NOT_COORDINATOR.
+        """
         loaded.failed = True
         if not loaded.lost:
             loaded.lost = True
-            self._refuse(loaded)
+            _answer(self._asked.pop(loaded, ()), Unavailable(ErrorCode.not_coordinator))
             self._on_lost(loaded)
 
     def _partition_closed(self, partition: Partition) -> None:
@@ -362,16 +357,17 @@ class CoordinatorShards(Generic[S]):
         else:
             asked.append(_Asked(operation, answered, noted))
 
-    def apply(self, loaded: LoadedShard[S], operation: ShardOperation[S, A]) -> Applied[A]:
-        """Carry out an operation at once, after the operations that wait for a round. Raises Unavailable, and
-        the errors of `operation`.
+    def apply(self, loaded: LoadedShard[S], operation: ShardOperation[S, A]) -> tuple[A, int]:
+        """Carry out an operation at once, after the operations that wait for a round. Return its answer, and
+        the last offset that must be durable before the answer leaves. Raises Unavailable, and the errors of
+        `operation`.
         """
         mine = _Asked(operation)
         last_offset, _ = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
         if mine.error is not None:
             raise mine.error
         assert mine.change is not None
-        return Applied(mine.change.answer, last_offset)
+        return mine.change.answer, last_offset
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
         """Wait until the log is durable up to an offset. Raises Unavailable if that fails."""
@@ -400,17 +396,6 @@ class CoordinatorShards(Generic[S]):
 
         partition.when_decided(last_offset, decided)
         return True
-
-    def _refuse(self, loaded: LoadedShard[S]) -> None:
-        """Answer all requests that wait for a round of this shard with NOT_COORDINATOR."""
-        for one in self._asked.pop(loaded, ()):
-            one.fail(Unavailable(ErrorCode.not_coordinator))
-
-    def check_current(self, loaded: LoadedShard[S]) -> None:
-        """Refuse a shard whose log no longer holds every record of its state. Raises Unavailable."""
-        if not loaded.is_current:
-            self.lose(loaded)
-            raise Unavailable(ErrorCode.not_coordinator)
 
     def follow(self, index: int, record: TransactionEnd) -> None:
         """Fold in a marker that was just appended to the log of one partition."""

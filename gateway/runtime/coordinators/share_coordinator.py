@@ -349,26 +349,23 @@ class ShareCoordinator:
         self.check_stays(group_id)
         self._leaving.add(group_id)
         try:
-            return await self._delete(group_id)
+            await self.forget(self._all_keys(group_id))
+            error = await self._groups.run(
+                group_id, lambda shard, effects: shard.delete_share_group(group_id, effects)
+            )
+            if error is ErrorCode.none:
+                # During the deletion, clients that are no members may have acquired records. So their
+                # sessions and the state are dropped again.
+                self._end_sessions(group_id)
+                await self.forget(list(self.known(group_id)))
         finally:
             self._leaving.discard(group_id)
+        return error
 
     def check_stays(self, group_id: str) -> None:
         """Refuse a group that is being deleted. Raises Unavailable: clients ask again and find it gone."""
         if group_id in self._leaving:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)
-
-    async def _delete(self, group_id: str) -> ErrorCode:
-        await self.forget(self._all_keys(group_id))
-        error = await self._groups.run(
-            group_id, lambda shard, effects: shard.delete_share_group(group_id, effects)
-        )
-        if error is ErrorCode.none:
-            # During the deletion, clients that are no members may have acquired records. So their sessions
-            # and the state are dropped again.
-            self._end_sessions(group_id)
-            await self.forget(list(self.known(group_id)))
-        return error
 
     # --- time
 

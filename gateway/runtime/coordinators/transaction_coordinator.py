@@ -340,7 +340,9 @@ class TransactionCoordinator:
         found = self.unpersisted(transactional_id)
         if found is not None:
             await self.shards.persisted(loaded, found[1])
-        self.shards.check_current(loaded)
+        if not loaded.is_current:
+            self.shards.lose(loaded)
+            raise Unavailable(ErrorCode.not_coordinator)
 
     def verify_or_add(
         self, transactional_id: str, producer: Producer, place: TopicPartition, client_version: int
@@ -388,12 +390,12 @@ class TransactionCoordinator:
 
     def _begin_ending(
         self, transactional_id: str, decided: WrittenState, left: Sequence[OpenInPartition] = ()
-    ) -> asyncio.Task[None]:
+    ) -> None:
         """Write the markers of a decided end in a task of its own. The transactions that a crash has `left`
         open may belong to the next transaction, and are then added to it.
         """
         work = self._end(transactional_id, decided, left)
-        return self.endings.begin(transactional_id, decided.loaded, work)
+        self.endings.begin(transactional_id, decided.loaded, work)
 
     async def _end(
         self, transactional_id: str, decided: WrittenState, left: Sequence[OpenInPartition]
@@ -441,7 +443,8 @@ class TransactionCoordinator:
             if not loaded.is_current:
                 continue
             with contextlib.suppress(Unavailable):
-                self._forget_unpersisted(self.shards.apply(loaded, forget).answer)
+                expired, _ = self.shards.apply(loaded, forget)
+                self._forget_unpersisted(expired)
 
 
 def _fenced_if_overdue(current: Transaction | None, now_ms: int) -> Transaction | None:
@@ -465,14 +468,11 @@ class TransactionEndings:
         self.timed_out = 0
         """Transactions that were aborted since the start because they were open too long."""
 
-    def begin(
-        self, transactional_id: str, owner: object, work: Coroutine[Any, Any, None]
-    ) -> asyncio.Task[None]:
+    def begin(self, transactional_id: str, owner: object, work: Coroutine[Any, Any, None]) -> None:
         """Start the task that finishes an end."""
         ending = asyncio.get_running_loop().create_task(work)
         self._running[transactional_id] = owner, ending
         ending.add_done_callback(lambda _: self._forget(transactional_id, ending))
-        return ending
 
     def _forget(self, transactional_id: str, ending: asyncio.Task[None]) -> None:
         if self.of(transactional_id) is ending:
