@@ -177,6 +177,7 @@ def _member(
             raise HeartbeatRefused(ErrorCode.unreleased_instance_id, text)
         return replace_static(group, static, request.member_id, records)
     if request.member_id in group.members:
+        # a member that joins again owns nothing, whatever its epoch was
         return group.members[request.member_id]
     if len(group.members) >= limits.max_size:
         text = f"The consumer group has reached its maximum capacity of {limits.max_size} members."

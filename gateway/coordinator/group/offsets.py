@@ -403,7 +403,7 @@ class OffsetCommits:
         """Return whether a request may commit these offsets: an error code. Restarts the member's session."""
         shard = self._shard
         group_id = committer.group_id
-        assigned = shard.assigned(group_id)
+        assigned = shard.consumers.groups.get(group_id) or shard.streams.groups.get(group_id)
         if assigned is not None:
             return _check_commit_of_member(assigned, committer, records, shard.topics)
         group = shard.groups.get(committer.group_id)
