@@ -157,10 +157,5 @@ def is_wanted(group: StreamsGroup) -> bool:
     """Return whether the group lacks the description of its topology, and none was refused."""
     if group.topology is None:
         return False
-    epoch = group.topology.epoch
-    return described_epoch(group) != epoch and group.value.failed_description_epoch != epoch
-
-
-def described_epoch(group: StreamsGroup) -> int:
-    """Return the topology epoch that the group's description describes."""
-    return NO_EPOCH if group.description is None else group.description.topology_epoch
+    described = NO_EPOCH if group.description is None else group.description.topology_epoch
+    return group.topology.epoch not in {described, group.value.failed_description_epoch}
