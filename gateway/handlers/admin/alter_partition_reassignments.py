@@ -26,7 +26,6 @@ or not being moved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -47,7 +46,6 @@ from seqgate.gateway.metadata.leadership import (
 )
 from seqgate.gateway.metadata.records import MetadataRecord
 from seqgate.gateway.metadata.topics import replicas_error
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
@@ -57,7 +55,6 @@ _ACCEPTED = ApiError(ErrorCode.none)
 
 async def handle_alter_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Order the moves of all partitions of the request in one change, and answer for each."""
-    module = context.response_module
     denied = cluster_refusal(context, Operation.ALTER)
     is_late = bool(request.topics) and TimeLimit(context, request.timeout).left_s <= 0
     refusal = denied or (ApiError(ErrorCode.request_timed_out) if is_late else None)
@@ -70,7 +67,7 @@ async def handle_alter_partition_reassignments(context: RequestContext[TopicServ
         allow_replication_factor_change=allows_change,
         error_code=refusal.error_code if refusal else ErrorCode.none,
         error_message=_message(denied, request),
-        responses=tuple([await _topic(module, topic, told, refusal) for topic in request.topics]),
+        responses=tuple([await _topic(context, topic, told, refusal) for topic in request.topics]),
     )
 
 
@@ -175,34 +172,31 @@ def reassign(
 
 
 async def _topic(
-    module: ModuleType, topic: Any, outcomes: Iterator[ApiError], refusal: ApiError | None
+    context: RequestContext[TopicServices], topic: Any, outcomes: Iterator[ApiError], refusal: ApiError | None
 ) -> Any:
     rows = []
     async for partition in in_slices(topic.partitions):
         outcome = refusal or next(outcomes)
         rows.append(
-            build(
-                module.ReassignablePartitionResponse,
-                partition_index=partition.partition_index,
-                **told(outcome),
+            context.row(
+                "ReassignablePartitionResponse", partition_index=partition.partition_index, **told(outcome)
             )
         )
-    return build(module.ReassignableTopicResponse, name=topic.name, partitions=tuple(rows))
+    return context.row("ReassignableTopicResponse", name=topic.name, partitions=tuple(rows))
 
 
 async def handle_list_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the reassignments in progress of the named partitions (all without names), or the refusal."""
-    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     error = denied or ApiError(ErrorCode.none)
     if denied is not None:
-        topics = [_unanswered(module, topic) async for topic in in_slices(request.topics or ())]
+        topics = [_unanswered(context, topic) async for topic in in_slices(request.topics or ())]
     else:
-        topics = await _ongoing(context, module, request.topics)
+        topics = await _ongoing(context, request.topics)
     return context.answer(**told(error), topics=tuple(topics))
 
 
-async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, asked: Any) -> list[Any]:
+async def _ongoing(context: RequestContext[TopicServices], asked: Any) -> list[Any]:
     by_name = context.services.metadata_log.image.topics_by_name
     if asked is None:
         named = [(topic.name, list(topic.partitions)) for topic in by_name.values()]
@@ -212,27 +206,31 @@ async def _ongoing(context: RequestContext[TopicServices], module: ModuleType, a
     async for name, indexes in in_slices(named):
         topic = by_name.get(name)
         partitions = tuple(
-            _row(module, index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
+            _row(context, index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
             for index in indexes
             if topic is not None
             and (partition := topic.partitions.get(index)) is not None
             and has_adding_or_removing_replicas(partition)
         )
         if partitions:
-            topics.append(build(module.OngoingTopicReassignment, name=name, partitions=partitions))
+            topics.append(context.row("OngoingTopicReassignment", name=name, partitions=partitions))
     return topics
 
 
-def _unanswered(module: ModuleType, topic: Any) -> Any:
-    partitions = tuple(_row(module, index, (), (), ()) for index in topic.partition_indexes)
-    return build(module.OngoingTopicReassignment, name=topic.name, partitions=partitions)
+def _unanswered(context: RequestContext[TopicServices], topic: Any) -> Any:
+    partitions = tuple(_row(context, index, (), (), ()) for index in topic.partition_indexes)
+    return context.row("OngoingTopicReassignment", name=topic.name, partitions=partitions)
 
 
 def _row(
-    module: ModuleType, index: int, replicas: Sequence[int], adding: Sequence[int], removing: Sequence[int]
+    context: RequestContext[TopicServices],
+    index: int,
+    replicas: Sequence[int],
+    adding: Sequence[int],
+    removing: Sequence[int],
 ) -> Any:
-    return build(
-        module.OngoingPartitionReassignment,
+    return context.row(
+        "OngoingPartitionReassignment",
         partition_index=index,
         replicas=tuple(replicas),
         adding_replicas=tuple(adding),

@@ -55,7 +55,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -103,7 +102,6 @@ from seqgate.gateway.metadata.image import (
 )
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop import log_output
 from seqgate.gateway.runtime.services import NodeServices, TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
@@ -141,7 +139,6 @@ def config_refusal(
 
 
 async def handle_describe_configs(context: RequestContext[TopicServices], request: Any) -> Any:
-    module = context.response_module
     unknown = [resource for resource in request.resources if resource.resource_type not in _REFUSALS]
     refusal = None
     if unknown:
@@ -156,13 +153,13 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
         found = refusal or denied or _describe(context, resource)
         error = found if isinstance(found, ApiError) else None
         entries = () if isinstance(found, ApiError) else found
-        return build(
-            module.DescribeConfigsResult,
+        return context.row(
+            "DescribeConfigsResult",
             **told(error, ""),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
             configs=tuple(
-                _entry(module, entry, synonyms=request.include_synonyms, documented=documented)
+                _entry(context, entry, synonyms=request.include_synonyms, documented=documented)
                 for entry in entries
             ),
         )
@@ -218,17 +215,19 @@ def _complaint(context: RequestContext[TopicServices], kind: int, name: str) -> 
     return None if text is None else ApiError(ErrorCode.invalid_request, text)
 
 
-def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, documented: bool) -> Any:
-    return build(
-        module.DescribeConfigsResourceResult,
+def _entry(
+    context: RequestContext[TopicServices], entry: DescribedConfig, *, synonyms: bool, documented: bool
+) -> Any:
+    return context.row(
+        "DescribeConfigsResourceResult",
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
         is_sensitive=entry.is_sensitive,
         synonyms=tuple(
-            build(
-                module.DescribeConfigsSynonym, name=synonym.name, value=synonym.value, source=synonym.source
+            context.row(
+                "DescribeConfigsSynonym", name=synonym.name, value=synonym.value, source=synonym.source
             )
             for synonym in (entry.synonyms if synonyms else ())
         ),
@@ -295,11 +294,10 @@ async def answer_alterations(
     (AlterConfigs), configurations that are not named return to their defaults.
     """
     errors = await _alter(context, alterations, replaces=replaces, validate_only=request.validate_only)
-    module = context.response_module
     return context.answer(
         responses=tuple(
-            build(
-                module.AlterConfigsResourceResponse,
+            context.row(
+                "AlterConfigsResourceResponse",
                 **told(error),
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
@@ -733,7 +731,6 @@ def _names(context: RequestContext[TopicServices], resource_type: int) -> Collec
 
 async def handle_list_config_resources(context: RequestContext[TopicServices], request: Any) -> Any:
     """List the resources of the types in the request, or of all types when it names none."""
-    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
     if denied is not None:
         return context.answer(error_code=denied.error_code, config_resources=())
@@ -741,7 +738,7 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     if asked - set(_LISTED):
         return context.answer(error_code=ErrorCode.unsupported_version, config_resources=())
     resources = tuple(
-        build(module.ConfigResource, resource_name=name, resource_type=resource_type)
+        context.row("ConfigResource", resource_name=name, resource_type=resource_type)
         for resource_type in _LISTED
         if resource_type in asked
         for name in _names(context, resource_type)

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -43,7 +42,6 @@ from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, D
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import order_move
 from seqgate.gateway.metadata.records import MetadataRecord
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
@@ -66,16 +64,15 @@ _NO_LEADER_CODES: Final = {
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer for each partition of the request; refuse a wrong request as a whole and for each partition."""
-    module = context.response_module
     kind = getattr(request, "election_type", _PREFERRED)
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
     held: dict[tuple[str, int], ApiError] = {}
     if refusal is None and kind == _PREFERRED and not context.node.brokers.is_alone:
         held = await elect_preferred(context, request)
     if request.topic_partitions is None:
-        results = () if refusal else await _needed_elections(context, module, kind, held)
+        results = () if refusal else await _needed_elections(context, kind, held)
     else:
-        results = await _each(context, module, request.topic_partitions, kind, refusal, held)
+        results = await _each(context, request.topic_partitions, kind, refusal, held)
     return context.answer(
         error_code=refusal.error_code if refusal else ErrorCode.none, replica_election_results=results
     )
@@ -92,24 +89,23 @@ def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiE
 
 
 async def _needed_elections(
-    context: RequestContext[Services], module: ModuleType, kind: int, held: Mapping[tuple[str, int], ApiError]
+    context: RequestContext[Services], kind: int, held: Mapping[tuple[str, int], ApiError]
 ) -> tuple[Any, ...]:
     """Return all topics, each with the partitions that were elected, or have no leader."""
     topics = []
     async for topic in in_slices(list(context.services.topics.metadata_log.image.topics_by_name.values())):
         failed = [
-            _row(module, index, outcome)
+            _row(context, index, outcome)
             async for index in in_slices(list(topic.partitions))
             if (outcome := held.get((topic.name, index)) or _outcome(context, topic.name, index, kind))
             is not _NOT_NEEDED
         ]
-        topics.append(build(module.ReplicaElectionResult, topic=topic.name, partition_result=tuple(failed)))
+        topics.append(context.row("ReplicaElectionResult", topic=topic.name, partition_result=tuple(failed)))
     return tuple(topics)
 
 
 async def _each(
     context: RequestContext[Services],
-    module: ModuleType,
     asked: Any,
     kind: int,
     refusal: ApiError | None,
@@ -118,10 +114,10 @@ async def _each(
     topics = []
     for topic, indexes in places_to_answer([(entry.topic, entry.partitions) for entry in asked]):
         rows = [
-            _row(module, index, refusal or held.get((topic, index)) or _outcome(context, topic, index, kind))
+            _row(context, index, refusal or held.get((topic, index)) or _outcome(context, topic, index, kind))
             async for index in in_slices(indexes)
         ]
-        topics.append(build(module.ReplicaElectionResult, topic=topic, partition_result=tuple(rows)))
+        topics.append(context.row("ReplicaElectionResult", topic=topic, partition_result=tuple(rows)))
     return tuple(topics)
 
 
@@ -145,8 +141,8 @@ def _not_live(node_id: int) -> str:
     return f"Broker {node_id} is not live."
 
 
-def _row(module: ModuleType, index: int, outcome: ApiError) -> Any:
-    return build(module.PartitionResult, partition_id=index, **told(outcome))
+def _row(context: RequestContext[Services], index: int, outcome: ApiError) -> Any:
+    return context.row("PartitionResult", partition_id=index, **told(outcome))
 
 
 # Elections of preferred leaders in a cluster: each leader is ordered to hand over, and the request waits

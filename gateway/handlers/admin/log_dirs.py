@@ -25,7 +25,6 @@ import asyncio
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -35,7 +34,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
@@ -48,7 +46,6 @@ def data_directory(config: Config) -> str:
 
 async def handle_describe_log_dirs(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
-    module = context.response_module
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
         return context.answer(error_code=denied.error_code, results=())
@@ -57,7 +54,7 @@ async def handle_describe_log_dirs(context: RequestContext[PartitionServices], r
     topics: tuple[Any, ...] = ()
     sizes: dict[str, Any] = {}
     try:
-        described = await _topics(context, module, limit, request)
+        described = await _topics(context, limit, request)
         space = await asyncio.wait_for(asyncio.to_thread(os.statvfs, path), max(0.0, limit.left_s))
     except TimeoutError:
         error = ErrorCode.request_timed_out
@@ -70,20 +67,20 @@ async def handle_describe_log_dirs(context: RequestContext[PartitionServices], r
             "usable_bytes": space.f_bavail * space.f_frsize,
             "is_cordoned": False,
         }
-    result = build(module.DescribeLogDirsResult, error_code=error, log_dir=path, topics=topics, **sizes)
+    result = context.row("DescribeLogDirsResult", error_code=error, log_dir=path, topics=topics, **sizes)
     return context.answer(error_code=ErrorCode.none, results=(result,))
 
 
 async def _topics(
-    context: RequestContext[PartitionServices], module: ModuleType, limit: TimeLimit, request: Any
+    context: RequestContext[PartitionServices], limit: TimeLimit, request: Any
 ) -> tuple[Any, ...]:
     """Describe the partitions, topic by topic. Raises TimeoutError."""
     rows: dict[str, list[Any]] = {}
     wanted = _wanted(context, request).items()
     async for topic, index in limit.each((topic, index) for topic, indexes in wanted for index in indexes):
-        rows.setdefault(topic, []).append(_partition(context, module, topic, index))
+        rows.setdefault(topic, []).append(_partition(context, topic, index))
     return tuple(
-        build(module.DescribeLogDirsTopic, name=topic, partitions=tuple(partitions))
+        context.row("DescribeLogDirsTopic", name=topic, partitions=tuple(partitions))
         for topic, partitions in rows.items()
     )
 
@@ -102,9 +99,9 @@ def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[st
     return dict(indexes)
 
 
-def _partition(context: RequestContext[PartitionServices], module: ModuleType, topic: str, index: int) -> Any:
-    return build(
-        module.DescribeLogDirsPartition,
+def _partition(context: RequestContext[PartitionServices], topic: str, index: int) -> Any:
+    return context.row(
+        "DescribeLogDirsPartition",
         partition_index=index,
         partition_size=context.services.log_directory.size_bytes(topic, index),
         offset_lag=0,
@@ -124,7 +121,6 @@ DESCRIBE_LOG_DIRS_API = Api(
 
 async def handle_alter_replica_log_dirs(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Answer for each partition of the request; no partition moves."""
-    module = context.response_module
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -135,8 +131,8 @@ async def handle_alter_replica_log_dirs(context: RequestContext[PartitionService
     results = []
     for name, paths in wanted.items():
         rows = [
-            build(
-                module.AlterReplicaLogDirPartitionResult,
+            context.row(
+                "AlterReplicaLogDirPartitionResult",
                 partition_index=index,
                 error_code=(
                     denied.error_code
@@ -146,7 +142,7 @@ async def handle_alter_replica_log_dirs(context: RequestContext[PartitionService
             )
             async for index in in_slices(list(paths))
         ]
-        results.append(build(module.AlterReplicaLogDirTopicResult, topic_name=name, partitions=tuple(rows)))
+        results.append(context.row("AlterReplicaLogDirTopicResult", topic_name=name, partitions=tuple(rows)))
     return context.answer(results=tuple(results))
 
 

@@ -35,7 +35,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from types import ModuleType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -72,7 +71,6 @@ from seqgate.gateway.metadata.topics import (
     new_partitions,
     replicas_error,
 )
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.runtime.topics.metadata_log import Decide
@@ -115,9 +113,8 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
     asked = [topic.name for topic, _ in topics]
     results = await _results_once_durable_with_logs(context, decide, request.timeout, note, asked)
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
-    module = context.response_module
     return context.answer(
-        topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)])
+        topics=tuple([_result(context, result, undescribed) async for result in in_slices(results)])
     )
 
 
@@ -163,10 +160,7 @@ def _new_topic(topic: Any) -> TopicCreation:
 
 
 def _result(
-    context: RequestContext[TopicServices],
-    module: ModuleType,
-    result: TopicResult,
-    undescribed: AbstractSet[str],
+    context: RequestContext[TopicServices], result: TopicResult, undescribed: AbstractSet[str]
 ) -> Any:
     shown: dict[str, Any] = {"topic_id": None, "num_partitions": -1, "replication_factor": -1, "configs": ()}
     if result.error is None:
@@ -177,7 +171,7 @@ def _result(
             shown["num_partitions"] = result.num_partitions
             shown["replication_factor"] = result.replication_factor
             shown["configs"] = _effective_configs(context, result)
-    return build(module.CreatableTopicResult, name=result.name, **told(result.error), **shown)
+    return context.row("CreatableTopicResult", name=result.name, **told(result.error), **shown)
 
 
 def _effective_configs(context: RequestContext[TopicServices], result: TopicResult) -> list[dict[str, Any]]:

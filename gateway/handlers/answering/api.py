@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from operator import attrgetter
-from types import ModuleType
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -230,10 +229,9 @@ class RequestContext(Generic[R]):
         self.listener_name = peer.listener_name
         self.peer_host = peer.peer_host
 
-    @property
-    def response_module(self) -> ModuleType:
-        """Return kio's module of the request's API and version: the response class and its nested classes."""
-        return response_module(self.api_key, self.api_version)
+    def row(self, name: str, /, **fields: Any) -> Any:
+        """Return kio's structure of this name, a part of the answer, with the fields that the version has."""
+        return build(getattr(response_module(self.api_key, self.api_version), name), **fields)
 
     def answer(self, **fields: Any) -> Any:
         """Return kio's response of the request's API and version with the fields that the version has."""

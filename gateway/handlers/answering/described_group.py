@@ -18,7 +18,6 @@ from seqgate.gateway.coordinator.places import Place, by_topic
 from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.partitions.registry import TopicPartitions
@@ -63,7 +62,7 @@ async def describe_each(
     client needs DESCRIBE on the group, and on the topics of its description that `needs_describe_on` returns;
     the error for a topic has `hidden_message`. An error comes with `no_assignor`.
     """
-    described = partial(_described, context.response_module)
+    described = partial(_described, context)
     nothing = _NOTHING | {"assignor_name": no_assignor}
 
     def absent(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
@@ -103,15 +102,15 @@ async def describe_each(
 
 
 def _described(
-    module: Any,
+    context: RequestContext[Any],
     group_id: str,
     description: dict[str, Any],
     operations: int = NOT_ASKED,
     error: ErrorCode = ErrorCode.none,
     message: str | None = None,
 ) -> Any:
-    return build(
-        module.DescribedGroup,
+    return context.row(
+        "DescribedGroup",
         **description,
         error_code=error,
         error_message=message,

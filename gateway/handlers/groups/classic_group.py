@@ -46,7 +46,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, describable_topics, group_operations
-from seqgate.gateway.protocol.messages import build, milliseconds
+from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation
@@ -185,15 +185,12 @@ FIRST_WITH_NOT_FOUND: Final = 6
 
 
 async def handle_describe(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    module = context.response_module
     asked = getattr(request, "include_authorized_operations", False)
-    groups = await answer_each(request.groups, lambda group_id: _describe(context, module, group_id, asked))
+    groups = await answer_each(request.groups, lambda group_id: _describe(context, group_id, asked))
     return context.answer(groups=groups)
 
 
-def _describe(
-    context: RequestContext[CoordinatorServices], module: Any, group_id: str, operations_asked: bool
-) -> Any:
+def _describe(context: RequestContext[CoordinatorServices], group_id: str, operations_asked: bool) -> Any:
     error, message = ErrorCode.none, None
     group: ClassicGroup | None = None
     if not context.may_group(Operation.DESCRIBE, group_id):
@@ -208,8 +205,8 @@ def _describe(
                 error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     is_stable = group is not None and group.state is GroupState.STABLE
     dead = GroupState.DEAD.value if error in {ErrorCode.none, ErrorCode.group_id_not_found} else ""
-    return build(
-        module.DescribedGroup,
+    return context.row(
+        "DescribedGroup",
         error_code=error,
         error_message=message,
         group_id=group_id,

@@ -24,7 +24,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
 from seqgate.gateway.metadata.records import topic_id_from_text
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices
@@ -69,12 +68,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         if answer["error_code"] is ErrorCode.none:
             answer["error_message"] = NO_ERROR
         return context.answer(**answer)
-    module = context.response_module
     coordinators = tuple(
         [
-            _coordinator(
-                context, module, key_type, key, *((error, message) if key not in refused else refusal)
-            )
+            _coordinator(context, key_type, key, *((error, message) if key not in refused else refusal))
             async for key in in_slices(keys)
         ]
     )
@@ -92,16 +88,11 @@ async def _refused(
 
 
 def _coordinator(
-    context: RequestContext[CoordinatorServices],
-    module: Any,
-    key_type: int,
-    key: str,
-    error: ErrorCode,
-    message: str,
+    context: RequestContext[CoordinatorServices], key_type: int, key: str, error: ErrorCode, message: str
 ) -> Any:
     if key_type == SHARE and error is ErrorCode.none and not _SHARE_KEY.fullmatch(key):
         error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
-    return build(module.Coordinator, key=key, **_located(context, key_type, key, error, message))
+    return context.row("Coordinator", key=key, **_located(context, key_type, key, error, message))
 
 
 async def _error(context: RequestContext[CoordinatorServices], key_type: int) -> tuple[ErrorCode, str]:

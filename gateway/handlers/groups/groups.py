@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -27,7 +26,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import has_on_cluster, refused_names
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
@@ -37,7 +35,6 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     """List the groups that the client may describe, all of them with DESCRIBE on the cluster. Filters ignore
     case. The state filter ignores spaces around a state and underscores in it.
     """
-    module = context.response_module
     states = {state.strip().lower().replace("_", "") for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     shows_all = has_on_cluster(context, Operation.DESCRIBE)
@@ -51,8 +48,8 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
                 and (shows_all or context.could(Operation.DESCRIBE, ResourceType.GROUP, group_id))
             ):
                 groups.append(
-                    build(
-                        module.ListedGroup,
+                    context.row(
+                        "ListedGroup",
                         group_id=group_id,
                         protocol_type=protocol_type,
                         group_state=state,
@@ -74,7 +71,6 @@ def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[
 
 async def handle_delete(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Delete the groups one after another; each gets its own result, and a repeated group only one."""
-    module = context.response_module
     results, deleted = [], []
     limit = TimeLimit(context)
     named = dict.fromkeys(request.groups_names)
@@ -88,11 +84,11 @@ async def handle_delete(context: RequestContext[CoordinatorServices], request: A
             )
         except TimeoutError:
             error = ErrorCode.request_timed_out
-        results.append(_result(module, group_id, error))
+        results.append(_result(context, group_id, error))
         if error is ErrorCode.none:
             deleted.append(group_id)
     results += [
-        _result(module, group_id, ErrorCode.group_authorization_failed)
+        _result(context, group_id, ErrorCode.group_authorization_failed)
         for group_id in named
         if group_id in refused
     ]
@@ -100,8 +96,8 @@ async def handle_delete(context: RequestContext[CoordinatorServices], request: A
     return context.answer(results=tuple(results))
 
 
-def _result(module: ModuleType, group_id: str, error: ErrorCode) -> Any:
-    return build(module.DeletableGroupResult, group_id=group_id, error_code=error, error_message=None)
+def _result(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> Any:
+    return context.row("DeletableGroupResult", group_id=group_id, error_code=error, error_message=None)
 
 
 def _note_late(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> None:

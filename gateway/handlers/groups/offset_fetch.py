@@ -49,7 +49,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import places_to_answer, to_answer
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
 from seqgate.gateway.peer.peers import AsksPeers, PeerUnavailable
-from seqgate.gateway.protocol.messages import build, build_request
+from seqgate.gateway.protocol.messages import build_request
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -79,72 +79,53 @@ UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return the offsets of every group of the request."""
-    version = context.api_version
-    module = context.response_module
     names = NameOffsets(context)
     stable = getattr(request, "require_stable", False)
-    if version >= FIRST_BATCHED_VERSION:
-        asked = to_answer(request.groups, lambda group: group.group_id)
-        answers = {
-            group: await _group(context, module, group, names, require_stable=stable)
-            async for group in in_slices(dict.fromkeys(asked))
-        }
-        return context.answer(groups=tuple(answers[group] for group in asked))
-    behind = await _catch_up(context, request.group_id, request.topics, names)
-    hidden = await _hidden(context, request.topics)
-    committed = behind or await _committed(
-        context, request.group_id, request.topics, names, hidden, require_stable=stable
-    )
-    if isinstance(committed, ErrorCode):
-        error, committed, hidden = committed, {}, NOTHING
-    else:
-        error = ErrorCode.none
-    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a
-    # topic anew
-    in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id) or error in _NOT_HERE_NOW
-    asked = request.topics
-    if error is ErrorCode.group_authorization_failed and not in_rows:
-        asked = ()
-    topics = await _topics(context, asked, committed, error if in_rows else None, hidden)
-    return context.answer(
-        topics=await _built(
-            module.OffsetFetchResponseTopic, module.OffsetFetchResponsePartition, topics, by_id=False
-        ),
-        error_code=error,
-    )
+    if context.api_version < FIRST_BATCHED_VERSION:
+        error, topics = await _group(context, request, names, require_stable=stable)
+        return context.answer(topics=topics, error_code=error)
+    asked = to_answer(request.groups, lambda group: group.group_id)
+    answers = {}
+    async for group in in_slices(dict.fromkeys(asked)):
+        error, topics = await _group(context, group, names, require_stable=stable)
+        answers[group] = context.row(
+            "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=error
+        )
+    return context.answer(groups=tuple(answers[group] for group in asked))
 
 
 async def _group(
-    context: RequestContext[Services], module: Any, group: Any, names: NameOffsets, *, require_stable: bool
-) -> Any:
-    behind = await _catch_up(context, group.group_id, group.topics, names)
+    context: RequestContext[Services], group: Any, names: NameOffsets, *, require_stable: bool
+) -> tuple[ErrorCode, tuple[Any, ...]]:
+    """Return the error and the topics of a group of the request, or of a request for one group."""
+    group_id, version = group.group_id, context.api_version
+    behind = await _catch_up(context, group_id, group.topics, names)
     hidden = await _hidden(context, group.topics)
     committed = behind or await _committed(
         context,
-        group.group_id,
+        group_id,
         group.topics,
         names,
         hidden,
         require_stable=require_stable,
         only_led_here=getattr(group, "member_id", None) == LED_HERE,
     )
-    if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
-        error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
-        committed = committed if error is ErrorCode.none else error
+    is_of_name = is_name_group(group_id)
     if isinstance(committed, ErrorCode):
-        return build(
-            module.OffsetFetchResponseGroup, group_id=group.group_id, topics=(), error_code=committed
-        )
-    topics = await _topics(context, group.topics, committed, None, hidden)
-    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    return build(
-        module.OffsetFetchResponseGroup,
-        group_id=group.group_id,
-        topics=await _built(
-            module.OffsetFetchResponseTopics, module.OffsetFetchResponsePartitions, topics, by_id=by_id
-        ),
-        error_code=ErrorCode.none,
-    )
+        error = committed
+    else:
+        names_member = version >= FIRST_WITH_MEMBER and not is_of_name
+        error = _check_member(context, group) if names_member else ErrorCode.none
+        if error is ErrorCode.none:
+            return error, await _topics(context, group.topics, committed, hidden)
+    if version >= FIRST_BATCHED_VERSION:
+        return error, ()
+    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a
+    # topic anew
+    in_rows = version < FIRST_WITH_ERROR or is_of_name or error in _NOT_HERE_NOW
+    if error is ErrorCode.group_authorization_failed and not in_rows:
+        return error, ()
+    return error, await _topics(context, group.topics, {}, NOTHING, error if in_rows else ErrorCode.none)
 
 
 async def _catch_up(
@@ -250,51 +231,49 @@ async def _topics(
     context: RequestContext[Services],
     asked: Iterable[Any] | None,
     committed: Mapping[TopicPartition, CommittedOffset],
-    error: ErrorCode | None,
     hidden: AbstractSet[Any],
-) -> list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]]:
-    """Return (topic name or id as requested, rows). Every row gets `error` where the version has no other
-    field for it. The topics in `hidden` get TOPIC_AUTHORIZATION_FAILED.
+    error: ErrorCode = ErrorCode.none,
+) -> tuple[Any, ...]:
+    """Return the topics of an answer. Every row gets `error` where the version has no other field for it. The
+    topics in `hidden` get TOPIC_AUTHORIZATION_FAILED.
     """
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     partitions = context.services.partitions.registry
-    topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]] = []
+    topics: list[Any] = []
     if asked is None:
-        found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
+        found: dict[str, list[Any]] = {}
         async for (name, partition), value in in_slices(list(committed.items())):
             if _of(partitions.by_name.get(name), value) is not NO_OFFSET:
-                found.setdefault(name, []).append(_row(partition, value))
+                found.setdefault(name, []).append(_row(context, partition, value))
         unseen = await unseen_topics(context, Operation.DESCRIBE, found)
         for name, rows in found.items():
+            topic = partitions.by_name.get(name)
             if name in unseen:
                 continue
-            topic = partitions.by_name.get(name)
             if not by_id:
-                topics.append((name, rows))
+                topics.append(_topic(context, name, rows))
             elif topic is not None:
-                topics.append((topic.topic_id, rows))
-        return topics
+                topics.append(_topic(context, topic.topic_id, rows))
+        return tuple(topics)
     named: list[tuple[Any, Sequence[int]]] = [
         (wanted.topic_id if by_id else wanted.name, wanted.partition_indexes) for wanted in asked
     ]
+    known: Mapping[Any, TopicPartitions] = partitions.by_id if by_id else partitions.by_name
     for key, indexes in places_to_answer(named):
-        name = key
-        row_error = error or ErrorCode.none
-        known: Mapping[Any, TopicPartitions] = partitions.by_id if by_id else partitions.by_name
-        topic = known.get(key)
+        name, row_error, topic = key, error, known.get(key)
         if by_id:
             name = "" if topic is None else topic.name
             row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
         if key in hidden:
             row_error = ErrorCode.topic_authorization_failed
         rows = [
-            _row(index, _of(topic, committed.get((name, index), NO_OFFSET)))
+            _row(context, index, _of(topic, committed.get((name, index), NO_OFFSET)))
             if row_error is ErrorCode.none
-            else (index, NO_OFFSET, row_error)
+            else _row(context, index, NO_OFFSET, row_error)
             async for index in in_slices(indexes)
         ]
-        topics.append((key, rows))
-    return topics
+        topics.append(_topic(context, key, rows))
+    return tuple(topics)
 
 
 def _of(topic: TopicPartitions | None, value: CommittedOffset) -> CommittedOffset:
@@ -304,35 +283,29 @@ def _of(topic: TopicPartitions | None, value: CommittedOffset) -> CommittedOffse
     return value if topic is None or value.is_of(topic.topic_id_bytes) else NO_OFFSET
 
 
-def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:
+def _row(
+    context: RequestContext[Services], index: int, value: CommittedOffset, error: ErrorCode = ErrorCode.none
+) -> Any:
     if value is UNSTABLE:
-        return index, NO_OFFSET, ErrorCode.unstable_offset_commit
-    return index, value, ErrorCode.none
+        value, error = NO_OFFSET, ErrorCode.unstable_offset_commit
+    return context.row(
+        f"OffsetFetchResponsePartition{_plural(context)}",
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        error_code=error,
+    )
 
 
-async def _built(
-    topic_type: Any,
-    row_type: Any,
-    topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]],
-    *,
-    by_id: bool,
-) -> tuple[Any, ...]:
-    built = []
-    for key, rows in topics:
-        partitions = [
-            build(
-                row_type,
-                partition_index=index,
-                committed_offset=value.offset,
-                committed_leader_epoch=value.leader_epoch,
-                metadata=value.metadata,
-                error_code=error,
-            )
-            async for index, value, error in in_slices(rows)
-        ]
-        name = {"topic_id": key} if by_id else {"name": key}
-        built.append(build(topic_type, **name, partitions=tuple(partitions)))
-    return tuple(built)
+def _topic(context: RequestContext[Services], key: Any, rows: list[Any]) -> Any:
+    name = f"OffsetFetchResponseTopic{_plural(context)}"
+    return context.row(name, name=key, topic_id=key, partitions=tuple(rows))
+
+
+def _plural(context: RequestContext[Services]) -> str:
+    """Return the end of a structure's name: from the first batched version on the names are plural."""
+    return "s" if context.api_version >= FIRST_BATCHED_VERSION else ""
 
 
 REQUEST_S: Final = 5.0

@@ -24,7 +24,6 @@ from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import refused_topics
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import persist_start_and_remove
 from seqgate.gateway.runtime.services import Services
@@ -41,7 +40,6 @@ _DENIED: Final = (_NO_LOW_WATERMARK, ErrorCode.topic_authorization_failed)
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the records before each requested offset."""
-    module = context.response_module
     limit = TimeLimit(context)
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
@@ -68,15 +66,15 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             if error_code is ErrorCode.none:
                 deleted.append(_shown(name, low_watermark))
             partitions.append(
-                build(
-                    module.DeleteRecordsPartitionResult,
+                context.row(
+                    "DeleteRecordsPartitionResult",
                     partition_index=index,
                     low_watermark=low_watermark,
                     error_code=error_code,
                 )
             )
         log_change(context, "deleted records of", deleted)
-        topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
+        topics.append(context.row("DeleteRecordsTopicResult", name=topic_name, partitions=tuple(partitions)))
     return context.answer(topics=tuple(topics))
 
 

@@ -18,7 +18,6 @@ UnifiedLog.fetchOffsetByTimestamp, KIP-734.
 from __future__ import annotations
 
 from functools import partial
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -26,7 +25,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import refused_topics
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
@@ -57,11 +55,10 @@ _UNKNOWN_ISOLATION = _Found(ErrorCode.unknown_server_error)
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
-    module = context.response_module
     denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
     isolation_level = request.isolation_level if context.api_version >= 2 else 0
     if isolation_level not in ISOLATION_LEVELS and any(topic.name not in denied for topic in request.topics):
-        topics = [await _refused(module, topic, _UNKNOWN_ISOLATION) for topic in request.topics]
+        topics = [await _refused(context, topic, _UNKNOWN_ISOLATION) for topic in request.topics]
         return context.answer(topics=tuple(topics))
     doubled = _asked_twice(request)
     refused: set[tuple[str, int]] = set()
@@ -81,23 +78,23 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             else:
                 look_up = partial(_look_up, context, topic.name, entry, committed_only)
                 found = await context.services.cold_reads.run(look_up)
-            rows.append(_row(module, entry.partition_index, found))
+            rows.append(_row(context, entry.partition_index, found))
         if rows:
-            topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
+            topics.append(context.row("ListOffsetsTopicResponse", name=topic.name, partitions=tuple(rows)))
     for topic in request.topics if denied else ():
         if topic.name in denied:
-            topics.append(await _refused(module, topic, _DENIED))
+            topics.append(await _refused(context, topic, _DENIED))
     return context.answer(topics=tuple(topics))
 
 
-async def _refused(module: ModuleType, topic: Any, found: _Found) -> Any:
-    rows = [_row(module, entry.partition_index, found) async for entry in in_slices(topic.partitions)]
-    return build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows))
+async def _refused(context: RequestContext[PartitionServices], topic: Any, found: _Found) -> Any:
+    rows = [_row(context, entry.partition_index, found) async for entry in in_slices(topic.partitions)]
+    return context.row("ListOffsetsTopicResponse", name=topic.name, partitions=tuple(rows))
 
 
-def _row(module: ModuleType, index: int, found: _Found) -> Any:
-    return build(
-        module.ListOffsetsPartitionResponse,
+def _row(context: RequestContext[PartitionServices], index: int, found: _Found) -> Any:
+    return context.row(
+        "ListOffsetsPartitionResponse",
         partition_index=index,
         error_code=found.error,
         timestamp=found.timestamp,

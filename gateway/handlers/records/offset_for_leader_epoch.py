@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.security.acls.access import Operation
@@ -24,7 +23,6 @@ from seqgate.gateway.security.acls.access import Operation
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Return the largest leader epoch up to the requested one, and its end offset."""
-    module = context.response_module
     denied = await _denied(context, request)
     # refused topics come last
     asked = [topic for topic in request.topics if topic.topic not in denied]
@@ -33,10 +31,10 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
     for topic in asked:
         is_denied = topic.topic in denied
         rows = [
-            _end_offset(context, module, topic.topic, entry, is_denied=is_denied)
+            _end_offset(context, topic.topic, entry, is_denied=is_denied)
             async for entry in in_slices(topic.partitions)
         ]
-        topics.append(build(module.OffsetForLeaderTopicResult, topic=topic.topic, partitions=tuple(rows)))
+        topics.append(context.row("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(rows)))
     return context.answer(topics=tuple(topics))
 
 
@@ -47,7 +45,7 @@ async def _denied(context: RequestContext[PartitionServices], request: Any) -> A
 
 
 def _end_offset(
-    context: RequestContext[PartitionServices], module: Any, topic: str, entry: Any, *, is_denied: bool
+    context: RequestContext[PartitionServices], topic: str, entry: Any, *, is_denied: bool
 ) -> Any:
     partition = None if is_denied else context.services.registry.get(topic, entry.partition)
     leader_epoch, end_offset = -1, -1
@@ -65,8 +63,8 @@ def _end_offset(
         leader_epoch, end_offset = partition.log.epochs.end_offset(
             entry.leader_epoch, partition.log.log_end_offset
         )
-    return build(
-        module.EpochEndOffset,
+    return context.row(
+        "EpochEndOffset",
         error_code=error,
         partition=entry.partition,
         leader_epoch=leader_epoch,

@@ -59,7 +59,6 @@ from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.acls import StoredAcls, record_of
 from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.records import RemoveAccessControlEntryRecord
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import (
@@ -130,10 +129,9 @@ def create_acls(
 
 
 async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
-    module = context.response_module
     return context.answer(
         results=tuple(
-            [build(module.AclCreationResult, **told(result, "")) async for result in in_slices(results)]
+            [context.row("AclCreationResult", **told(result, "")) async for result in in_slices(results)]
         )
     )
 
@@ -221,17 +219,16 @@ def delete_acls(
 async def _answer_delete(
     context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]
 ) -> Any:
-    module = context.response_module
     return context.answer(
-        filter_results=tuple([_result(module, result) async for result in in_slices(results)])
+        filter_results=tuple([_result(context, result) async for result in in_slices(results)])
     )
 
 
-def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
+def _result(context: RequestContext[TopicServices], result: Collection[AclEntry] | ApiError) -> Any:
     error = result if isinstance(result, ApiError) else ApiError(ErrorCode.none)
     deleted = () if isinstance(result, ApiError) else result
-    return build(
-        module.DeleteAclsFilterResult,
+    return context.row(
+        "DeleteAclsFilterResult",
         **told(error),
         matching_acls=[
             {
@@ -266,12 +263,11 @@ _Pattern = tuple[ResourceType, str, PatternType]
 async def handle_describe_acls(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer with the entries that count now. Raises CloseConnection."""
     await check_codes([request], *FILTER_CODES)
-    module = context.response_module
     error = refusal(context, Operation.DESCRIBE)
     patterns = await _found_describe(context, filter_of_row(request) if error is None else error)
     return context.answer(
         **told(error, ""),
-        resources=tuple([resource async for resource in in_slices(_resources(module, patterns))]),
+        resources=tuple([resource async for resource in in_slices(_resources(context, patterns))]),
     )
 
 
@@ -290,10 +286,12 @@ async def _found_describe(
     return patterns
 
 
-def _resources(module: Any, patterns: dict[_Pattern, list[AclEntry]]) -> Iterator[Any]:
+def _resources(
+    context: RequestContext[TopicServices], patterns: dict[_Pattern, list[AclEntry]]
+) -> Iterator[Any]:
     for (resource_type, name, pattern_type), entries in sorted(patterns.items()):
-        yield build(
-            module.DescribeAclsResource,
+        yield context.row(
+            "DescribeAclsResource",
             resource_type=resource_type,
             resource_name=name,
             pattern_type=pattern_type,

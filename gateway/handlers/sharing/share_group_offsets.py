@@ -39,7 +39,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit, to_answer
 from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
@@ -92,7 +91,6 @@ def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
 
 async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
     """Start each partition again at its new offset, durably."""
-    module = context.response_module
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id, Operation.READ)
     wanted: dict[str, list[Any]] = {}
@@ -110,16 +108,16 @@ async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
             else:
                 row_error = await _begin_in_time(context, limit, request.group_id, topic, entry)
             rows.append(
-                build(
-                    module.AlterShareGroupOffsetsResponsePartition,
+                context.row(
+                    "AlterShareGroupOffsetsResponsePartition",
                     partition_index=entry.partition_index,
                     error_code=row_error,
                     error_message=MESSAGES.get(row_error),
                 )
             )
         responses.append(
-            build(
-                module.AlterShareGroupOffsetsResponseTopic,
+            context.row(
+                "AlterShareGroupOffsetsResponseTopic",
                 topic_name=name,
                 topic_id=None if topic is None else topic.topic_id,
                 partitions=tuple(rows),
@@ -181,7 +179,6 @@ ALTER_SHARE_GROUP_OFFSETS_API = Api(key=91, versions=(0, 0), reaches=api.everyth
 
 async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
     """Delete the share group's state of each topic durably."""
-    module = context.response_module
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id, Operation.DELETE)
     if error is ErrorCode.none and context.services.coordinators.shares.group(request.group_id) is None:
@@ -200,8 +197,8 @@ async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
             note(result)
             topic_id, row_error = result
         responses.append(
-            build(
-                module.DeleteShareGroupOffsetsResponseTopic,
+            context.row(
+                "DeleteShareGroupOffsetsResponseTopic",
                 topic_name=topic.topic_name,
                 topic_id=None if row_error in MESSAGES else topic_id,
                 error_code=row_error,
@@ -242,25 +239,24 @@ UNKNOWN: Final = -1
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group; null topics: all that it read. An unknown partition gets no offset, no error."""
-    module = context.response_module
     asked = to_answer(request.groups, lambda group: group.group_id)
-    answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
+    answers = {group: await _group(context, group) async for group in in_slices(dict.fromkeys(asked))}
     return context.answer(groups=tuple(answers[group] for group in asked))
 
 
-async def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
+async def _group(context: RequestContext[Services], asked: Any) -> Any:
     if not context.may_group(Operation.DESCRIBE, asked.group_id):
-        return _described(module, asked.group_id, (), ErrorCode.group_authorization_failed)
+        return _described(context, asked.group_id, (), ErrorCode.group_authorization_failed)
     shares = context.services.coordinators.shares
     if context.services.coordinators.groups.shards.is_elsewhere(asked.group_id):
-        return _described(module, asked.group_id, (), ErrorCode.not_coordinator)
+        return _described(context, asked.group_id, (), ErrorCode.not_coordinator)
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
         found = context.services.partitions.registry.by_id
         try:
             begun = shares.begun(asked.group_id)
         except Unavailable as error:
-            return _described(module, asked.group_id, (), error.error_code)
+            return _described(context, asked.group_id, (), error.error_code)
         for topic_id, index in sorted(begun):
             if topic_id in found:
                 wanted.setdefault(found[topic_id].name, []).append(index)
@@ -274,18 +270,20 @@ async def _group(context: RequestContext[Services], module: Any, asked: Any) -> 
     try:
         progress = await _progress(context, asked.group_id, wanted, hidden)
     except Unavailable as error:
-        return _described(module, asked.group_id, (), error.error_code)
+        return _described(context, asked.group_id, (), error.error_code)
     topics = tuple(
-        _topic(context, module, name, indexes, progress, is_hidden=name in hidden)
+        _topic(context, name, indexes, progress, is_hidden=name in hidden)
         for name, indexes in wanted.items()
         if asked.topics is not None or name not in hidden
     )
-    return _described(module, asked.group_id, topics, ErrorCode.none)
+    return _described(context, asked.group_id, topics, ErrorCode.none)
 
 
-def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: ErrorCode) -> Any:
-    return build(
-        module.DescribeShareGroupOffsetsResponseGroup,
+def _described(
+    context: RequestContext[Services], group_id: str, topics: tuple[Any, ...], error: ErrorCode
+) -> Any:
+    return context.row(
+        "DescribeShareGroupOffsetsResponseGroup",
         group_id=group_id,
         topics=topics,
         error_code=error,
@@ -327,7 +325,6 @@ async def _progress(
 
 def _topic(
     context: RequestContext[Services],
-    module: Any,
     name: str,
     indexes: list[int],
     progress: Mapping[TopicPartition, tuple[int, int]],
@@ -341,8 +338,8 @@ def _topic(
     for index in indexes:
         start_offset, lag = progress.get((name, index), (UNKNOWN, UNKNOWN))
         rows.append(
-            build(
-                module.DescribeShareGroupOffsetsResponsePartition,
+            context.row(
+                "DescribeShareGroupOffsetsResponsePartition",
                 partition_index=index,
                 start_offset=start_offset,
                 leader_epoch=0,
@@ -351,8 +348,8 @@ def _topic(
                 error_message=MESSAGES.get(error),
             )
         )
-    return build(
-        module.DescribeShareGroupOffsetsResponseTopic,
+    return context.row(
+        "DescribeShareGroupOffsetsResponseTopic",
         topic_name=name,
         topic_id=None if topic is None else topic.topic_id,
         partitions=tuple(rows),

@@ -9,7 +9,6 @@ Source: KIP-664, Kafka's KafkaApis.handleDescribeProducersRequest, Partition.act
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -19,7 +18,6 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, places_to_answer
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, told
 from seqgate.gateway.metadata.image import name_complaint
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
@@ -28,7 +26,6 @@ from seqgate.seq_validator import ProducerEntry
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """List the producers of each partition of the request."""
-    module = context.response_module
     limit = TimeLimit(context)
     find_client = client_finder(context)
     asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
@@ -37,9 +34,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     for topic, indexes in places_to_answer(asked):
         async for index in in_slices(indexes):
             if (topic, index) not in answers:
-                answers[topic, index] = await _partition(context, module, limit, find_client, topic, index)
+                answers[topic, index] = await _partition(context, limit, find_client, topic, index)
         partitions = tuple([answers[topic, index] for index in indexes])
-        topics.append(build(module.TopicResponse, name=topic, partitions=partitions))
+        topics.append(context.row("TopicResponse", name=topic, partitions=partitions))
     return context.answer(topics=tuple(topics))
 
 
@@ -56,7 +53,6 @@ def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | No
 
 async def _partition(
     context: RequestContext[Services],
-    module: ModuleType,
     limit: TimeLimit,
     find_client: Callable[[int, int], str | None],
     topic: str,
@@ -73,18 +69,18 @@ async def _partition(
         try:
             async for entry in limit.each(list(partition.log.producers)):
                 client = find_client(entry.producer_id, entry.producer_epoch)
-                producers.append(_producer(module, entry, client))
+                producers.append(_producer(context, entry, client))
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
             producers.clear()
-    return build(
-        module.PartitionResponse, partition_index=index, **told(error), active_producers=tuple(producers)
+    return context.row(
+        "PartitionResponse", partition_index=index, **told(error), active_producers=tuple(producers)
     )
 
 
-def _producer(module: ModuleType, entry: ProducerEntry, client: str | None) -> Any:
-    return build(
-        module.ProducerState,
+def _producer(context: RequestContext[Services], entry: ProducerEntry, client: str | None) -> Any:
+    return context.row(
+        "ProducerState",
         producer_id=entry.producer_id,
         producer_epoch=entry.producer_epoch,
         last_sequence=entry.last_sequence,

@@ -26,7 +26,6 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
 from seqgate.gateway.handlers.transactions.describe_producers import client_finder
-from seqgate.gateway.protocol.messages import build
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation, ResourceType
@@ -37,19 +36,13 @@ _MS: Final = timedelta(milliseconds=1)
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
     """Describe each transactional id of the request."""
-    module = context.response_module
     find_client = client_finder(context)
-    states = await answer_each(
-        request.transactional_ids, lambda name: _state(context, module, name, find_client)
-    )
+    states = await answer_each(request.transactional_ids, lambda name: _state(context, name, find_client))
     return context.answer(transaction_states=states)
 
 
 def _state(
-    context: RequestContext[Services],
-    module: Any,
-    transactional_id: str,
-    find_client: Callable[[int, int], str | None],
+    context: RequestContext[Services], transactional_id: str, find_client: Callable[[int, int], str | None]
 ) -> Any:
     error = ErrorCode.none
     found = None
@@ -65,8 +58,8 @@ def _state(
         else:
             error = ErrorCode.none if found else ErrorCode.transactional_id_not_found
     value = found or Transaction(0, 0, 0, start_ms=0)
-    return build(
-        module.TransactionState,
+    return context.row(
+        "TransactionState",
         error_code=error,
         transactional_id=transactional_id,
         transaction_state="" if found is None else value.state.text,
@@ -85,7 +78,6 @@ def _state(
 
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List ids that pass every filter and that the client may describe, and the filter's unknown states."""
-    module = context.response_module
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     states: list[Any] = []
     error = ErrorCode.none
@@ -102,8 +94,8 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
                 Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
             ):
                 states.append(
-                    build(
-                        module.TransactionState,
+                    context.row(
+                        "TransactionState",
                         transactional_id=name,
                         producer_id=transaction.producer_id,
                         transaction_state=transaction.state.text,
