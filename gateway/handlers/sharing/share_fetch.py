@@ -86,190 +86,15 @@ class ShareFetchRow(NamedTuple):
 
 async def handle_fetch(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements, then acquire records, and wait for records when there are none."""
-    services = context.services
+    fetch = _ShareFetch(context, request)
     try:
-        check_request(context, request)
-        _check_renewing(request)
-        await services.coordinators.shares.ensure_topic()
-        session = await _session(context, request)
+        fetch.check_request()
+        fetch.check_renewing()
+        await fetch.shares.ensure_topic()
+        await fetch.open_session()
     except (ShareRequestRefused, Unavailable) as error:
         return refused(context, error)
-    hidden = await unreadable(context, request, session.places)
-    outcomes = await acknowledge(context, request, request.topics, hidden)
-    if request.share_session_epoch == FINAL_EPOCH:
-        services.coordinators.shares.release_member(request.group_id, request.member_id)
-        return _answer(context, request.group_id, {}, outcomes)
-    if not request.max_records or not request.max_bytes:
-        return _answer(context, request.group_id, {}, outcomes)
-    rows = await _fetch(context, request, session, hidden, waits=not outcomes)
-    if hidden:
-        denied = [place for place in session.places if place[0] in hidden]
-        rows |= dict.fromkeys(denied, ShareFetchRow(ErrorCode.topic_authorization_failed))
-    if request.share_session_epoch == INITIAL_EPOCH:
-        rows = {place: rows.get(place, ShareFetchRow()) for place in (*rows, *session.places)}
-    return _answer(context, request.group_id, rows, outcomes)
-
-
-def _check_renewing(request: Any) -> None:
-    """Refuse a request that renews locks and asks for records (KIP-1222). Raises ShareRequestRefused."""
-    if not getattr(request, "is_renew_ack", False):
-        return
-    if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
-        text = "A request that renews acknowledgements can't ask for records."
-        raise ShareRequestRefused(ErrorCode.invalid_request, text)
-
-
-async def _session(context: RequestContext[Services], request: Any) -> ShareSession:
-    """Return the session, with the partitions that the request adds and without those that it forgets."""
-    if request.share_session_epoch == INITIAL_EPOCH:
-        session = await begin_session(context, request)
-    else:
-        session = continue_session(context, request)
-    _check_room(context, request, session)
-    for topic in request.topics:
-        for entry in topic.partitions:
-            session.places.setdefault((topic.topic_id or NO_TOPIC, entry.partition_index))
-    for topic in request.forgotten_topics_data:
-        for partition in topic.partitions:
-            session.places.pop((topic.topic_id or NO_TOPIC, partition), None)
-    return session
-
-
-def _check_room(context: RequestContext[Services], request: Any, session: ShareSession) -> None:
-    """Refuse more partitions than all share sessions together may have. Raises ShareRequestRefused."""
-    wanted = {
-        (topic.topic_id or NO_TOPIC, entry.partition_index)
-        for topic in request.topics
-        for entry in topic.partitions
-    }
-    more = len(wanted.difference(session.places))
-    if not more:
-        return
-    held = sum(len(other.places) for other in context.services.coordinators.shares.sessions.values())
-    limit = context.node.config.int("seqgate.fetch.session.max.partitions")
-    if held + more > limit:
-        text = (
-            f"Share sessions hold {held} partitions, and {more} more would exceed "
-            f"seqgate.fetch.session.max.partitions ({limit})."
-        )
-        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
-
-
-async def _fetch(
-    context: RequestContext[Services],
-    request: Any,
-    session: ShareSession,
-    hidden: AbstractSet[uuid.UUID],
-    *,
-    waits: bool,
-) -> dict[Place, ShareFetchRow]:
-    """Acquire records of the session's partitions, but for the topics in `hidden`, and wait for them."""
-    loop = context.node.loop
-    deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
-    sessions = context.services.coordinators.shares.sessions
-    while sessions.get((request.group_id, request.member_id)) is session:
-        places = list(session.places)
-        if hidden:
-            places = [place for place in places if place[0] not in hidden]
-        rows = await _acquire_all(context, request, session, places)
-        left_s = deadline_s - loop.time()
-        if rows or not waits or left_s <= 0 or not places:
-            return rows
-        if not await _wait(context, request, places, left_s):
-            waits = False
-    return {}  # The member is gone, and nobody would acknowledge records that it acquires now.
-
-
-async def _acquire_all(
-    context: RequestContext[Services], request: Any, session: ShareSession, places: Sequence[Place]
-) -> dict[Place, ShareFetchRow]:
-    """Acquire from partition after partition until there is enough; partitions that gave records go last next
-    time. Partitions that don't exist are named in every answer.
-    """
-    rows: dict[Place, ShareFetchRow] = {}
-    left_bytes = min(request.max_bytes, context.services.partitions.fetch_max_bytes)
-    left_records = request.max_records
-    async for place in in_slices(places):
-        if left_bytes <= 0 or left_records <= 0:
-            missing = error_without(context, place)
-            if missing is not None:
-                rows[place] = ShareFetchRow(missing)
-            continue
-        partition = partition_of(context, place)
-        if isinstance(partition, ErrorCode):
-            rows[place] = ShareFetchRow(partition)
-            continue
-        row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
-        if row.error_code is not ErrorCode.none or row.acquired:
-            rows[place] = row
-            if (
-                place in session.places
-            ):  # Another request may have removed the partition from the session meanwhile.
-                session.places.move_to_end(place)
-        left_bytes -= len(row.records)
-        left_records -= sum(len_of(one) for one in row.acquired)
-    return rows
-
-
-async def _acquire(
-    context: RequestContext[Services],
-    request: Any,
-    session: ShareSession,
-    place: Place,
-    partition: Partition,
-    max_bytes: int,
-    max_records: int,
-) -> ShareFetchRow:
-    shares = context.services.coordinators.shares
-    log = partition.log
-    try:
-        key = SharePartitionKey(request.group_id, *place)
-        found = await shares.open(key, partition)
-        while True:
-            if shares.sessions.get((request.group_id, request.member_id)) is not session:
-                return ShareFetchRow()  # the client has disconnected, or has begun a new session
-            log.record_states.release_due(context.node.clock.now_ms())
-            batches = await read(context, request.group_id, log, found, max_bytes)
-            if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
-                return ShareFetchRow()
-            if shares.find(key) is not found:
-                return ShareFetchRow()  # the state was dropped meanwhile; the next fetch reads what is stored
-            acquired = _acquire_from(context, request, log, found, batches, max_records)
-            if acquired:
-                break
-            if found.next_offset(log.record_states.delayed) <= batches.first_offset:
-                return ShareFetchRow()  # nothing was acquired, and no offset was skipped
-    except Unavailable as error:
-        return ShareFetchRow(error.error_code)
-    except LogError as error:
-        return ShareFetchRow(ErrorCode(error.kafka_error_code))
-    shares.acquired(key, found)
-    # With delays, batches without due records are not sent.
-    records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
-    partition.fetched_bytes += len(records)
-    return ShareFetchRow(records=records, acquired=tuple(acquired))
-
-
-def _acquire_from(
-    context: RequestContext[Services],
-    request: Any,
-    log: PartitionLog,
-    found: SharePartition,
-    batches: Batches,
-    max_records: int,
-) -> list[Acquired]:
-    """Acquire the available offsets of the batches for the member."""
-    return found.acquire(
-        request.member_id,
-        [(place.base_offset, place.last_offset) for place in batches.places],
-        max_records,
-        context.services.coordinators.shares.limits(request.group_id),
-        context.services.coordinators.shares.now_ms(),
-        is_strict=getattr(request, "share_acquire_mode", None) == RECORD_LIMIT,
-        batch_size=request.batch_size,
-        delays=log.record_states.delayed,
-        read_from=batches.first_offset,
-    )
+    return await fetch.carried_out()
 
 
 async def read(
@@ -309,63 +134,6 @@ async def read(
             # these.
             next_offset = offset = first_offset = now_next
     return None
-
-
-async def _wait(
-    context: RequestContext[Services], request: Any, places: Iterable[Place], left_s: float
-) -> bool:
-    """Wait until a record may have become available; return False when the gateway stops or time is up."""
-    shares = context.services.coordinators.shares
-    happened = asyncio.Event()
-    watched = [
-        (SharePartitionKey(request.group_id, *place), partition)
-        for place in places
-        if not isinstance(partition := partition_of(context, place), ErrorCode)
-    ]
-    next_due_ms = min(
-        (partition.log.record_states.next_due_ms for _, partition in watched), default=NEVER_DUE
-    )
-    due_s = max(0, next_due_ms - context.node.clock.now_ms()) / 1000
-    waiter = object()
-    for key, partition in watched:
-        shares.waiters.add(key, happened.set)
-        partition.watch(waiter, happened.set)
-    try:
-        await asyncio.wait_for(happened.wait(), min(left_s, due_s))
-    except TimeoutError:
-        if left_s <= due_s:
-            return False
-    finally:
-        for key, partition in watched:
-            shares.waiters.remove(key, happened.set)
-            partition.unwatch(waiter)
-    return not any(partition.closed for _, partition in watched)
-
-
-def _answer(
-    context: RequestContext[Services],
-    group_id: str,
-    rows: dict[Place, ShareFetchRow],
-    outcomes: dict[Place, AcknowledgeResult],
-) -> Any:
-    partitions = (
-        (place, _partition(place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
-        for place in dict.fromkeys((*rows, *outcomes))
-    )
-    return answer(context, group_id, partitions)
-
-
-def _partition(index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> dict[str, Any]:
-    return {
-        "partition_index": index,
-        "error_code": row.error_code,
-        "error_message": None,
-        "acknowledge_error_code": int(outcome.error_code),
-        "acknowledge_error_message": outcome.message,
-        "current_leader": NO_LEADER,
-        "records": row.records,
-        "acquired_records": [one._asdict() for one in row.acquired],
-    }
 
 
 class BatchPlace(NamedTuple):
@@ -477,58 +245,320 @@ class AcknowledgeResult(NamedTuple):
 NO_ERROR: Final = AcknowledgeResult(ErrorCode.none)
 
 
-def check_request(context: RequestContext[Services], request: Any) -> None:
-    """Check the client's right to read as a member, the group and the member. Raises ShareRequestRefused."""
-    if request.group_id is not None and not context.may_group(Operation.READ, request.group_id):
-        raise ShareRequestRefused(ErrorCode.group_authorization_failed, "Group authorization failed.")
-    if request.group_id is None or not request.member_id:
-        text = "The group id or the member id is missing."
-        raise ShareRequestRefused(ErrorCode.invalid_request, text)
-    if len(request.group_id.encode()) > MAX_GROUP_ID_BYTES:
-        text = f"The group id has more than {MAX_GROUP_ID_BYTES} bytes."
-        raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
-    if is_name_group(request.group_id):
-        text = f"The group id {request.group_id!r} stands for a producer name, not for a share group."
-        raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
+class _ShareRequest:
+    """A ShareFetch or a ShareAcknowledge of a member."""
 
+    def __init__(self, context: RequestContext[Services], request: Any) -> None:
+        self.context = context
+        self.request = request
+        self.shares = context.services.coordinators.shares
+        self.member = request.group_id, request.member_id
+        self.is_final = request.share_session_epoch == FINAL_EPOCH
 
-def continue_session(context: RequestContext[Services], request: Any) -> ShareSession:
-    """Return the session of a request with an epoch other than 0. Raises ShareRequestRefused."""
-    session = context.services.coordinators.shares.sessions.get((request.group_id, request.member_id))
-    epoch = request.share_session_epoch
-    if epoch == INITIAL_EPOCH:
-        text = "A share session begins with a ShareFetch; it can't be continued at epoch 0."
-        raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
-    if session is None:
-        text = f"Member {request.member_id} of {request.group_id} has no share session."
-        raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
-    if epoch != FINAL_EPOCH:
-        if epoch != session.epoch:
-            text = f"The share session is at epoch {session.epoch}, not {epoch}."
+    def check_request(self) -> None:
+        """Check the right to read as a member, the group and the member. Raises ShareRequestRefused."""
+        group_id, member_id = self.member
+        if group_id is not None and not self.context.may_group(Operation.READ, group_id):
+            raise ShareRequestRefused(ErrorCode.group_authorization_failed, "Group authorization failed.")
+        if group_id is None or not member_id:
+            text = "The group id or the member id is missing."
+            raise ShareRequestRefused(ErrorCode.invalid_request, text)
+        if len(group_id.encode()) > MAX_GROUP_ID_BYTES:
+            text = f"The group id has more than {MAX_GROUP_ID_BYTES} bytes."
+            raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
+        if is_name_group(group_id):
+            text = f"The group id {group_id!r} stands for a producer name, not for a share group."
+            raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
+
+    def continue_session(self) -> ShareSession:
+        """Return the session of a request with an epoch other than 0. Raises ShareRequestRefused."""
+        session = self.shares.sessions.get(self.member)
+        epoch = self.request.share_session_epoch
+        if epoch == INITIAL_EPOCH:
+            text = "A share session begins with a ShareFetch; it can't be continued at epoch 0."
             raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
-        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
-    return session
+        if session is None:
+            text = f"Member {self.request.member_id} of {self.request.group_id} has no share session."
+            raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
+        if not self.is_final:
+            if epoch != session.epoch:
+                text = f"The share session is at epoch {session.epoch}, not {epoch}."
+                raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
+            session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        return session
+
+    async def unreadable(self, places: Iterable[Place]) -> AbstractSet[uuid.UUID]:
+        """Return the topics of the request and of these places that the client may not read."""
+        if not self.context.node.access.is_on:
+            return NOTHING
+        ids = {place[0] for place in places}
+        ids.update(topic.topic_id or NO_TOPIC for topic in self.request.topics)
+        registry = self.context.services.partitions.registry
+        return await refused_ids(self.context, Operation.READ, ids, registry.by_id)
+
+    async def acknowledge(self, hidden: AbstractSet[uuid.UUID]) -> dict[Place, AcknowledgeResult]:
+        """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`. The
+        partitions whose states are stored together share one flush. The last request of a session then
+        releases what the member has acquired.
+        """
+        places: list[Place] = []
+        asked: list[Coroutine[Any, Any, AcknowledgeResult]] = []
+        for place, entry in places_of(self.request.topics):
+            if not entry.acknowledgement_batches:
+                continue
+            said = [
+                Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                for batch in entry.acknowledgement_batches
+            ]
+            places.append(place)
+            asked.append(self._acknowledge_one(place, said, is_hidden=place[0] in hidden))
+        outcomes = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        if self.is_final:
+            self.shares.release_member(*self.member)
+        return dict(zip(places, outcomes, strict=True))
+
+    async def _acknowledge_one(
+        self, place: Place, said: Sequence[Acknowledgement], *, is_hidden: bool
+    ) -> AcknowledgeResult:
+        partition = partition_of(self.context, place)
+        if partition is ErrorCode.unknown_topic_id:
+            return AcknowledgeResult(partition)
+        complaint = _complaint(said, renews=getattr(self.request, "is_renew_ack", False))
+        if complaint is not None:
+            return AcknowledgeResult(ErrorCode.invalid_request, complaint)
+        if is_hidden:
+            return AcknowledgeResult(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+        if isinstance(partition, ErrorCode):
+            return AcknowledgeResult(partition)
+        key = SharePartitionKey(self.request.group_id, *place)
+        try:
+            await self.shares.acknowledge(key, self.request.member_id, said)
+        except InvalidRecordState as error:
+            return AcknowledgeResult(ErrorCode.invalid_record_state, str(error))
+        except NeverAcquired as error:
+            return AcknowledgeResult(ErrorCode.invalid_request, str(error))
+        except Unavailable as error:
+            return AcknowledgeResult(error.error_code)
+        return AcknowledgeResult(ErrorCode.none)
 
 
-async def begin_session(context: RequestContext[Services], request: Any) -> ShareSession:
-    """Begin a session in place of the member's former one. Raises ShareRequestRefused, Unavailable."""
-    if not request.group_id:
-        raise ShareRequestRefused(ErrorCode.invalid_request, "The group id is empty.")
-    shares = context.services.coordinators.shares
-    if not await shares.has_group(request.group_id):
-        text = f"There is no share group {request.group_id}."
-        raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
-    key = request.group_id, request.member_id
-    limit = context.node.config.int("group.share.max.share.sessions")
-    if key not in shares.sessions and len(shares.sessions) >= limit:
-        shares.release_strangers()
-    if key not in shares.sessions and len(shares.sessions) >= limit:
-        text = f"There are {limit} share sessions, as many as group.share.max.share.sessions allows."
-        raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
-    if any(entry.acknowledgement_batches for topic in request.topics for entry in topic.partitions):
-        text = "Nothing can be acknowledged in the first request of a share session."
-        raise ShareRequestRefused(ErrorCode.invalid_request, text)
-    return shares.begin_session(*key, context.peer)
+class _ShareFetch(_ShareRequest):
+    """A ShareFetch, and the session to which it belongs."""
+
+    session: ShareSession
+
+    def check_renewing(self) -> None:
+        """Refuse a request that renews locks and asks for records (KIP-1222). Raises ShareRequestRefused."""
+        request = self.request
+        if not getattr(request, "is_renew_ack", False):
+            return
+        if request.max_wait or request.min_bytes or request.max_bytes or request.max_records:
+            text = "A request that renews acknowledgements can't ask for records."
+            raise ShareRequestRefused(ErrorCode.invalid_request, text)
+
+    async def open_session(self) -> None:
+        """Begin or continue the session, with the partitions that the request adds and without those that it
+        forgets. Raises ShareRequestRefused, Unavailable.
+        """
+        begins = self.request.share_session_epoch == INITIAL_EPOCH
+        self.session = await self._begin_session() if begins else self.continue_session()
+        self._check_room()
+        for place, _ in places_of(self.request.topics):
+            self.session.places.setdefault(place)
+        for topic in self.request.forgotten_topics_data:
+            for partition in topic.partitions:
+                self.session.places.pop((topic.topic_id or NO_TOPIC, partition), None)
+
+    async def _begin_session(self) -> ShareSession:
+        """Begin a session in place of the member's former one. Raises ShareRequestRefused, Unavailable."""
+        request, shares = self.request, self.shares
+        if not request.group_id:
+            raise ShareRequestRefused(ErrorCode.invalid_request, "The group id is empty.")
+        if not await shares.has_group(request.group_id):
+            text = f"There is no share group {request.group_id}."
+            raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
+        limit = self.context.node.config.int("group.share.max.share.sessions")
+        if self.member not in shares.sessions and len(shares.sessions) >= limit:
+            shares.release_strangers()
+        if self.member not in shares.sessions and len(shares.sessions) >= limit:
+            text = f"There are {limit} share sessions, as many as group.share.max.share.sessions allows."
+            raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
+        if any(entry.acknowledgement_batches for _, entry in places_of(request.topics)):
+            text = "Nothing can be acknowledged in the first request of a share session."
+            raise ShareRequestRefused(ErrorCode.invalid_request, text)
+        return shares.begin_session(*self.member, self.context.peer)
+
+    def _check_room(self) -> None:
+        """Refuse more partitions than all share sessions together may have. Raises ShareRequestRefused."""
+        wanted = {place for place, _ in places_of(self.request.topics)}
+        more = len(wanted.difference(self.session.places))
+        if not more:
+            return
+        held = sum(len(other.places) for other in self.shares.sessions.values())
+        limit = self.context.node.config.int("seqgate.fetch.session.max.partitions")
+        if held + more > limit:
+            text = (
+                f"Share sessions hold {held} partitions, and {more} more would exceed "
+                f"seqgate.fetch.session.max.partitions ({limit})."
+            )
+            raise ShareRequestRefused(ErrorCode.share_session_limit_reached, text)
+
+    async def carried_out(self) -> Any:
+        """Return the answer of a request with a session."""
+        places, request = self.session.places, self.request
+        hidden = await self.unreadable(places)
+        outcomes = await self.acknowledge(hidden)
+        rows: dict[Place, ShareFetchRow] = {}
+        if not self.is_final and request.max_records and request.max_bytes:
+            rows = await self._fetch(hidden, waits=not outcomes)
+            if hidden:
+                denied = [place for place in places if place[0] in hidden]
+                rows |= dict.fromkeys(denied, ShareFetchRow(ErrorCode.topic_authorization_failed))
+            if request.share_session_epoch == INITIAL_EPOCH:
+                rows = {place: rows.get(place, ShareFetchRow()) for place in (*rows, *places)}
+        partitions = (
+            (place, _partition(place[1], rows.get(place, ShareFetchRow()), outcomes.get(place, NO_ERROR)))
+            for place in dict.fromkeys((*rows, *outcomes))
+        )
+        return answer(self.context, request.group_id, partitions)
+
+    async def _fetch(self, hidden: AbstractSet[uuid.UUID], *, waits: bool) -> dict[Place, ShareFetchRow]:
+        """Acquire records of the session's partitions, but for the topics in `hidden`, and wait for them."""
+        loop = self.context.node.loop
+        deadline_s = loop.time() + milliseconds(self.request.max_wait) / 1000
+        while not self._has_ended():
+            places = list(self.session.places)
+            if hidden:
+                places = [place for place in places if place[0] not in hidden]
+            rows = await self._acquire_all(places)
+            left_s = deadline_s - loop.time()
+            if rows or not waits or left_s <= 0 or not places:
+                return rows
+            if not await self._wait(places, left_s):
+                waits = False
+        return {}  # The member is gone, and nobody would acknowledge records that it acquires now.
+
+    def _has_ended(self) -> bool:
+        """Return whether the client has disconnected, or has begun a new session."""
+        return self.shares.sessions.get(self.member) is not self.session
+
+    async def _acquire_all(self, places: Sequence[Place]) -> dict[Place, ShareFetchRow]:
+        """Acquire from partition after partition until there is enough; partitions that gave records go last
+        next time. Partitions that don't exist are named in every answer.
+        """
+        rows: dict[Place, ShareFetchRow] = {}
+        left_bytes = min(self.request.max_bytes, self.context.services.partitions.fetch_max_bytes)
+        left_records = self.request.max_records
+        async for place in in_slices(places):
+            if left_bytes <= 0 or left_records <= 0:
+                missing = error_without(self.context, place)
+                if missing is not None:
+                    rows[place] = ShareFetchRow(missing)
+                continue
+            partition = partition_of(self.context, place)
+            if isinstance(partition, ErrorCode):
+                rows[place] = ShareFetchRow(partition)
+                continue
+            row = await self._acquire(place, partition, left_bytes, left_records)
+            if row.error_code is not ErrorCode.none or row.acquired:
+                rows[place] = row
+                # Another request may have removed the partition from the session meanwhile.
+                if place in self.session.places:
+                    self.session.places.move_to_end(place)
+            left_bytes -= len(row.records)
+            left_records -= sum(len_of(one) for one in row.acquired)
+        return rows
+
+    async def _acquire(
+        self, place: Place, partition: Partition, max_bytes: int, max_records: int
+    ) -> ShareFetchRow:
+        context, request, shares, log = self.context, self.request, self.shares, partition.log
+        try:
+            key = SharePartitionKey(request.group_id, *place)
+            found = await shares.open(key, partition)
+            while True:
+                if self._has_ended():
+                    return ShareFetchRow()
+                log.record_states.release_due(context.node.clock.now_ms())
+                batches = await read(context, request.group_id, log, found, max_bytes)
+                if batches is None or self._has_ended():
+                    return ShareFetchRow()
+                if shares.find(key) is not found:
+                    # the state was dropped meanwhile; the next fetch reads what is stored
+                    return ShareFetchRow()
+                acquired = found.acquire(
+                    request.member_id,
+                    [(batch.base_offset, batch.last_offset) for batch in batches.places],
+                    max_records,
+                    shares.limits(request.group_id),
+                    shares.now_ms(),
+                    is_strict=getattr(request, "share_acquire_mode", None) == RECORD_LIMIT,
+                    batch_size=request.batch_size,
+                    delays=log.record_states.delayed,
+                    read_from=batches.first_offset,
+                )
+                if acquired:
+                    break
+                if found.next_offset(log.record_states.delayed) <= batches.first_offset:
+                    return ShareFetchRow()  # nothing was acquired, and no offset was skipped
+        except Unavailable as error:
+            return ShareFetchRow(error.error_code)
+        except LogError as error:
+            return ShareFetchRow(ErrorCode(error.kafka_error_code))
+        shares.acquired(key, found)
+        # With delays, batches without due records are not sent.
+        has_delays = log.record_states.delayed is not None
+        records = batches.holding(acquired) if has_delays else batches.spanning(acquired)
+        partition.fetched_bytes += len(records)
+        return ShareFetchRow(records=records, acquired=tuple(acquired))
+
+    async def _wait(self, places: Iterable[Place], left_s: float) -> bool:
+        """Wait until a record may be available; return False when the gateway stops or time is up."""
+        shares = self.shares
+        happened = asyncio.Event()
+        watched = [
+            (SharePartitionKey(self.request.group_id, *place), partition)
+            for place in places
+            if not isinstance(partition := partition_of(self.context, place), ErrorCode)
+        ]
+        next_due_ms = min(
+            (partition.log.record_states.next_due_ms for _, partition in watched), default=NEVER_DUE
+        )
+        due_s = max(0, next_due_ms - self.context.node.clock.now_ms()) / 1000
+        waiter = object()
+        for key, partition in watched:
+            shares.waiters.add(key, happened.set)
+            partition.watch(waiter, happened.set)
+        try:
+            await asyncio.wait_for(happened.wait(), min(left_s, due_s))
+        except TimeoutError:
+            if left_s <= due_s:
+                return False
+        finally:
+            for key, partition in watched:
+                shares.waiters.remove(key, happened.set)
+                partition.unwatch(waiter)
+        return not any(partition.closed for _, partition in watched)
+
+
+def places_of(topics: Iterable[Any]) -> Iterator[tuple[Place, Any]]:
+    """Yield the partitions that a request names, each with its entry."""
+    for topic in topics:
+        for entry in topic.partitions:
+            yield (topic.topic_id or NO_TOPIC, entry.partition_index), entry
+
+
+def _partition(index: int, row: ShareFetchRow, outcome: AcknowledgeResult) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": row.error_code,
+        "error_message": None,
+        "acknowledge_error_code": int(outcome.error_code),
+        "acknowledge_error_message": outcome.message,
+        "current_leader": NO_LEADER,
+        "records": row.records,
+        "acquired_records": [one._asdict() for one in row.acquired],
+    }
 
 
 def partition_of(context: RequestContext[Services], place: Place) -> Partition | ErrorCode:
@@ -548,74 +578,6 @@ def error_without(context: RequestContext[Services], place: Place) -> ErrorCode 
     if topic is None:
         return ErrorCode.unknown_topic_id
     return topic.unknown_or_led_elsewhere(place[1])
-
-
-async def unreadable(
-    context: RequestContext[Services], request: Any, places: Iterable[Place]
-) -> AbstractSet[uuid.UUID]:
-    """Return the topics of the request and of these places that the client may not read."""
-    if not context.node.access.is_on:
-        return NOTHING
-    ids = {place[0] for place in places}
-    ids.update(topic.topic_id or NO_TOPIC for topic in request.topics)
-    return await refused_ids(context, Operation.READ, ids, context.services.partitions.registry.by_id)
-
-
-async def acknowledge(
-    context: RequestContext[Services], request: Any, topics: Iterable[Any], hidden: AbstractSet[uuid.UUID]
-) -> dict[Place, AcknowledgeResult]:
-    """Apply acknowledgements durably, by partition. The client may not read the topics in `hidden`. The
-    partitions whose states are stored together share one flush.
-    """
-    renews = getattr(request, "is_renew_ack", False)
-    places: list[Place] = []
-    asked: list[Coroutine[Any, Any, AcknowledgeResult]] = []
-    for topic in topics:
-        for entry in topic.partitions:
-            if not entry.acknowledgement_batches:
-                continue
-            place = (topic.topic_id or NO_TOPIC, entry.partition_index)
-            said = [
-                Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
-                for batch in entry.acknowledgement_batches
-            ]
-            places.append(place)
-            asked.append(
-                _acknowledge_one(context, request, place, said, renews=renews, is_hidden=place[0] in hidden)
-            )
-    outcomes = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
-    return dict(zip(places, outcomes, strict=True))
-
-
-async def _acknowledge_one(
-    context: RequestContext[Services],
-    request: Any,
-    place: Place,
-    said: Sequence[Acknowledgement],
-    *,
-    renews: bool,
-    is_hidden: bool,
-) -> AcknowledgeResult:
-    partition = partition_of(context, place)
-    if partition is ErrorCode.unknown_topic_id:
-        return AcknowledgeResult(partition)
-    complaint = _complaint(said, renews=renews)
-    if complaint is not None:
-        return AcknowledgeResult(ErrorCode.invalid_request, complaint)
-    if is_hidden:
-        return AcknowledgeResult(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
-    if isinstance(partition, ErrorCode):
-        return AcknowledgeResult(partition)
-    key = SharePartitionKey(request.group_id, *place)
-    try:
-        await context.services.coordinators.shares.acknowledge(key, request.member_id, said)
-    except InvalidRecordState as error:
-        return AcknowledgeResult(ErrorCode.invalid_record_state, str(error))
-    except NeverAcquired as error:
-        return AcknowledgeResult(ErrorCode.invalid_request, str(error))
-    except Unavailable as error:
-        return AcknowledgeResult(error.error_code)
-    return AcknowledgeResult(ErrorCode.none)
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
@@ -705,15 +667,13 @@ class _Leaders:
 
 async def handle_acknowledge(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements; the answer leaves when they are durable."""
+    asked = _ShareRequest(context, request)
     try:
-        check_request(context, request)
-        continue_session(context, request)
+        asked.check_request()
+        asked.continue_session()
     except ShareRequestRefused as error:
         return refused(context, error)
-    hidden = await unreadable(context, request, ())
-    outcomes = await acknowledge(context, request, request.topics, hidden)
-    if request.share_session_epoch == FINAL_EPOCH:
-        context.services.coordinators.shares.release_member(request.group_id, request.member_id)
+    outcomes = await asked.acknowledge(await asked.unreadable(()))
     rows = ((place, _acknowledged(place[1], outcome)) for place, outcome in outcomes.items())
     return answer(context, request.group_id, rows)
 
