@@ -55,6 +55,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -103,7 +104,7 @@ from seqgate.gateway.metadata.image import (
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.loop import log_output
-from seqgate.gateway.runtime.services import NodeServices, TopicServices
+from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.security.certificates import RenewableListener, StoreError
 
@@ -158,10 +159,9 @@ async def handle_describe_configs(context: RequestContext[TopicServices], reques
             **told(error, ""),
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=tuple(
-                _entry(context, entry, synonyms=request.include_synonyms, documented=documented)
-                for entry in entries
-            ),
+            configs=[
+                _entry(entry, synonyms=request.include_synonyms, documented=documented) for entry in entries
+            ],
         )
 
     return context.answer(results=await answer_each(request.resources, answer))
@@ -215,27 +215,22 @@ def _complaint(context: RequestContext[TopicServices], kind: int, name: str) -> 
     return None if text is None else ApiError(ErrorCode.invalid_request, text)
 
 
-def _entry(
-    context: RequestContext[TopicServices], entry: DescribedConfig, *, synonyms: bool, documented: bool
-) -> Any:
-    return context.row(
-        "DescribeConfigsResourceResult",
-        name=entry.name,
-        value=entry.value,
-        read_only=entry.read_only,
-        config_source=entry.source,
-        is_sensitive=entry.is_sensitive,
-        synonyms=tuple(
-            context.row(
-                "DescribeConfigsSynonym", name=synonym.name, value=synonym.value, source=synonym.source
-            )
+def _entry(entry: DescribedConfig, *, synonyms: bool, documented: bool) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "read_only": entry.read_only,
+        "config_source": entry.source,
+        "is_sensitive": entry.is_sensitive,
+        "synonyms": [
+            {"name": synonym.name, "value": synonym.value, "source": synonym.source}
             for synonym in (entry.synonyms if synonyms else ())
-        ),
-        config_type=entry.type,
+        ],
+        "config_type": entry.type,
         # Kafka sends the empty documentation of a logger's level whether or not the request asks for
         # documentation
-        documentation=entry.documentation if documented or not entry.documentation else None,
-    )
+        "documentation": entry.documentation if documented or not entry.documentation else None,
+    }
 
 
 DESCRIBE_CONFIGS_API = Api(
@@ -254,22 +249,61 @@ _KINDS: Final = {
 }
 
 
-async def handle_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Replace the configurations of each resource, or only check them when `validate_only` is set."""
-    alterations = [
+async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Alter each resource, or only check the changes when `validate_only` is set. AlterConfigs returns the
+    configurations that it does not name to their defaults.
+    """
+    replaces = context.api_key == ALTER_CONFIGS_API.key
+    alterations: Sequence[Alteration] = [
         Alteration(
             resource.resource_type,
             resource.resource_name,
-            [ConfigChange(config.name, config.value) for config in resource.configs],
+            [
+                ConfigChange(each.name, each.value, getattr(each, "config_operation", ConfigOperation.SET))
+                for each in resource.configs
+            ],
             denied=_NO_LOGGERS
-            if resource.resource_type == BROKER_LOGGER_RESOURCE
+            if replaces and resource.resource_type == BROKER_LOGGER_RESOURCE
             else config_refusal(
                 context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
             ),
         )
         for resource in request.resources
     ]
-    return await answer_alterations(context, request, alterations, replaces=True)
+
+    def whole(image: MetadataImage, alteration: Alteration) -> Alteration:
+        return replacing(image, alteration) if replaces else alteration
+
+    alterations = await refuse_unusable(context, alterations, whole)
+
+    def note(errors: Sequence[ApiError | None]) -> None:
+        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
+        if not request.validate_only:
+            texts = [_described(alteration, replaces=replaces) for alteration in altered]
+            # first, because a level may silence this line
+            log_change(context, "altered the configuration of", texts)
+            _set_levels(altered)
+            take(context, altered)
+
+    outcome = await change_metadata_until_it_counts(
+        context,
+        lambda image: alter_configs(
+            image,
+            [whole(image, alteration) for alteration in alterations],
+            config=context.node.config,
+            node_id=context.node.node_id,
+            loggers=log_output.levels(),
+            validate_only=request.validate_only,
+        ),
+        note=note,
+    )
+    errors = repeat(outcome, len(alterations)) if isinstance(outcome, ApiError) else outcome
+    return context.answer(
+        responses=[
+            {**told(error), "resource_type": each.resource_type, "resource_name": each.resource_name}
+            for each, error in zip(alterations, errors, strict=True)
+        ]
+    )
 
 
 def replacing(image: MetadataImage, alteration: Alteration) -> Alteration:
@@ -281,68 +315,6 @@ def replacing(image: MetadataImage, alteration: Alteration) -> Alteration:
         if name not in named
     ]
     return replace(alteration, changes=[*alteration.changes, *others])
-
-
-async def answer_alterations(
-    context: RequestContext[TopicServices],
-    request: Any,
-    alterations: Sequence[Alteration],
-    *,
-    replaces: bool = False,
-) -> Any:
-    """Alter the resources and answer each; change nothing when `validate_only` is set. With `replaces`
-    (AlterConfigs), configurations that are not named return to their defaults.
-    """
-    errors = await _alter(context, alterations, replaces=replaces, validate_only=request.validate_only)
-    return context.answer(
-        responses=tuple(
-            context.row(
-                "AlterConfigsResourceResponse",
-                **told(error),
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, error in zip(request.resources, errors, strict=True)
-        )
-    )
-
-
-async def _alter(
-    context: RequestContext[TopicServices],
-    alterations: Sequence[Alteration],
-    *,
-    replaces: bool,
-    validate_only: bool,
-) -> Sequence[ApiError | None]:
-    """Alter the resources; return an error for each in order, None for a resource that was altered."""
-
-    def whole(image: MetadataImage, alteration: Alteration) -> Alteration:
-        return replacing(image, alteration) if replaces else alteration
-
-    alterations = await refuse_unusable(context, alterations, whole)
-
-    def note(errors: Sequence[ApiError | None]) -> None:
-        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
-        if not validate_only:
-            texts = [_described(alteration, replaces=replaces) for alteration in altered]
-            # first, because a level may silence this line
-            log_change(context, "altered the configuration of", texts)
-            _set_levels(altered)
-            take(context, altered)
-
-    errors = await change_metadata_until_it_counts(
-        context,
-        lambda image: alter_configs(
-            image,
-            [whole(image, alteration) for alteration in alterations],
-            config=context.node.config,
-            node_id=context.node.node_id,
-            loggers=log_output.levels(),
-            validate_only=validate_only,
-        ),
-        note=note,
-    )
-    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
 
 
 # The decision about altered resources. A refused resource does not affect the others of the request.
@@ -606,25 +578,8 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
                 )
 
 
-async def handle_incremental_alter_configs(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Carry out the operations on each resource, or only check them when `validate_only` is set."""
-    alterations = [
-        Alteration(
-            resource.resource_type,
-            resource.resource_name,
-            [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
-            denied=config_refusal(
-                context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
-            ),
-        )
-        for resource in request.resources
-    ]
-    return await answer_alterations(context, request, alterations)
-
-
-INCREMENTAL_ALTER_CONFIGS_API = Api(
-    key=44, versions=(0, 1), reaches=api.topics, handle=handle_incremental_alter_configs
-)
+ALTER_CONFIGS_API = Api(key=33, versions=(0, 2), reaches=api.topics, handle=handle_alter)
+INCREMENTAL_ALTER_CONFIGS_API = Api(key=44, versions=(0, 1), reaches=api.topics, handle=handle_alter)
 
 
 async def refuse_unusable(
@@ -678,13 +633,10 @@ async def _refusal_of_change(
 
 def _is_refused_anyway(context: RequestContext[TopicServices], alteration: Alteration) -> bool:
     """Return whether the alteration is refused for another reason, so that its stores need not be read."""
-    node: NodeServices = context.node
+    node = context.node
+    image = context.services.metadata_log.image
     decision = alter_configs(
-        context.services.metadata_log.image,
-        [alteration],
-        config=node.config,
-        node_id=node.node_id,
-        validate_only=True,
+        image, [alteration], config=node.config, node_id=node.node_id, validate_only=True
     )
     return decision.answer[0] is not None
 
@@ -705,9 +657,6 @@ def _listeners(
         if listener is not None:
             found[listener_name] = listener
     return found
-
-
-ALTER_CONFIGS_API = Api(key=33, versions=(0, 2), reaches=api.topics, handle=handle_alter_configs)
 
 
 _LISTED: Final = (
@@ -737,12 +686,12 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     asked = set(getattr(request, "resource_types", (CLIENT_METRICS_RESOURCE,))) or set(_LISTED)
     if asked - set(_LISTED):
         return context.answer(error_code=ErrorCode.unsupported_version, config_resources=())
-    resources = tuple(
-        context.row("ConfigResource", resource_name=name, resource_type=resource_type)
+    resources = [
+        {"resource_name": name, "resource_type": resource_type}
         for resource_type in _LISTED
         if resource_type in asked
         for name in _names(context, resource_type)
-    )
+    ]
     return context.answer(error_code=ErrorCode.none, config_resources=resources)
 
 
