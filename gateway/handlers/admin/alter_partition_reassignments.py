@@ -26,6 +26,7 @@ or not being moved.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -33,7 +34,6 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import change_metadata_until_it_counts, log_change
-from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.handlers.answering.rights import cluster_refusal
 from seqgate.gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision, told
 from seqgate.gateway.metadata.image import MetadataImage
@@ -50,68 +50,48 @@ from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
-_ACCEPTED = ApiError(ErrorCode.none)
-
 
 async def handle_alter_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Order the moves of all partitions of the request in one change, and answer for each."""
-    denied = cluster_refusal(context, Operation.ALTER)
-    is_late = bool(request.topics) and TimeLimit(context, request.timeout).left_s <= 0
-    refusal = denied or (ApiError(ErrorCode.request_timed_out) if is_late else None)
-    outcomes: list[ApiError] = []
-    if refusal is None:
-        refusal = await _carry_out(context, request, outcomes)
-    told = iter(outcomes)
-    allows_change = getattr(request, "allow_replication_factor_change", True)
-    return context.answer(
-        allow_replication_factor_change=allows_change,
-        error_code=refusal.error_code if refusal else ErrorCode.none,
-        error_message=_message(denied, request),
-        responses=tuple([await _topic(context, topic, told, refusal) for topic in request.topics]),
-    )
-
-
-def _message(denied: ApiError | None, request: Any) -> str | None:
-    if denied is not None:
-        return denied.message
-    return None if request.topics else ""
-
-
-async def _carry_out(
-    context: RequestContext[TopicServices], request: Any, outcomes: list[ApiError]
-) -> ApiError | None:
-    """Reassign; put outcomes into `outcomes` in request order; return the refusal of the whole request."""
     node_id = context.node.node_id
-    keeps_count = not getattr(request, "allow_replication_factor_change", True)
-
+    allows_change = getattr(request, "allow_replication_factor_change", True)
     moved: list[str] = []
 
-    def decide(image: MetadataImage) -> Decision[None]:
-        outcomes.clear()
+    def decide(image: MetadataImage) -> Decision[list[ApiError | None]]:
         moved.clear()
+        outcomes: list[ApiError | None] = []
         records: list[MetadataRecord] = []
         for topic in request.topics:
             for partition in topic.partitions:
-                index = partition.partition_index
+                index, replicas = partition.partition_index, partition.replicas
                 decision = reassign(
-                    image, topic.name, index, partition.replicas, node_id, keeps_count=keeps_count
+                    image, topic.name, index, replicas, node_id, keeps_count=not allows_change
                 )
                 records += decision.records
                 if decision.records:
-                    moved.append(_described(topic.name, index, partition.replicas))
-                outcomes.append(decision.answer or _ACCEPTED)
-        return Decision(records, None)
+                    wanted = "as before" if replicas is None else f"to {list(replicas)}"
+                    moved.append(f"{topic.name}-{index} {wanted}")
+                outcomes.append(decision.answer)
+        return Decision(records, outcomes)
 
-    if not request.topics:
-        return None
-    return await change_metadata_until_it_counts(
-        context, decide, request.timeout, note=lambda _: log_change(context, "reassigned partition", moved)
+    denied = cluster_refusal(context, Operation.ALTER)
+    found: list[ApiError | None] | ApiError = denied or []
+    if denied is None and request.topics:
+        found = await change_metadata_until_it_counts(
+            context,
+            decide,
+            request.timeout,
+            note=lambda _: log_change(context, "reassigned partition", moved),
+        )
+    refusal = found if isinstance(found, ApiError) else None
+    outcomes = repeat(found) if isinstance(found, ApiError) else iter(found)
+    no_message = None if request.topics else ""
+    return context.answer(
+        allow_replication_factor_change=allows_change,
+        error_code=refusal.error_code if refusal else ErrorCode.none,
+        error_message=denied.message if denied else no_message,
+        responses=tuple([await _topic(context, topic, outcomes) for topic in request.topics]),
     )
-
-
-def _described(topic: str, index: int, replicas: Sequence[int] | None) -> str:
-    wanted = "as before" if replicas is None else f"to {list(replicas)}"
-    return f"{topic}-{index} {wanted}"
 
 
 def reassign(
@@ -172,70 +152,48 @@ def reassign(
 
 
 async def _topic(
-    context: RequestContext[TopicServices], topic: Any, outcomes: Iterator[ApiError], refusal: ApiError | None
+    context: RequestContext[TopicServices], topic: Any, outcomes: Iterator[ApiError | None]
 ) -> Any:
     rows = []
     async for partition in in_slices(topic.partitions):
-        outcome = refusal or next(outcomes)
-        rows.append(
-            context.row(
-                "ReassignablePartitionResponse", partition_index=partition.partition_index, **told(outcome)
-            )
-        )
+        index, outcome = partition.partition_index, told(next(outcomes))
+        rows.append(context.row("ReassignablePartitionResponse", partition_index=index, **outcome))
     return context.row("ReassignableTopicResponse", name=topic.name, partitions=tuple(rows))
 
 
 async def handle_list_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the reassignments in progress of the named partitions (all without names), or the refusal."""
     denied = cluster_refusal(context, Operation.DESCRIBE)
-    error = denied or ApiError(ErrorCode.none)
-    if denied is not None:
-        topics = [_unanswered(context, topic) async for topic in in_slices(request.topics or ())]
-    else:
-        topics = await _ongoing(context, request.topics)
-    return context.answer(**told(error), topics=tuple(topics))
-
-
-async def _ongoing(context: RequestContext[TopicServices], asked: Any) -> list[Any]:
     by_name = context.services.metadata_log.image.topics_by_name
-    if asked is None:
-        named = [(topic.name, list(topic.partitions)) for topic in by_name.values()]
+    if request.topics is None:
+        named = [] if denied else [(topic.name, list(topic.partitions)) for topic in by_name.values()]
     else:
-        named = [(topic.name, list(topic.partition_indexes)) for topic in asked]
+        named = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
     topics = []
     async for name, indexes in in_slices(named):
-        topic = by_name.get(name)
-        partitions = tuple(
-            _row(context, index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        topic = None if denied else by_name.get(name)
+        partitions = [_row(index) for index in indexes if denied]
+        partitions += [
+            _row(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
             for index in indexes
             if topic is not None
             and (partition := topic.partitions.get(index)) is not None
             and has_adding_or_removing_replicas(partition)
-        )
-        if partitions:
+        ]
+        if partitions or denied:
             topics.append(context.row("OngoingTopicReassignment", name=name, partitions=partitions))
-    return topics
-
-
-def _unanswered(context: RequestContext[TopicServices], topic: Any) -> Any:
-    partitions = tuple(_row(context, index, (), (), ()) for index in topic.partition_indexes)
-    return context.row("OngoingTopicReassignment", name=topic.name, partitions=partitions)
+    return context.answer(**told(denied), topics=tuple(topics))
 
 
 def _row(
-    context: RequestContext[TopicServices],
-    index: int,
-    replicas: Sequence[int],
-    adding: Sequence[int],
-    removing: Sequence[int],
-) -> Any:
-    return context.row(
-        "OngoingPartitionReassignment",
-        partition_index=index,
-        replicas=tuple(replicas),
-        adding_replicas=tuple(adding),
-        removing_replicas=tuple(removing),
-    )
+    index: int, replicas: Sequence[int] = (), adding: Sequence[int] = (), removing: Sequence[int] = ()
+) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "replicas": tuple(replicas),
+        "adding_replicas": tuple(adding),
+        "removing_replicas": tuple(removing),
+    }
 
 
 LIST_PARTITION_REASSIGNMENTS_API = Api(

@@ -28,12 +28,12 @@ from seqgate.gateway.handlers.answering.api import (
     RequestContext,
     ResponseBytes,
 )
-from seqgate.gateway.protocol.messages import encode_response, response_module
+from seqgate.gateway.protocol.messages import encode_response
 from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
 VERSIONS = (0, 5)
-FIRST_WITH_FEATURES = FIRST_WITH_SOFTWARE = 3
+FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_MIN_VERSION_0 = 4
 FIRST_WITH_NODE = 5
 NO_NODE = -1
@@ -69,7 +69,6 @@ def _row(api: Api[Any]) -> _Row:
 
 def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:
     def begin(context: RequestContext[TopicServices], request: Any) -> ResponseBytes:
-        module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
         context.peer.is_nameless = context.api_version < FIRST_WITH_SOFTWARE
         if error is ErrorCode.none and context.api_version >= FIRST_WITH_SOFTWARE:
@@ -80,34 +79,28 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
             if not _is_meant(context, request):
                 error = ErrorCode.rebootstrap_required
         served = alone if context.node.brokers.is_alone else among_others
-        rows = tuple(
-            module.ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+        rows = [
+            {"api_key": key, "min_version": lowest, "max_version": highest}
             for key, lowest, highest in served
             if error is ErrorCode.none
-        )
-        features = _features(context, module) if error is ErrorCode.none else {}
+        ]
+        features = _features(context) if error is ErrorCode.none else {}
         response = context.answer(error_code=error, api_keys=rows, **features)
         return encode_response(API_KEY, context.correlation_id, response)
 
     return begin
 
 
-def _features(context: RequestContext[TopicServices], module: Any) -> dict[str, Any]:
+def _features(context: RequestContext[TopicServices]) -> dict[str, Any]:
     """Return the feature fields of an answer; before version 4 without features whose lowest level is 0."""
-    if context.api_version < FIRST_WITH_FEATURES:
-        return {}
-    supported = tuple(
-        module.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        for name, level in FEATURES.items()
-    )
-    finalized = tuple(
-        module.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in FEATURES.items()
-    )
+    supported = [{"name": name, "min_version": 0, "max_version": level} for name, level in FEATURES.items()]
     return {
         "supported_features": supported if context.api_version >= FIRST_WITH_MIN_VERSION_0 else (),
         "finalized_features_epoch": max(context.services.metadata_log.last_offset, 0),
-        "finalized_features": finalized,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in FEATURES.items()
+        ],
     }
 
 

@@ -27,7 +27,7 @@ Source: Kafka's ReplicationControlManager.electLeaders, QuorumController.electLe
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -66,15 +66,12 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer for each partition of the request; refuse a wrong request as a whole and for each partition."""
     kind = getattr(request, "election_type", _PREFERRED)
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
-    held: dict[tuple[str, int], ApiError] = {}
+    held: dict[TopicPartition, ApiError] = {}
     if refusal is None and kind == _PREFERRED and not context.node.brokers.is_alone:
         held = await elect_preferred(context, request)
-    if request.topic_partitions is None:
-        results = () if refusal else await _needed_elections(context, kind, held)
-    else:
-        results = await _each(context, request.topic_partitions, kind, refusal, held)
     return context.answer(
-        error_code=refusal.error_code if refusal else ErrorCode.none, replica_election_results=results
+        error_code=refusal.error_code if refusal else ErrorCode.none,
+        replica_election_results=await _results(context, request.topic_partitions, kind, refusal, held),
     )
 
 
@@ -88,37 +85,31 @@ def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiE
     return None
 
 
-async def _needed_elections(
-    context: RequestContext[Services], kind: int, held: Mapping[tuple[str, int], ApiError]
-) -> tuple[Any, ...]:
-    """Return all topics, each with the partitions that were elected, or have no leader."""
-    topics = []
-    async for topic in in_slices(list(context.services.topics.metadata_log.image.topics_by_name.values())):
-        failed = [
-            _row(context, index, outcome)
-            async for index in in_slices(list(topic.partitions))
-            if (outcome := held.get((topic.name, index)) or _outcome(context, topic.name, index, kind))
-            is not _NOT_NEEDED
-        ]
-        topics.append(context.row("ReplicaElectionResult", topic=topic.name, partition_result=tuple(failed)))
-    return tuple(topics)
-
-
-async def _each(
+async def _results(
     context: RequestContext[Services],
     asked: Any,
     kind: int,
     refusal: ApiError | None,
-    held: Mapping[tuple[str, int], ApiError],
+    held: Mapping[TopicPartition, ApiError],
 ) -> tuple[Any, ...]:
-    topics = []
-    for topic, indexes in places_to_answer([(entry.topic, entry.partitions) for entry in asked]):
-        rows = [
-            _row(context, index, refusal or held.get((topic, index)) or _outcome(context, topic, index, kind))
-            async for index in in_slices(indexes)
-        ]
-        topics.append(context.row("ReplicaElectionResult", topic=topic, partition_result=tuple(rows)))
-    return tuple(topics)
+    """Return the rows of the partitions of the request; None stands for all topics, each with the partitions
+    that were elected, or have no leader.
+    """
+    places: Iterable[tuple[str, Sequence[int]]]
+    if asked is not None:
+        places = places_to_answer([(entry.topic, entry.partitions) for entry in asked])
+    else:
+        topics = context.services.topics.metadata_log.image.topics_by_name.values()
+        places = [] if refusal else [(topic.name, list(topic.partitions)) for topic in topics]
+    results = []
+    for topic, indexes in places:
+        rows = []
+        async for index in in_slices(indexes):
+            outcome = refusal or held.get((topic, index)) or _outcome(context, topic, index, kind)
+            if asked is not None or outcome is not _NOT_NEEDED:
+                rows.append(context.row("PartitionResult", partition_id=index, **told(outcome)))
+        results.append(context.row("ReplicaElectionResult", topic=topic, partition_result=tuple(rows)))
+    return tuple(results)
 
 
 def _outcome(context: RequestContext[Services], name: str, index: int, kind: int) -> ApiError:
@@ -130,19 +121,11 @@ def _outcome(context: RequestContext[Services], name: str, index: int, kind: int
         return ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
     brokers = context.node.brokers
     if brokers.leader_of(partition) == NO_LEADER:
-        return ApiError(_NO_LEADER_CODES[kind], _not_live(partition.leader))
+        return ApiError(_NO_LEADER_CODES[kind], f"Broker {partition.leader} is not live.")
     logs = context.services.partitions.registry.by_name.get(name)
     if brokers.leads(partition) and (logs is None or logs.is_unusable(index)):
         return ApiError(_NO_LEADER_CODES[kind], "The log of the partition is offline; see `seqgate status`.")
     return _NOT_NEEDED
-
-
-def _not_live(node_id: int) -> str:
-    return f"Broker {node_id} is not live."
-
-
-def _row(context: RequestContext[Services], index: int, outcome: ApiError) -> Any:
-    return context.row("PartitionResult", partition_id=index, **told(outcome))
 
 
 # Elections of preferred leaders in a cluster: each leader is ordered to hand over, and the request waits

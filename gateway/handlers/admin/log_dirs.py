@@ -78,7 +78,14 @@ async def _topics(
     rows: dict[str, list[Any]] = {}
     wanted = _wanted(context, request).items()
     async for topic, index in limit.each((topic, index) for topic, indexes in wanted for index in indexes):
-        rows.setdefault(topic, []).append(_partition(context, topic, index))
+        row = context.row(
+            "DescribeLogDirsPartition",
+            partition_index=index,
+            partition_size=context.services.log_directory.size_bytes(topic, index),
+            offset_lag=0,
+            is_future_key=False,
+        )
+        rows.setdefault(topic, []).append(row)
     return tuple(
         context.row("DescribeLogDirsTopic", name=topic, partitions=tuple(partitions))
         for topic, partitions in rows.items()
@@ -97,16 +104,6 @@ def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[st
             if served is not None and served.unknown_or_led_elsewhere(index) is None:
                 indexes.setdefault(topic.topic, {})[index] = None
     return dict(indexes)
-
-
-def _partition(context: RequestContext[PartitionServices], topic: str, index: int) -> Any:
-    return context.row(
-        "DescribeLogDirsPartition",
-        partition_index=index,
-        partition_size=context.services.log_directory.size_bytes(topic, index),
-        offset_lag=0,
-        is_future_key=False,
-    )
 
 
 DESCRIBE_LOG_DIRS_API = Api(
@@ -130,18 +127,12 @@ async def handle_alter_replica_log_dirs(context: RequestContext[PartitionService
     denied = cluster_refusal(context, Operation.ALTER)
     results = []
     for name, paths in wanted.items():
-        rows = [
-            context.row(
-                "AlterReplicaLogDirPartitionResult",
-                partition_index=index,
-                error_code=(
-                    denied.error_code
-                    if denied
-                    else _outcome(context, name, index, is_here=paths[index] == path)
-                ),
+        rows = []
+        async for index, asked in in_slices(list(paths.items())):
+            error = denied.error_code if denied else _outcome(context, name, index, is_here=asked == path)
+            rows.append(
+                context.row("AlterReplicaLogDirPartitionResult", partition_index=index, error_code=error)
             )
-            async for index in in_slices(list(paths))
-        ]
         results.append(context.row("AlterReplicaLogDirTopicResult", topic_name=name, partitions=tuple(rows)))
     return context.answer(results=tuple(results))
 

@@ -25,7 +25,6 @@ from seqgate.gateway.metadata.decision import ApiError, told
 from seqgate.gateway.runtime.services import NodeServices
 from seqgate.gateway.security.acls.access import Operation
 
-_LAST_WITH_RESULTS: Final = 1
 _UPGRADE_TYPES: Final = (1, 2, 3)
 _PREFIX: Final = "The update failed for all features since the following feature had an error: "
 
@@ -34,14 +33,11 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Accept updates that change nothing; refuse the request at the first other update."""
     version = context.api_version
     error = cluster_refusal(context, Operation.ALTER) or _error(version, request)
-    results: dict[str, Any] = {}
-    if version <= _LAST_WITH_RESULTS:
-        accepted = () if error else request.feature_updates
-        results["results"] = [
-            {"feature": update.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
-            for update in accepted
-        ]
-    return context.answer(**told(error), **results)
+    results = [
+        {"feature": update.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
+        for update in (() if error else request.feature_updates)
+    ]
+    return context.answer(**told(error), results=results)
 
 
 def _error(version: int, request: Any) -> ApiError | None:
