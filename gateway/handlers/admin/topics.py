@@ -86,7 +86,10 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
     """Create the topics, or only check them when `validate_only` is set."""
     node = context.node
     denied = await _denied(context, request.topics)
-    undescribed = await _undescribed(context, request.topics)
+    undescribed: AbstractSet[str] = NOTHING
+    if context.api_version >= FIRST_WITH_CONFIGS:
+        names = (topic.name for topic in request.topics)
+        undescribed = await unseen_topics(context, Operation.DESCRIBE_CONFIGS, names)
     topics = [(_new_topic(topic), fresh_id()) for topic in request.topics if topic.name not in denied]
     decide = charge_mutations(
         context,
@@ -141,12 +144,6 @@ async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any])
     times = Counter(topic.name for topic in topics)
     asked = (name for name, count in times.items() if count == 1 and name != METADATA_TOPIC)
     return await refused_topics(context, Operation.CREATE, asked)
-
-
-async def _undescribed(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
-    if context.api_version < FIRST_WITH_CONFIGS:
-        return NOTHING
-    return await unseen_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
 
 
 def _new_topic(topic: Any) -> TopicCreation:
@@ -344,11 +341,8 @@ class TopicToDelete(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: uuid.UUID | None = None
 
 
-class DeletionRight(msgspec.Struct, frozen=True, kw_only=True):
-    """The rights of a client on a topic that the client wants to delete."""
-
-    describe: bool
-    delete: bool
+May = Callable[[Operation, str], bool]
+"""Returns whether the client may carry out an operation on the topic of a name."""
 
 
 async def handle_delete_topics(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -357,19 +351,23 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
         topics = [TopicToDelete(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
     else:
         topics = [TopicToDelete(name=name) for name in request.topic_names]
+    may = None if has_on_cluster(context, Operation.DELETE) else context.may_topic
     results: list[TopicResult] | ApiError
     if context.node.config.bool("delete.topic.enable"):
         decide = charge_mutations(
             context,
             topics,
-            lambda image, some: delete_topics(image, some, _right_on(context)),
+            lambda image, some: delete_topics(image, some, may),
             key=lambda topic: topic.name or topic.topic_id,
             partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
             strict_since=DELETE_TOPICS_STRICT_SINCE,
         )
-        results = await change_metadata_until_it_counts(
-            context, decide, request.timeout, note=lambda results: _note(context, results)
-        )
+
+        def note(results: Sequence[TopicResult]) -> None:
+            deleted = [str(result.name) for result in results if not result.error]
+            log_change(context, "deleted topic", deleted)
+
+        results = await change_metadata_until_it_counts(context, decide, request.timeout, note=note)
     else:
         has_code = context.api_version >= FIRST_WITH_DELETION_DISABLED
         code = ErrorCode.topic_deletion_disabled if has_code else ErrorCode.invalid_request
@@ -383,29 +381,11 @@ async def handle_delete_topics(context: RequestContext[TopicServices], request: 
     )
 
 
-def _note(context: RequestContext[TopicServices], results: Sequence[TopicResult]) -> None:
-    log_change(context, "deleted topic", [str(result.name) for result in results if not result.error])
-
-
-def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
-    """Return the function that returns the client's rights on a topic; None if it may delete all topics."""
-    if has_on_cluster(context, Operation.DELETE):
-        return None
-
-    def right(name: str) -> DeletionRight:
-        return DeletionRight(
-            describe=context.may_topic(Operation.DESCRIBE, name),
-            delete=context.may_topic(Operation.DELETE, name),
-        )
-
-    return right
-
-
 def delete_topics(
-    image: MetadataImage, topics: Sequence[TopicToDelete], right: Callable[[str], DeletionRight] | None = None
+    image: MetadataImage, topics: Sequence[TopicToDelete], may: May | None = None
 ) -> Decision[list[TopicResult]]:
     """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
-    `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
+    `may` is None if the client may delete all topics.
     """
     names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
     ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
@@ -418,7 +398,7 @@ def delete_topics(
             continue
         error = _deletion_error(topic, names, ids)
         found = None if error else _find(image, topic)
-        denied = None if error or right is None else _denial(topic, found, right)
+        denied = None if error or may is None else _denial(topic, found, may)
         if denied is not None:
             results[key] = denied
         elif found is None:
@@ -443,24 +423,20 @@ def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
     return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
 
 
-def _denial(
-    topic: TopicToDelete, found: TopicImage | None, right: Callable[[str], DeletionRight]
-) -> TopicResult | None:
+def _denial(topic: TopicToDelete, found: TopicImage | None, may: May) -> TopicResult | None:
     """Return the result of a topic that the client may not delete, or must not find. A client that may not
     describe the topic learns neither whether its name exists nor the name of its id.
     """
+    name = topic.name if found is None else found.name
+    if name is None:
+        return None
+    describes, deletes = may(Operation.DESCRIBE, name), may(Operation.DELETE, name)
     error = ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
     if topic.name is not None:
-        allowed = right(topic.name)
-        if allowed.describe and (found is None or allowed.delete):
-            return None
-        return TopicResult(name=topic.name, error=error)
-    if found is None:
-        return None
-    allowed = right(found.name)
-    if allowed.delete:
-        return None
-    return TopicResult(name=found.name if allowed.describe else None, topic_id=found.topic_id, error=error)
+        is_allowed = describes and (found is None or deletes)
+        return None if is_allowed else TopicResult(name=name, error=error)
+    shown = name if describes else None
+    return None if deletes else TopicResult(name=shown, topic_id=topic.topic_id, error=error)
 
 
 def _not_found(topic: TopicToDelete) -> ApiError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -62,25 +61,31 @@ async def describe_each(
     client needs DESCRIBE on the group, and on the topics of its description that `needs_describe_on` returns;
     the error for a topic has `hidden_message`. An error comes with `no_assignor`.
     """
-    described = partial(_described, context)
-    nothing = _NOTHING | {"assignor_name": no_assignor}
 
-    def absent(group_id: str, error: ErrorCode, message: str | None = None) -> Any:
-        return described(group_id, nothing, error=error, message=message)
+    def described(
+        group_id: str, error: ErrorCode, message: str | None = None, operations: int = NOT_ASKED, **found: Any
+    ) -> Any:
+        return context.row(
+            "DescribedGroup",
+            **_NOTHING | {"assignor_name": no_assignor} | found,
+            error_code=error,
+            error_message=message,
+            group_id=group_id,
+            authorized_operations=operations,
+        )
 
     def answer(group_id: str) -> Any:
         if not context.may_group(Operation.DESCRIBE, group_id):
-            return absent(group_id, ErrorCode.group_authorization_failed)
+            return described(group_id, ErrorCode.group_authorization_failed)
         if not group_id:
-            return absent(group_id, ErrorCode.invalid_group_id)
+            return described(group_id, ErrorCode.invalid_group_id)
         try:
             group = find(group_id)
         except Unavailable as error:
-            return absent(group_id, error.error_code)
+            return described(group_id, error.error_code)
         if group is None:
-            message = f"Group {group_id} not found."
-            return absent(group_id, ErrorCode.group_id_not_found, message)
-        description = _NOTHING | {
+            return described(group_id, ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        description = {
             "group_state": group.state_text,
             "group_epoch": group.group_epoch,
             "assignment_epoch": group.assignment_epoch,
@@ -91,32 +96,14 @@ async def describe_each(
         if context.node.access.is_on and not all(
             context.may_topic(Operation.DESCRIBE, name) for name in set(needs_describe_on(description))
         ):
-            return absent(group_id, ErrorCode.topic_authorization_failed, hidden_message)
+            return described(group_id, ErrorCode.topic_authorization_failed, hidden_message)
         operations = (
             group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
         )
-        return described(group_id, description, operations)
+        return described(group_id, ErrorCode.none, None, operations, **description)
 
     groups = await answer_each(request.group_ids, answer)
     return context.answer(groups=groups)
-
-
-def _described(
-    context: RequestContext[Any],
-    group_id: str,
-    description: dict[str, Any],
-    operations: int = NOT_ASKED,
-    error: ErrorCode = ErrorCode.none,
-    message: str | None = None,
-) -> Any:
-    return context.row(
-        "DescribedGroup",
-        **description,
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        authorized_operations=operations,
-    )
 
 
 # Encodes the assignments of members of consumer and share groups.

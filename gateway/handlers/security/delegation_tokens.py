@@ -132,9 +132,9 @@ def _answer(
     return context.answer(
         error_code=error,
         **_owner_and_requester(token),
-        issue_timestamp=_time(token.issue_timestamp),
-        expiry_timestamp=_time(token.expiration_timestamp),
-        max_timestamp=_time(token.max_timestamp),
+        issue_timestamp=time_of(token.issue_timestamp),
+        expiry_timestamp=time_of(token.expiration_timestamp),
+        max_timestamp=time_of(token.max_timestamp),
         token_id=token.token_id,
         hmac=password,
     )
@@ -150,10 +150,6 @@ def _owner_and_requester(token: DelegationTokenRecord) -> dict[str, str]:
         "token_requester_principal_type": requester_type,
         "token_requester_principal_name": requester,
     }
-
-
-def _time(time_ms: int) -> dt.datetime:
-    return NO_TIME if time_ms < 0 else time_of(time_ms)
 
 
 async def handle_renew_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
@@ -263,9 +259,9 @@ async def _change_expiry(
 async def handle_describe_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Return the tokens that the client may see."""
     if not may_ask(context):
-        return _answer_describe_token(context, ErrorCode.delegation_token_request_not_allowed, ())
+        return context.answer(error_code=ErrorCode.delegation_token_request_not_allowed, tokens=())
     if not context.services.tokens.is_on:
-        return _answer_describe_token(context, ErrorCode.delegation_token_auth_disabled, ())
+        return context.answer(error_code=ErrorCode.delegation_token_auth_disabled, tokens=())
     owners = None
     if request.owners is not None:
         owners = [f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners]
@@ -278,7 +274,7 @@ async def handle_describe_delegation_token(context: RequestContext[SecurityServi
             or context.could(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
         ),
     )
-    return _answer_describe_token(context, ErrorCode.none, found)
+    return context.answer(error_code=ErrorCode.none, tokens=[_token(context, token) for token in found])
 
 
 def describe_tokens(
@@ -302,12 +298,6 @@ def is_of(token: DelegationTokenRecord, principal: str) -> bool:
     return principal in {token.owner, token.requester} or principal in token.renewers
 
 
-def _answer_describe_token(
-    context: RequestContext[SecurityServices], error: ErrorCode, tokens: Iterable[DelegationTokenRecord]
-) -> Any:
-    return context.answer(error_code=error, tokens=[_token(context, token) for token in tokens])
-
-
 def _token(context: RequestContext[SecurityServices], token: DelegationTokenRecord) -> dict[str, Any]:
     return {
         **_owner_and_requester(token),
@@ -326,9 +316,9 @@ def _token(context: RequestContext[SecurityServices], token: DelegationTokenReco
 # The parts that all requests about delegation tokens share: who may send such a request, and how requests
 # name principals.
 
-NO_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(milliseconds=1)
-"""The time -1, which stands for "no time" in the answer to a request that is not allowed."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+NO_TIME: Final = _EPOCH - dt.timedelta(milliseconds=1)
+"""The time -1, which stands for "no time" in the answer to a request that is not allowed."""
 
 
 def may_ask(context: RequestContext[SecurityServices]) -> bool:

@@ -38,12 +38,12 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import log_change
 from seqgate.gateway.handlers.answering.limits import TimeLimit, to_answer
-from seqgate.gateway.handlers.answering.rights import refused_topics, refused_topics_now
+from seqgate.gateway.handlers.answering.rights import refused_topics, unseen_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
-from seqgate.gateway.security.acls.access import Operation, ResourceType
+from seqgate.gateway.security.acls.access import Operation
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 NOT_READABLE: Final = "Topic authorization failed."
@@ -108,22 +108,15 @@ async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
             else:
                 row_error = await _begin_in_time(context, limit, request.group_id, topic, entry)
             rows.append(
-                context.row(
-                    "AlterShareGroupOffsetsResponsePartition",
-                    partition_index=entry.partition_index,
-                    error_code=row_error,
-                    error_message=MESSAGES.get(row_error),
-                )
+                {
+                    "partition_index": entry.partition_index,
+                    "error_code": row_error,
+                    "error_message": MESSAGES.get(row_error),
+                }
             )
-        responses.append(
-            context.row(
-                "AlterShareGroupOffsetsResponseTopic",
-                topic_name=name,
-                topic_id=None if topic is None else topic.topic_id,
-                partitions=tuple(rows),
-            )
-        )
-    return context.answer(error_code=error, error_message=message, responses=tuple(responses))
+        topic_id = None if topic is None else topic.topic_id
+        responses.append({"topic_name": name, "topic_id": topic_id, "partitions": rows})
+    return context.answer(error_code=error, error_message=message, responses=responses)
 
 
 async def _begin_in_time(
@@ -197,15 +190,14 @@ async def handle_delete(context: RequestContext[Services], request: Any) -> Any:
             note(result)
             topic_id, row_error = result
         responses.append(
-            context.row(
-                "DeleteShareGroupOffsetsResponseTopic",
-                topic_name=topic.topic_name,
-                topic_id=None if row_error in MESSAGES else topic_id,
-                error_code=row_error,
-                error_message=MESSAGES.get(row_error),
-            )
+            {
+                "topic_name": topic.topic_name,
+                "topic_id": None if row_error in MESSAGES else topic_id,
+                "error_code": row_error,
+                "error_message": MESSAGES.get(row_error),
+            }
         )
-    return context.answer(error_code=error, error_message=message, responses=tuple(responses))
+    return context.answer(error_code=error, error_message=message, responses=responses)
 
 
 def _note(context: RequestContext[Services], group_id: str, name: str, result: tuple[Any, ErrorCode]) -> None:
@@ -245,50 +237,44 @@ async def handle_describe(context: RequestContext[Services], request: Any) -> An
 
 
 async def _group(context: RequestContext[Services], asked: Any) -> Any:
-    if not context.may_group(Operation.DESCRIBE, asked.group_id):
-        return _described(context, asked.group_id, (), ErrorCode.group_authorization_failed)
-    shares = context.services.coordinators.shares
-    if context.services.coordinators.groups.shards.is_elsewhere(asked.group_id):
-        return _described(context, asked.group_id, (), ErrorCode.not_coordinator)
-    wanted: dict[str, list[int]] = {}
-    if asked.topics is None:
-        found = context.services.partitions.registry.by_id
+    error, topics = ErrorCode.none, []
+    if context.may_group(Operation.DESCRIBE, asked.group_id):
         try:
-            begun = shares.begun(asked.group_id)
-        except Unavailable as error:
-            return _described(context, asked.group_id, (), error.error_code)
-        for topic_id, index in sorted(begun):
-            if topic_id in found:
-                wanted.setdefault(found[topic_id].name, []).append(index)
+            topics = await _topics(context, asked)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
     else:
-        wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
-    hidden: AbstractSet[str]
-    if asked.topics is None:
-        hidden = {name for name in wanted if not context.could(Operation.DESCRIBE, ResourceType.TOPIC, name)}
-    else:
-        hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
-    try:
-        progress = await _progress(context, asked.group_id, wanted, hidden)
-    except Unavailable as error:
-        return _described(context, asked.group_id, (), error.error_code)
-    topics = tuple(
-        _topic(context, name, indexes, progress, is_hidden=name in hidden)
-        for name, indexes in wanted.items()
-        if asked.topics is not None or name not in hidden
-    )
-    return _described(context, asked.group_id, topics, ErrorCode.none)
-
-
-def _described(
-    context: RequestContext[Services], group_id: str, topics: tuple[Any, ...], error: ErrorCode
-) -> Any:
+        error = ErrorCode.group_authorization_failed
     return context.row(
         "DescribeShareGroupOffsetsResponseGroup",
-        group_id=group_id,
+        group_id=asked.group_id,
         topics=topics,
         error_code=error,
         error_message=None,
     )
+
+
+async def _topics(context: RequestContext[Services], asked: Any) -> list[dict[str, Any]]:
+    """Return the topics of a group that the client may describe. Raises Unavailable."""
+    coordinators, registry = context.services.coordinators, context.services.partitions.registry
+    if coordinators.groups.shards.is_elsewhere(asked.group_id):
+        raise Unavailable(ErrorCode.not_coordinator)
+    wanted: dict[str, list[int]] = {}
+    if asked.topics is None:
+        for topic_id, index in sorted(coordinators.shares.begun(asked.group_id)):
+            topic = registry.by_id.get(topic_id)
+            if topic is not None:
+                wanted.setdefault(topic.name, []).append(index)
+        hidden = await unseen_topics(context, Operation.DESCRIBE, wanted)
+    else:
+        wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
+        hidden = await refused_topics(context, Operation.DESCRIBE, wanted)
+    progress = await _progress(context, asked.group_id, wanted, hidden)
+    return [
+        _topic(context, name, indexes, progress, is_hidden=name in hidden)
+        for name, indexes in wanted.items()
+        if asked.topics is not None or name not in hidden
+    ]
 
 
 async def _progress(
@@ -330,7 +316,7 @@ def _topic(
     progress: Mapping[TopicPartition, tuple[int, int]],
     *,
     is_hidden: bool,
-) -> Any:
+) -> dict[str, Any]:
     """Return the answer for a topic. That for a hidden topic does not tell whether the topic exists."""
     topic = None if is_hidden else context.services.partitions.registry.by_name.get(name)
     error = ErrorCode.topic_authorization_failed if is_hidden else ErrorCode.none
@@ -338,22 +324,17 @@ def _topic(
     for index in indexes:
         start_offset, lag = progress.get((name, index), (UNKNOWN, UNKNOWN))
         rows.append(
-            context.row(
-                "DescribeShareGroupOffsetsResponsePartition",
-                partition_index=index,
-                start_offset=start_offset,
-                leader_epoch=0,
-                lag=lag,
-                error_code=error,
-                error_message=MESSAGES.get(error),
-            )
+            {
+                "partition_index": index,
+                "start_offset": start_offset,
+                "leader_epoch": 0,
+                "lag": lag,
+                "error_code": error,
+                "error_message": MESSAGES.get(error),
+            }
         )
-    return context.row(
-        "DescribeShareGroupOffsetsResponseTopic",
-        topic_name=name,
-        topic_id=None if topic is None else topic.topic_id,
-        partitions=tuple(rows),
-    )
+    topic_id = None if topic is None else topic.topic_id
+    return {"topic_name": name, "topic_id": topic_id, "partitions": rows}
 
 
 DESCRIBE_SHARE_GROUP_OFFSETS_API = Api(

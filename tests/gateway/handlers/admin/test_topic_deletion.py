@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.handlers.admin.topics import DeletionRight, TopicToDelete, delete_topics
+from seqgate.gateway.handlers.admin.topics import TopicToDelete, delete_topics
 from seqgate.gateway.metadata.records import RemoveTopicRecord
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult
+from seqgate.gateway.security.acls.access import Operation
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {
-    "own": DeletionRight(describe=True, delete=True),
-    "seen": DeletionRight(describe=True, delete=False),
-    "hidden": DeletionRight(describe=False, delete=False),
-    "unseen": DeletionRight(describe=False, delete=True),
+    "own": {Operation.DESCRIBE, Operation.DELETE},
+    "seen": {Operation.DESCRIBE},
+    "hidden": set[Operation](),
+    "unseen": {Operation.DELETE},
 }
 
 
-def right(name: str) -> DeletionRight:
-    return RIGHTS[name.removeprefix("no-")]
+def may(operation: Operation, name: str) -> bool:
+    return operation in RIGHTS[name.removeprefix("no-")]
 
 
 def codes(results: list[TopicResult]) -> list[str]:
@@ -72,7 +73,7 @@ def test_name_and_id_of_the_same_topic_delete_it_once() -> None:
 def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_describe_it() -> None:
     image = image_with(*(TopicCreation(name=name) for name in RIGHTS))
     names = [*RIGHTS, *(f"no-{name}" for name in RIGHTS)]
-    decision = delete_topics(image, [TopicToDelete(name=name) for name in names], right)
+    decision = delete_topics(image, [TopicToDelete(name=name) for name in names], may)
     assert [(result.name, result.topic_id) for result in decision.answer][1:] == [
         (name, None) for name in names[1:]
     ]
@@ -92,7 +93,7 @@ def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_descr
 def test_the_refusal_of_an_id_tells_the_name_only_to_who_may_describe_the_topic() -> None:
     image = image_with(*(TopicCreation(name=name) for name in RIGHTS))
     ids = [image.topics_by_name[name].topic_id for name in RIGHTS]
-    decision = delete_topics(image, [TopicToDelete(topic_id=asked) for asked in [*ids, topic_id(99)]], right)
+    decision = delete_topics(image, [TopicToDelete(topic_id=asked) for asked in [*ids, topic_id(99)]], may)
     refused = "topic_authorization_failed"
     assert codes(decision.answer) == ["none", refused, refused, "none", "unknown_topic_id"]
     assert [result.name for result in decision.answer] == ["own", "seen", None, "unseen", None]
@@ -102,11 +103,11 @@ def test_the_refusal_of_an_id_tells_the_name_only_to_who_may_describe_the_topic(
 def test_repeated_names_are_refused_for_that_whatever_the_rights() -> None:
     image = image_with(TopicCreation(name="hidden"))
     twice = [TopicToDelete(name="hidden")] * 2
-    assert codes(delete_topics(image, twice, right).answer) == ["invalid_request"]
+    assert codes(delete_topics(image, twice, may).answer) == ["invalid_request"]
 
 
 def test_nobody_learns_from_a_name_and_an_id_that_they_are_the_same_topic() -> None:
     image = image_with(TopicCreation(name="hidden"))
     hidden_id = image.topics_by_name["hidden"].topic_id
     both = [TopicToDelete(topic_id=hidden_id), TopicToDelete(name="hidden")]
-    assert codes(delete_topics(image, both, right).answer) == ["topic_authorization_failed"] * 2
+    assert codes(delete_topics(image, both, may).answer) == ["topic_authorization_failed"] * 2
