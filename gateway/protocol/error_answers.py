@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any, Final, get_args, get_origin
 
@@ -34,8 +34,10 @@ from seqgate.gateway.protocol.messages import (
     encode_response,
     is_flexible,
     response_type,
+    time_of,
     written,
 )
+from seqgate.gateway.protocol.schema import entity_reader
 from seqgate.log import FileRegion
 
 _PRODUCE: Final = 0
@@ -43,8 +45,6 @@ NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})
 """The APIs whose answers can't be built, because kio lacks the default of a tagged field. Only controllers
 serve them.
 """
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
 
 
 class _Rows(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ _VALUES: Final[dict[str, dict[str, Any]]] = {
     "create_delegation_token": {
         **dict.fromkeys(("principal_type", "token_requester_principal_type"), "User"),
         **dict.fromkeys(("principal_name", "token_requester_principal_name"), "ANONYMOUS"),
-        **dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NO_TIME),
+        **dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), time_of(-1)),
     },
     "describe_client_quotas": {"entries": None},
     "streams_group_heartbeat": dict.fromkeys(
@@ -188,7 +188,7 @@ _ZEROS: Final[dict[str, Any]] = {
     "bool": False,
     "timedelta_i32": ZERO_DURATION,
     "timedelta_i64": ZERO_DURATION,
-    "datetime_i64": _EPOCH,
+    "datetime_i64": time_of(0),
     "uuid": None,
 }
 """The zeros of types that are no numbers."""
@@ -326,10 +326,8 @@ def _patched(head: bytes, api_key: int, version: int, throttle_ms: int) -> bytes
 
 def _patched_before_tags(head: bytes, version: int, throttle_ms: int) -> bytes:
     """Patch a Produce answer whose tagged fields name leaders; it is rare, so it is decoded."""
-    from kio.serial import entity_reader  # noqa: PLC0415 - slow to import, and rarely needed
-
-    kind = response_type(PRODUCE, version)
-    answer, _ = entity_reader(kind)(head, _HEADER_BYTES + 1)
+    read = entity_reader(response_type(PRODUCE, version))
+    answer, _ = read(memoryview(head), _HEADER_BYTES + 1)
     body = written(replace(answer, throttle_time=timedelta(milliseconds=throttle_ms)))
     return head[: _HEADER_BYTES + 1] + body
 

@@ -12,7 +12,7 @@ codes of answers are plain numbers, as everywhere in `protocol.schema`.
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from struct import Struct
 from types import ModuleType
@@ -22,11 +22,10 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
 from seqgate.gateway.protocol.kafka_4_4 import payload_module, payload_type
-from seqgate.gateway.protocol.schema import Read, entity_reader, entity_writer, shape
+from seqgate.gateway.protocol.schema import EPOCH, ONE_MILLISECOND, Read, entity_reader, entity_writer, shape
 
 _HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)
-ONE_MILLISECOND = timedelta(milliseconds=1)
 API_VERSIONS = 18
 
 
@@ -115,6 +114,11 @@ def build_request(api_key: int, version: int, **values: Any) -> Any:
 def milliseconds(duration: timedelta) -> int:
     """Return a duration of a request in whole milliseconds."""
     return duration // ONE_MILLISECOND
+
+
+def time_of(time_ms: int) -> datetime:
+    """Return a time in milliseconds since 1970 as an answer has it."""
+    return EPOCH + time_ms * ONE_MILLISECOND
 
 
 def written(entity: Any) -> bytes:

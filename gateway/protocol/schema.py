@@ -59,7 +59,8 @@ _LONGEST_PERIOD_MS = 10**15
 """The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every
 int64.
 """
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_MILLISECOND: Final = timedelta(milliseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_TIME_MS: Final = 253_402_300_799_999
 
 
@@ -289,7 +290,7 @@ def _milliseconds(value: int) -> timedelta:
 
 def _time(value: int) -> datetime | None:
     """Return a time in ms since 1970; None for one before that, such as -1, or after the year 9999."""
-    return _EPOCH + timedelta(milliseconds=value) if 0 <= value <= _LATEST_TIME_MS else None
+    return EPOCH + timedelta(milliseconds=value) if 0 <= value <= _LATEST_TIME_MS else None
 
 
 def _uuid(frame: memoryview, position: int) -> tuple[uuid.UUID | None, int]:
@@ -307,7 +308,6 @@ and TypeError for a null in a field that can't be null.
 _NULL_UUID: Final = bytes(16)
 _EMPTY_TAGS: Final = b"\0"
 _WRITER_NUMBERS: Final = {**_NUMBERS, "bool": "?"}
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @cache
@@ -413,7 +413,7 @@ def _primitive_writer(kafka_type: str, flexible: bool, nullable: bool) -> Write:
         return _write_uuid
     if kafka_type in {"timedelta_i32", "timedelta_i64"}:
         pack_duration = Struct(">i" if kafka_type == "timedelta_i32" else ">q").pack
-        return lambda append, value: append(pack_duration(round(value / _MILLISECOND)))
+        return lambda append, value: append(pack_duration(round(value / ONE_MILLISECOND)))
     if kafka_type == "datetime_i64":
         return _write_datetime
     raise TypeError(f"{kafka_type} is not a type of Kafka's protocol")

@@ -9,7 +9,7 @@ import logging
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -18,7 +18,8 @@ from seqgate.gateway.handlers.answering.limits import TimeLimit
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.protocol.frames import topic_id_text
 from seqgate.gateway.runtime.loop.log_output import UNLIMITED
-from seqgate.gateway.runtime.topics.metadata_log import Decide, MetadataLog
+from seqgate.gateway.runtime.services import SecurityServices, TopicServices
+from seqgate.gateway.runtime.topics.metadata_log import Decide
 from seqgate.gateway.runtime.topics.metadata_news import OTHERS_WAIT_S
 from seqgate.log import LogError
 
@@ -59,13 +60,8 @@ def partitions_text(count: int) -> str:
 T = TypeVar("T")
 
 
-class WithMetadata(Protocol):
-    """Services through which a handler changes metadata."""
-
-    metadata_log: MetadataLog
-
-
-S = TypeVar("S", bound=WithMetadata)
+S = TypeVar("S", TopicServices, SecurityServices)
+"""Services through which a handler changes metadata."""
 
 
 async def change_metadata_until_it_counts(

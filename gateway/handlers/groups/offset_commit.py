@@ -46,7 +46,7 @@ import logging
 import struct
 import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from struct import Struct
@@ -75,6 +75,7 @@ from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, r
 from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
     MAX_ITEMS,
+    NO_TAGS,
     ONE_BYTE,
     MalformedRequest,
     TooManyItems,
@@ -115,7 +116,6 @@ _INT64: Final = Struct(">q")
 _OFFSET: Final = Struct(">iq")
 _HEAD: Final = Struct(">ii")
 _ROW: Final = Struct(">ih")
-_NO_TAGS: Final = b"\0"
 _NO_THROTTLE: Final = bytes(4)
 
 
@@ -268,24 +268,15 @@ def _answer(
     error: Exception | None,
 ) -> None:
     if error_code is not ErrorCode.none and error is None and request.member_id == MOVER:
-        begin_move(context, request.group_id, found.records, partial(_answer_move, context, found, deferred))
+        task = context.node.loop.create_task(_move(context, request.group_id, found, deferred))
+        _moving.add(task)
+        task.add_done_callback(_moving.discard)
         return
     try:
         deferred.resolve(_encoded(context, found, error_code_of(error) if error_code is None else error_code))
     except Exception:
         logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer.name)
         deferred.fail()
-
-
-def _answer_move(
-    context: RequestContext[Services], found: _Sorted, deferred: Deferred, error_of: Errors
-) -> None:
-    rows: list[TopicErrors] = [
-        (key, [(entry[0], int(error_of((name, entry[0])))) for entry in entries])
-        for key, name, _, entries in found.accepted
-    ]
-    rows += found.refused.items()
-    deferred.resolve(encode_offset_commit_response(context.api_version, context.correlation_id, rows))
 
 
 async def handle(context: RequestContext[Services], request: OffsetCommitRequest) -> Any:
@@ -678,44 +669,31 @@ def known_error(api_version: int, error: ErrorCode) -> ErrorCode:
 _moving: set[asyncio.Task[None]] = set()
 """The moves in progress, at most as many as requests."""
 
-Errors = Callable[[TopicPartition], ErrorCode]
 
-
-def begin_move(
-    context: RequestContext[Services],
-    group_id: str,
-    records: Sequence[OffsetCommitRecord],
-    answered: Callable[[Errors], None],
-) -> None:
-    """Move the group; once that is durable, call `answered` with a function from a place to its error."""
-    task = context.node.loop.create_task(_move(context, group_id, records, answered))
-    _moving.add(task)
-    task.add_done_callback(_moving.discard)
-
-
-async def _move(
-    context: RequestContext[Services],
-    group_id: str,
-    records: Sequence[OffsetCommitRecord],
-    answered: Callable[[Errors], None],
-) -> None:
-    if not context.may_cluster(Operation.CLUSTER_ACTION):
-        answered(lambda _: ErrorCode.group_authorization_failed)
-        return
-    targets = [
-        TargetOffset((record.topic, record.partition), record.value.offset, record.value.leader_epoch)
-        for record in records
-        if record.value is not None
-    ]
-    try:
-        before = await context.services.coordinators.groups.run(
-            group_id, lambda shard, effects: shard.commits.move_forward(group_id, targets, effects)
-        )
-    except Unavailable as error:
-        code = error.error_code
-        answered(lambda _: code)
+async def _move(context: RequestContext[Services], group_id: str, found: _Sorted, deferred: Deferred) -> None:
+    """Move the group, and answer once that is durable."""
+    before: Container[TopicPartition] = ()
+    error: ErrorCode = NOT_MOVED
+    if context.may_cluster(Operation.CLUSTER_ACTION):
+        targets = [
+            TargetOffset((record.topic, record.partition), record.value.offset, record.value.leader_epoch)
+            for record in found.records
+            if record.value is not None
+        ]
+        try:
+            before = await context.services.coordinators.groups.run(
+                group_id, lambda shard, effects: shard.commits.move_forward(group_id, targets, effects)
+            )
+        except Unavailable as unavailable:
+            error = unavailable.error_code
     else:
-        answered(lambda place: ErrorCode.none if place in before else NOT_MOVED)
+        error = ErrorCode.group_authorization_failed
+    rows: list[TopicErrors] = [
+        (key, [(entry[0], 0 if (name, entry[0]) in before else int(error)) for entry in entries])
+        for key, name, _, entries in found.accepted
+    ]
+    rows += found.refused.items()
+    deferred.resolve(encode_offset_commit_response(context.api_version, context.correlation_id, rows))
 
 
 # The codec.
@@ -845,7 +823,7 @@ def encode_offset_commit_response(version: int, correlation_id: int, topics: Seq
     """Return the whole frame of an answer, size included. Raises struct.error for a name that is too long."""
     flexible = version >= FIRST_FLEXIBLE
     count, text, no_tags = (
-        (unsigned_varint, compact_string, _NO_TAGS) if flexible else (_INT32.pack, string, b"")
+        (unsigned_varint, compact_string, NO_TAGS) if flexible else (_INT32.pack, string, b"")
     )
     one_more = 1 if flexible else 0
     pieces = [

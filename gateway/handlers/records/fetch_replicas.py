@@ -26,7 +26,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.cluster.bucket_reads import Bounds, BucketReads, FoundRecords, Loading, NotConfirmed
 from seqgate.gateway.cluster.parts.manifest import PartitionKey as StoredKey
 from seqgate.gateway.handlers.answering.api import RequestContext
-from seqgate.gateway.handlers.records.fetch import error_row
+from seqgate.gateway.handlers.records.fetch import READ_COMMITTED, error_row
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest, FetchRow
 from seqgate.gateway.runtime.partitions.fetch_sessions import PartitionKey
 from seqgate.gateway.runtime.partitions.partition import Partition
@@ -34,7 +34,6 @@ from seqgate.gateway.runtime.services import PartitionServices
 from seqgate.gateway.runtime.topics.brokers import NO_LEADER
 from seqgate.gateway.runtime.topics.read_replicas import ReadReplicas, ReplicaReader
 
-READ_COMMITTED: Final = 1
 FIRST_VERSION: Final = 11
 """The first version with preferred_read_replica."""
 LOADED_AT_ONCE: Final = 16

@@ -18,13 +18,14 @@ UnifiedLog.fetchOffsetByTimestamp, KIP-734.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import refused_topics
+from seqgate.gateway.handlers.records.fetch import ISOLATION_LEVELS, READ_COMMITTED
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import PartitionServices
@@ -38,8 +39,6 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-READ_COMMITTED = 1
-ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 
 
 class _Found(NamedTuple):

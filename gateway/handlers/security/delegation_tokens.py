@@ -37,7 +37,7 @@ from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from seqgate.gateway.metadata.tokens import USER_TYPE, Lifetimes, StoredTokens, is_expired
-from seqgate.gateway.protocol.messages import milliseconds
+from seqgate.gateway.protocol.messages import milliseconds, time_of
 from seqgate.gateway.runtime.services import SecurityServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
 from seqgate.gateway.security.principals import ANONYMOUS
@@ -316,8 +316,7 @@ def _token(context: RequestContext[SecurityServices], token: DelegationTokenReco
 # The parts that all requests about delegation tokens share: who may send such a request, and how requests
 # name principals.
 
-_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-NO_TIME: Final = _EPOCH - dt.timedelta(milliseconds=1)
+NO_TIME: Final = time_of(-1)
 """The time -1, which stands for "no time" in the answer to a request that is not allowed."""
 
 
@@ -332,11 +331,6 @@ def may_ask(context: RequestContext[SecurityServices]) -> bool:
 def type_and_name(principal: str) -> tuple[str, str]:
     principal_type, _, name = principal.partition(":")
     return principal_type, name
-
-
-def time_of(time_ms: int) -> dt.datetime:
-    """Return a time in milliseconds as the messages have it."""
-    return _EPOCH + dt.timedelta(milliseconds=time_ms)
 
 
 CREATE_DELEGATION_TOKEN_API = Api(

@@ -56,6 +56,7 @@ from seqgate.gateway.coordinator.share.share_partition import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
+from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
@@ -656,12 +657,7 @@ class _Leaders:
         leader = self._brokers.leader_in(place[0].bytes, place[1])
         broker = None if leader is None else self._brokers.find_live(leader[0], self._listener_name)
         if broker is not None:
-            self.endpoints[broker.node_id] = {
-                "node_id": broker.node_id,
-                "host": broker.host,
-                "port": broker.port,
-                "rack": broker.rack,
-            }
+            self.endpoints[broker.node_id] = NodeEndpoint(*broker[:4])._asdict()
         return leader
 
 

@@ -15,7 +15,7 @@ Source: Kafka's TransactionStateManager.listTransactionStates, KIP-994, KIP-1152
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -26,12 +26,10 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
 from seqgate.gateway.handlers.transactions.describe_producers import client_finder
+from seqgate.gateway.protocol.messages import time_of
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation, ResourceType
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MS: Final = timedelta(milliseconds=1)
 
 
 async def handle_describe(context: RequestContext[Services], request: Any) -> Any:
@@ -63,8 +61,8 @@ def _state(
         error_code=error,
         transactional_id=transactional_id,
         transaction_state="" if found is None else value.state.text,
-        transaction_timeout=value.timeout_ms * _MS,
-        transaction_start_time=_EPOCH + value.start_ms * _MS,
+        transaction_timeout=timedelta(milliseconds=value.timeout_ms),
+        transaction_start_time=time_of(value.start_ms),
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         client=None if found is None else find_client(value.producer_id, value.producer_epoch),
