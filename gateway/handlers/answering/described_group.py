@@ -5,8 +5,9 @@ differ in the description of a member, and in one field of the group: the assign
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -14,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.consumer_heartbeat import HeartbeatReply
 from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, HeartbeatRefused
 from seqgate.gateway.coordinator.places import Place, by_topic
-from seqgate.gateway.handlers.answering.api import RequestContext
+from seqgate.gateway.handlers.answering.api import ColdHandler, R, RequestContext
 from seqgate.gateway.handlers.answering.limits import answer_each
 from seqgate.gateway.handlers.answering.rights import NOT_ASKED, group_operations
 from seqgate.gateway.runtime.coordinators.group_coordinator import log_refused
@@ -132,17 +133,23 @@ NO_TIME: Final = timedelta(0)
 Refuse = Callable[[RequestContext[Any], ErrorCode, str | None], Any]
 
 
-async def answer_heartbeat(
-    context: RequestContext[Any], request: Any, beat: Awaitable[Any], refuse: Refuse
-) -> Any:
-    """Answer with the result of `beat`, or with a refusal if it raises HeartbeatRefused or Unavailable."""
-    try:
-        return await beat
-    except HeartbeatRefused as error:
-        log_refused(request.group_id, request.member_id, error)
-        return refuse(context, error.error_code, str(error))
-    except Unavailable as error:
-        return refuse(context, error.error_code, None)
+def refusing(refuse: Refuse) -> Callable[[ColdHandler[R]], ColdHandler[R]]:
+    """Return the decorator of a handler that answers HeartbeatRefused and Unavailable with `refuse`."""
+
+    def decorated(handle: ColdHandler[R]) -> ColdHandler[R]:
+        @wraps(handle)
+        async def answer(context: RequestContext[R], request: Any) -> Any:
+            try:
+                return await handle(context, request)
+            except HeartbeatRefused as error:
+                log_refused(request.group_id, request.member_id, error)
+                return refuse(context, error.error_code, str(error))
+            except Unavailable as error:
+                return refuse(context, error.error_code, None)
+
+        return answer
+
+    return decorated
 
 
 def accepted(context: RequestContext[Any], reply: HeartbeatReply, interval_ms: int) -> Any:

@@ -28,11 +28,11 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
     Topics,
     accepted,
-    answer_heartbeat,
     assigned_topics,
     describe_each,
     named_assignment,
     refused,
+    refusing,
 )
 from seqgate.gateway.handlers.answering.rights import describable_topics, describes_all
 from seqgate.gateway.protocol.messages import milliseconds
@@ -76,12 +76,9 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> dic
 FIRST_WITH_IDS_OF_CLIENTS: Final = 1
 
 
+@refusing(refused)
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
-    return await answer_heartbeat(context, request, _beat(context, request), refused)
-
-
-async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     if not context.may_group(Operation.READ, request.group_id):
         return refused(context, ErrorCode.group_authorization_failed)
     if not await describes_all(context, request.subscribed_topic_names or ()):

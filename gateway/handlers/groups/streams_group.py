@@ -81,7 +81,7 @@ from seqgate.gateway.coordinator.streams.topology_description import (
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.changes import fresh_id, log_change, partitions_text
-from seqgate.gateway.handlers.answering.described_group import NO_TIME, answer_heartbeat, describe_each
+from seqgate.gateway.handlers.answering.described_group import NO_TIME, describe_each, refusing
 from seqgate.gateway.handlers.answering.rights import describes_all, has_on_cluster
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, MetadataImage, name_complaint
@@ -236,35 +236,6 @@ def _task_ids(tasks: Tasks) -> list[dict[str, Any]]:
     ]
 
 
-async def handle_heartbeat(context: RequestContext[Services], request: Any) -> Any:
-    """Handle the heartbeat; answer when its effects are durable. A client needs READ on the group, DESCRIBE
-    on the topology's topics and, to have missing internal topics created, CREATE on the cluster or on each.
-    """
-    return await answer_heartbeat(context, request, _beat(context, request), _refused)
-
-
-async def _beat(context: RequestContext[Services], request: Any) -> Any:
-    groups = context.services.coordinators.groups
-    if not context.may_group(Operation.READ, request.group_id):
-        return _refused(context, ErrorCode.group_authorization_failed)
-    heartbeat = _heartbeat(context, request)
-    if heartbeat.topology is not None:
-        check_extent(heartbeat.topology)
-        _check_names(heartbeat.topology)
-        if not await describes_all(context, heartbeat.topology.named_topics):
-            return _refused(context, ErrorCode.topic_authorization_failed)
-    check(heartbeat)
-    await groups.ensure_topic()
-    reply = await groups.run(
-        heartbeat.group_id, lambda shard, effects: streams_heartbeat(shard, heartbeat, effects)
-    )
-    if reply.member_epoch < 0:
-        return _answer(context, reply)
-    limits = context.services.coordinators.group_configs.of(heartbeat.group_id).streams
-    reply = create_missing(context, heartbeat.group_id, reply)
-    return _answer(context, reply, limits)
-
-
 def _check_names(topology: Topology) -> None:
     """Refuse internal topics of the coordinators and impossible topics. Raises HeartbeatRefused."""
     names = topology.named_topics
@@ -410,6 +381,32 @@ def _endpoint(found: EndpointPartitions) -> dict[str, Any]:
     }
 
 
+@refusing(_refused)
+async def handle_heartbeat(context: RequestContext[Services], request: Any) -> Any:
+    """Handle the heartbeat; answer when its effects are durable. A client needs READ on the group, DESCRIBE
+    on the topology's topics and, to have missing internal topics created, CREATE on the cluster or on each.
+    """
+    groups = context.services.coordinators.groups
+    if not context.may_group(Operation.READ, request.group_id):
+        return _refused(context, ErrorCode.group_authorization_failed)
+    heartbeat = _heartbeat(context, request)
+    if heartbeat.topology is not None:
+        check_extent(heartbeat.topology)
+        _check_names(heartbeat.topology)
+        if not await describes_all(context, heartbeat.topology.named_topics):
+            return _refused(context, ErrorCode.topic_authorization_failed)
+    check(heartbeat)
+    await groups.ensure_topic()
+    reply = await groups.run(
+        heartbeat.group_id, lambda shard, effects: streams_heartbeat(shard, heartbeat, effects)
+    )
+    if reply.member_epoch < 0:
+        return _answer(context, reply)
+    limits = context.services.coordinators.group_configs.of(heartbeat.group_id).streams
+    reply = create_missing(context, heartbeat.group_id, reply)
+    return _answer(context, reply, limits)
+
+
 STREAMS_GROUP_HEARTBEAT_API = Api(
     key=88, versions=(0, 1), reaches=api.everything, handle=handle_heartbeat, is_eager=True
 )
@@ -418,44 +415,34 @@ STREAMS_GROUP_HEARTBEAT_API = Api(
 # --- the description of the topology
 
 
+def _told(context: RequestContext[Any], error: ErrorCode | LaterErrorCode, message: str | None = None) -> Any:
+    return context.answer(error_code=error, error_message=message)
+
+
+@refusing(_told)
 async def handle_description(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Store the description; answer when it is durable."""
-
-    def refused(_: RequestContext[Any], error: ErrorCode | LaterErrorCode, message: str | None = None) -> Any:
-        return context.answer(error_code=error, error_message=message)
-
-    async def update() -> Any:
-        groups, group_id = context.services.groups, request.group_id
-        if not context.may_group(Operation.READ, group_id):
-            return refused(context, ErrorCode.group_authorization_failed)
-        if not context.node.config.int("seqgate.streams.topology.description.max.bytes"):
-            return refused(context, ErrorCode.unsupported_version, NO_DESCRIPTIONS)
-        for what, text in (("MemberId", request.member_id), ("GroupId", group_id)):
-            if not text.strip():
-                return refused(context, ErrorCode.invalid_request, f"{what} can't be empty.")
-        found = request.topology_description
-        description = DescriptionUpdate(
-            group_id,
-            request.member_id,
-            request.topology_epoch,
-            TopologyDescription(
-                tuple(
-                    DescribedSubtopology(part.subtopology_id, tuple(map(_node, part.nodes)))
-                    for part in found.subtopologies
-                ),
-                tuple(
-                    GlobalStore(_node(store.source), _node(store.processor)) for store in found.global_stores
-                ),
-            ),
-        )
-        complaint = await groups.run(
-            group_id, lambda shard, effects: store_description(shard, description, effects)
-        )
-        if complaint is None:
-            return refused(context, ErrorCode.none)
-        return refused(context, LaterErrorCode.streams_topology_description_update_failed, complaint)
-
-    return await answer_heartbeat(context, request, update(), refused)
+    groups, group_id = context.services.groups, request.group_id
+    if not context.may_group(Operation.READ, group_id):
+        return _told(context, ErrorCode.group_authorization_failed)
+    if not context.node.config.int("seqgate.streams.topology.description.max.bytes"):
+        return _told(context, ErrorCode.unsupported_version, NO_DESCRIPTIONS)
+    for what, text in (("MemberId", request.member_id), ("GroupId", group_id)):
+        if not text.strip():
+            return _told(context, ErrorCode.invalid_request, f"{what} can't be empty.")
+    found = request.topology_description
+    description = TopologyDescription(
+        tuple(
+            DescribedSubtopology(part.subtopology_id, tuple(map(_node, part.nodes)))
+            for part in found.subtopologies
+        ),
+        tuple(GlobalStore(_node(store.source), _node(store.processor)) for store in found.global_stores),
+    )
+    update = DescriptionUpdate(group_id, request.member_id, request.topology_epoch, description)
+    complaint = await groups.run(group_id, lambda shard, effects: store_description(shard, update, effects))
+    if complaint is None:
+        return _told(context, ErrorCode.none)
+    return _told(context, LaterErrorCode.streams_topology_description_update_failed, complaint)
 
 
 MAX_NODES: Final = 10_000

@@ -26,11 +26,11 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.described_group import (
     Topics,
     accepted,
-    answer_heartbeat,
     assigned_topics,
     describe_each,
     named_assignment,
     refused,
+    refusing,
 )
 from seqgate.gateway.handlers.answering.rights import describes_all
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
@@ -61,12 +61,9 @@ def _member(member: ShareMember, topics: Topics) -> dict[str, Any]:
     }
 
 
+@refusing(refused)
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
-    return await answer_heartbeat(context, request, _beat(context, request), refused)
-
-
-async def _beat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     services, names = context.services, request.subscribed_topic_names
     if not context.may_group(Operation.READ, request.group_id):
         return refused(context, ErrorCode.group_authorization_failed)
