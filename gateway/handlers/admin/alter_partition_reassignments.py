@@ -51,7 +51,7 @@ from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
 
-async def handle_alter_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
     """Order the moves of all partitions of the request in one change, and answer for each."""
     node_id = context.node.node_id
     allows_change = getattr(request, "allow_replication_factor_change", True)
@@ -161,7 +161,7 @@ async def _topic(
     return context.row("ReassignableTopicResponse", name=topic.name, partitions=tuple(rows))
 
 
-async def handle_list_partition_reassignments(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_list(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the reassignments in progress of the named partitions (all without names), or the refusal."""
     denied = cluster_refusal(context, Operation.DESCRIBE)
     by_name = context.services.metadata_log.image.topics_by_name
@@ -196,16 +196,9 @@ def _row(
     }
 
 
-LIST_PARTITION_REASSIGNMENTS_API = Api(
-    key=46, versions=(0, 0), reaches=api.topics, handle=handle_list_partition_reassignments
-)
+LIST_PARTITION_REASSIGNMENTS_API = Api(key=46, versions=(0, 0), reaches=api.topics, handle=handle_list)
 
 
 ALTER_PARTITION_REASSIGNMENTS_API = Api(
-    key=45,
-    versions=(0, 1),
-    reaches=api.topics,
-    handle=handle_alter_partition_reassignments,
-    is_long=True,
-    may_be_given_up=True,
+    key=45, versions=(0, 1), reaches=api.topics, handle=handle_alter, is_long=True, may_be_given_up=True
 )

@@ -139,7 +139,7 @@ def config_refusal(
     return None if may else error
 
 
-async def handle_describe_configs(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     unknown = [resource for resource in request.resources if resource.resource_type not in _REFUSALS]
     refusal = None
     if unknown:
@@ -234,7 +234,7 @@ def _entry(entry: DescribedConfig, *, synonyms: bool, documented: bool) -> dict[
 
 
 DESCRIBE_CONFIGS_API = Api(
-    key=32, versions=(1, 4), reaches=api.topics, handle=handle_describe_configs, may_be_given_up=True
+    key=32, versions=(1, 4), reaches=api.topics, handle=handle_describe, may_be_given_up=True
 )
 
 
@@ -678,7 +678,7 @@ def _names(context: RequestContext[TopicServices], resource_type: int) -> Collec
     return image.configured(resource_type)
 
 
-async def handle_list_config_resources(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_list(context: RequestContext[TopicServices], request: Any) -> Any:
     """List the resources of the types in the request, or of all types when it names none."""
     denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
     if denied is not None:
@@ -695,6 +695,4 @@ async def handle_list_config_resources(context: RequestContext[TopicServices], r
     return context.answer(error_code=ErrorCode.none, config_resources=resources)
 
 
-LIST_CONFIG_RESOURCES_API = Api(
-    key=74, versions=(0, 1), reaches=api.topics, handle=handle_list_config_resources
-)
+LIST_CONFIG_RESOURCES_API = Api(key=74, versions=(0, 1), reaches=api.topics, handle=handle_list)

@@ -44,7 +44,7 @@ def data_directory(config: Config) -> str:
     return str(Path(config.str("log.dirs")).absolute())
 
 
-async def handle_describe_log_dirs(context: RequestContext[PartitionServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
     denied = cluster_refusal(context, Operation.DESCRIBE)
     if denied is not None:
@@ -110,13 +110,13 @@ DESCRIBE_LOG_DIRS_API = Api(
     key=35,
     versions=(1, 5),
     reaches=api.partitions,
-    handle=handle_describe_log_dirs,
+    handle=handle_describe,
     is_long=True,
     may_be_given_up=True,
 )
 
 
-async def handle_alter_replica_log_dirs(context: RequestContext[PartitionServices], request: Any) -> Any:
+async def handle_alter(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Answer for each partition of the request; no partition moves."""
     wanted: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
@@ -149,10 +149,5 @@ def _outcome(
 
 
 ALTER_REPLICA_LOG_DIRS_API = Api(
-    key=34,
-    versions=(1, 2),
-    reaches=api.partitions,
-    handle=handle_alter_replica_log_dirs,
-    is_long=True,
-    may_be_given_up=True,
+    key=34, versions=(1, 2), reaches=api.partitions, handle=handle_alter, is_long=True, may_be_given_up=True
 )

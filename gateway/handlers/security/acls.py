@@ -82,7 +82,7 @@ TOO_MANY: Final = ApiError(
 )
 
 
-async def handle_create_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_create(context: RequestContext[TopicServices], request: Any) -> Any:
     """Create the entries of the request that may exist, all in one record batch. Raises CloseConnection."""
     await check_codes(request.creations, *CREATION_CODES)
     error = refusal(context, Operation.ALTER)
@@ -136,7 +136,7 @@ async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiE
     )
 
 
-async def handle_delete_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_delete(context: RequestContext[TopicServices], request: Any) -> Any:
     """Delete the entries that any of the filters finds, in one record batch. Raises CloseConnection."""
     await check_codes(request.filters, *FILTER_CODES)
     error = refusal(context, Operation.ALTER)
@@ -254,13 +254,13 @@ def _verdict(entry: AclEntry) -> dict[str, Any]:
     }
 
 
-DELETE_ACLS_API = Api(key=31, versions=(1, 3), reaches=api.topics, handle=handle_delete_acls, is_long=True)
+DELETE_ACLS_API = Api(key=31, versions=(1, 3), reaches=api.topics, handle=handle_delete, is_long=True)
 
 
 _Pattern = tuple[ResourceType, str, PatternType]
 
 
-async def handle_describe_acls(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer with the entries that count now. Raises CloseConnection."""
     await check_codes([request], *FILTER_CODES)
     error = refusal(context, Operation.DESCRIBE)
@@ -300,12 +300,7 @@ def _resources(
 
 
 DESCRIBE_ACLS_API = Api(
-    key=29,
-    versions=(1, 3),
-    reaches=api.topics,
-    handle=handle_describe_acls,
-    is_long=True,
-    may_be_given_up=True,
+    key=29, versions=(1, 3), reaches=api.topics, handle=handle_describe, is_long=True, may_be_given_up=True
 )
 
 
@@ -405,4 +400,4 @@ def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.invalid_request, message)
 
 
-CREATE_ACLS_API = Api(key=30, versions=(1, 3), reaches=api.topics, handle=handle_create_acls)
+CREATE_ACLS_API = Api(key=30, versions=(1, 3), reaches=api.topics, handle=handle_create)

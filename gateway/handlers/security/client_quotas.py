@@ -70,7 +70,7 @@ _WORD_HASHES: Final = {
 }
 
 
-async def handle_alter_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
     """Alter the quotas of each entity, or only check the changes when `validate_only` is set."""
     alterations = [
         QuotaAlteration(
@@ -302,7 +302,7 @@ class QuotaFilter(NamedTuple):
     match: str | None
 
 
-async def handle_describe_client_quotas(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the quotas of the entities that match the filter."""
     found: Any = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
     if context.may_cluster(Operation.DESCRIBE_CONFIGS):
@@ -383,6 +383,6 @@ def _matches(names: Mapping[str, str | None], named: Mapping[str, QuotaFilter], 
 
 
 DESCRIBE_CLIENT_QUOTAS_API = Api(
-    key=48, versions=(0, 1), reaches=api.topics, handle=handle_describe_client_quotas, is_long=True
+    key=48, versions=(0, 1), reaches=api.topics, handle=handle_describe, is_long=True
 )
-ALTER_CLIENT_QUOTAS_API = Api(key=49, versions=(0, 1), reaches=api.topics, handle=handle_alter_client_quotas)
+ALTER_CLIENT_QUOTAS_API = Api(key=49, versions=(0, 1), reaches=api.topics, handle=handle_alter)

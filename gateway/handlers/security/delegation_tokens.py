@@ -47,7 +47,7 @@ MAX_RENEWERS: Final = 100
 """Renewers of one token; a request with more is refused with INVALID_REQUEST. Kafka has no such limit."""
 
 
-async def handle_create_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+async def handle_create(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Create a token, and return it with its password."""
     requester = context.peer.principal
     owner = requester
@@ -152,7 +152,7 @@ def _owner_and_requester(token: DelegationTokenRecord) -> dict[str, str]:
     }
 
 
-async def handle_renew_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+async def handle_renew(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Renew a token for a period, and return the time at which the token expires."""
     return await _change_expiry(
         context,
@@ -183,7 +183,7 @@ def renew_token(
     return _expiring_at(token, lifetimes.now_ms + renewed_for_ms)
 
 
-async def handle_expire_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+async def handle_expire(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Set the time at which a token expires, or remove the token at once; return that time."""
     return await _change_expiry(
         context,
@@ -256,7 +256,7 @@ async def _change_expiry(
     return answer(ErrorCode.none, time_of(expires_at_ms))
 
 
-async def handle_describe_delegation_token(context: RequestContext[SecurityServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[SecurityServices], request: Any) -> Any:
     """Return the tokens that the client may see."""
     if not may_ask(context):
         return context.answer(error_code=ErrorCode.delegation_token_request_not_allowed, tokens=())
@@ -333,15 +333,9 @@ def type_and_name(principal: str) -> tuple[str, str]:
     return principal_type, name
 
 
-CREATE_DELEGATION_TOKEN_API = Api(
-    key=38, versions=(1, 3), reaches=api.security, handle=handle_create_delegation_token
-)
-RENEW_DELEGATION_TOKEN_API = Api(
-    key=39, versions=(1, 2), reaches=api.security, handle=handle_renew_delegation_token
-)
-EXPIRE_DELEGATION_TOKEN_API = Api(
-    key=40, versions=(1, 2), reaches=api.security, handle=handle_expire_delegation_token
-)
+CREATE_DELEGATION_TOKEN_API = Api(key=38, versions=(1, 3), reaches=api.security, handle=handle_create)
+RENEW_DELEGATION_TOKEN_API = Api(key=39, versions=(1, 2), reaches=api.security, handle=handle_renew)
+EXPIRE_DELEGATION_TOKEN_API = Api(key=40, versions=(1, 2), reaches=api.security, handle=handle_expire)
 DESCRIBE_DELEGATION_TOKEN_API = Api(
-    key=41, versions=(1, 3), reaches=api.security, handle=handle_describe_delegation_token, is_long=True
+    key=41, versions=(1, 3), reaches=api.security, handle=handle_describe, is_long=True
 )

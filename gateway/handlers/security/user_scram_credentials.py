@@ -66,7 +66,7 @@ class Upsertion(NamedTuple):
         return f"Upsertion(name={self.name!r}, mechanism={self.mechanism}, iterations={self.iterations})"
 
 
-async def handle_alter_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
     deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
     upsertions = [
         Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)
@@ -187,7 +187,7 @@ def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
     return record_of_credential(change.name, hashing, made)
 
 
-async def handle_describe_user_scram_credentials(context: RequestContext[TopicServices], request: Any) -> Any:
+async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
     names = [user.name for user in request.users or ()]
     error = ApiError(ErrorCode.none, "")
@@ -236,10 +236,8 @@ def _result(name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) 
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(
-    key=50, versions=(0, 0), reaches=api.topics, handle=handle_describe_user_scram_credentials, is_long=True
+    key=50, versions=(0, 0), reaches=api.topics, handle=handle_describe, is_long=True
 )
 
 
-ALTER_USER_SCRAM_CREDENTIALS_API = Api(
-    key=51, versions=(0, 0), reaches=api.topics, handle=handle_alter_user_scram_credentials
-)
+ALTER_USER_SCRAM_CREDENTIALS_API = Api(key=51, versions=(0, 0), reaches=api.topics, handle=handle_alter)

@@ -50,7 +50,7 @@ ACCEPTED_COMPRESSION_TYPES: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 """The codecs that clients may choose, best first, in Kafka's order. Clients may always push uncompressed."""
 
 
-async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
+async def handle_get_subscriptions(context: RequestContext[Telemetry], request: Any) -> Any:
     client_instance_id = request.client_instance_id or fresh_id()
     choice = context.services.subscription(client_of(context, client_instance_id))
     if isinstance(choice, ErrorCode):
@@ -79,7 +79,7 @@ async def handle_get_telemetry_subscriptions(context: RequestContext[Telemetry],
 _NO_ID: Final = uuid.UUID(int=0)
 
 
-async def handle_push_telemetry(context: RequestContext[Telemetry], request: Any) -> Any:
+async def handle_push(context: RequestContext[Telemetry], request: Any) -> Any:
     """Take the metrics, and answer once they are decoded."""
     client = client_of(context, request.client_instance_id or _NO_ID)
     push = Push(
@@ -116,10 +116,8 @@ GET_TELEMETRY_SUBSCRIPTIONS_API = Api(
     key=71,
     versions=(0, 0),
     reaches=api.telemetry,
-    handle=handle_get_telemetry_subscriptions,
+    handle=handle_get_subscriptions,
     is_eager=True,
     package=PACKAGE,
 )
-PUSH_TELEMETRY_API = Api(
-    key=72, versions=(0, 0), reaches=api.telemetry, handle=handle_push_telemetry, package=PACKAGE
-)
+PUSH_TELEMETRY_API = Api(key=72, versions=(0, 0), reaches=api.telemetry, handle=handle_push, package=PACKAGE)
