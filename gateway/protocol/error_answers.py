@@ -40,7 +40,6 @@ from seqgate.gateway.protocol.messages import (
 from seqgate.gateway.protocol.schema import entity_reader
 from seqgate.log import FileRegion
 
-_PRODUCE: Final = 0
 NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})
 """The APIs whose answers can't be built, because kio lacks the default of a tagged field. Only controllers
 serve them.
@@ -212,7 +211,7 @@ def error_answer(
     """Return the frame of the answer in which everything has this error. It is empty when a Produce wants no
     answer (acks=0), and when the answer would have more rows than `most_rows`.
     """
-    if api_key == _PRODUCE and request.acks == 0:
+    if api_key == PRODUCE and request.acks == 0:
         return b""
     name = API_NAMES[api_key]
     refusal = _Refusal(version, error, message, most_rows, _VALUES.get(name, {}))

@@ -58,7 +58,6 @@ Piece = bytes | FileRegion
 """A piece of a frame: bytes, or a region of a segment file that holds the bytes."""
 
 _INT32 = Struct(">i")
-_TOP_V4 = Struct(">i")
 _TOP_V7 = Struct(">ihi")
 _ROW_V4 = Struct(">ihqq")
 _ROW_V5 = Struct(">ihqqq")
@@ -105,7 +104,7 @@ def encode_fetch_response(
     flexible = version >= FIRST_FLEXIBLE
     count, text, one_more = (unsigned_varint, compact_string, 1) if flexible else (_INT32.pack, string, 0)
     head = bytearray(9 if flexible else 8)
-    head += _TOP_V7.pack(0, error_code, session_id) if version >= 7 else _TOP_V4.pack(0)
+    head += _TOP_V7.pack(0, error_code, session_id) if version >= 7 else _INT32.pack(0)
     pieces: list[Piece] = []
     head += count(len(topics) + one_more)
     for topic, rows in topics:
@@ -156,7 +155,6 @@ def _row_tags(row: FetchRow) -> bytes:
 TopicKey = str | bytes
 """The topic name, or from v13 on the 16 bytes of the topic id."""
 _LIMITS = Struct(">iiib")
-_SESSION = Struct(">ii")
 _TOPIC_ID_BYTES = 16
 _REPLICA_STATE_TAG = 1
 
@@ -204,7 +202,7 @@ def fetch_reader(version: int) -> Read:
 def _read(cursor: _Cursor, version: int) -> FetchRequest:
     replica_id = cursor.unpack(_INT32)[0] if version < 15 else -1
     max_wait_ms, min_bytes, max_bytes, isolation_level = cursor.unpack(_LIMITS)
-    session_id, session_epoch = cursor.unpack(_SESSION) if version >= 7 else (0, -1)
+    session_id, session_epoch = cursor.unpack(_TWO_INT32) if version >= 7 else (0, -1)
     positions: dict[tuple[TopicKey, int], FetchPosition] = {}
     layout = _PARTITION_LAYOUTS[version]
     for _ in range(cursor.items()):

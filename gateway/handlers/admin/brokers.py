@@ -181,7 +181,6 @@ async def handle_unregister_broker(context: RequestContext[TopicServices], reque
         error = await change_metadata_until_it_counts(
             context, lambda image: unregister_broker(image, broker), note=note
         )
-    error = error or ApiError(ErrorCode.none)
     return context.answer(**told(error))
 
 

@@ -128,15 +128,13 @@ _REFUSALS: Final = {
 """Where a client needs the right, and the error without it, by the type of what is configured."""
 
 
-def config_refusal(
-    context: RequestContext[Any], operation: Operation, resource_type: int, name: str
-) -> ApiError | None:
+def config_refusal(context: RequestContext[Any], operation: Operation, resource: Any) -> ApiError | None:
     """Return the error if the client lacks the right; None also for a type that is no configurable one."""
-    if resource_type not in _REFUSALS:
+    if resource.resource_type not in _REFUSALS:
         return None
-    asked, error = _REFUSALS[resource_type]
-    may = context.may(operation, asked, CLUSTER_NAME if asked is ResourceType.CLUSTER else name)
-    return None if may else error
+    asked, error = _REFUSALS[resource.resource_type]
+    name = CLUSTER_NAME if asked is ResourceType.CLUSTER else resource.resource_name
+    return None if context.may(operation, asked, name) else error
 
 
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -148,9 +146,7 @@ async def handle_describe(context: RequestContext[TopicServices], request: Any) 
     documented = getattr(request, "include_documentation", False)
 
     def answer(resource: Any) -> Any:
-        denied = config_refusal(
-            context, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
-        )
+        denied = config_refusal(context, Operation.DESCRIBE_CONFIGS, resource)
         found = refusal or denied or _describe(context, resource)
         error = found if isinstance(found, ApiError) else None
         entries = () if isinstance(found, ApiError) else found
@@ -264,9 +260,7 @@ async def handle_alter(context: RequestContext[TopicServices], request: Any) -> 
             ],
             denied=_NO_LOGGERS
             if replaces and resource.resource_type == BROKER_LOGGER_RESOURCE
-            else config_refusal(
-                context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
-            ),
+            else config_refusal(context, Operation.ALTER_CONFIGS, resource),
         )
         for resource in request.resources
     ]

@@ -194,8 +194,6 @@ class MorePartitions(msgspec.Struct, frozen=True, kw_only=True):
     assignments: Sequence[Sequence[int]] | None = None
 
 
-_CREATE_PARTITIONS_DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
-
 CREATE_PARTITIONS_STRICT_SINCE: Final = 3
 """The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
@@ -228,7 +226,8 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
 
     names = [topic.name for topic in topics]
     results = await _results_once_durable_with_logs(context, decide, request.timeout, note, names)
-    results = [TopicResult(name=name, error=_CREATE_PARTITIONS_DENIED) for name in sorted(denied)] + results
+    refusal = ApiError(ErrorCode.topic_authorization_failed)
+    results = [TopicResult(name=name, error=refusal) for name in sorted(denied)] + results
     return context.answer(results=[{"name": result.name, **told(result.error)} for result in results])
 
 

@@ -31,19 +31,15 @@ _PREFIX: Final = "The update failed for all features since the following feature
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Accept updates that change nothing; refuse the request at the first other update."""
-    version = context.api_version
-    error = cluster_refusal(context, Operation.ALTER) or _error(version, request)
+    complaints = (_complaint(context.api_version, update) for update in request.feature_updates)
+    error = cluster_refusal(context, Operation.ALTER)
+    if error is None and (complaint := next(filter(None, complaints), None)):
+        error = ApiError(ErrorCode.invalid_update_version, _PREFIX + complaint)
     results = [
         {"feature": update.feature, "error_code": ErrorCode.none, "error_message": "NONE"}
         for update in (() if error else request.feature_updates)
     ]
     return context.answer(**told(error), results=results)
-
-
-def _error(version: int, request: Any) -> ApiError | None:
-    """Return the error of the first wrong update; None if every feature has the level that it is set to."""
-    complaint = next(filter(None, (_complaint(version, update) for update in request.feature_updates)), None)
-    return None if complaint is None else ApiError(ErrorCode.invalid_update_version, _PREFIX + complaint)
 
 
 def _complaint(version: int, update: Any) -> str | None:

@@ -59,11 +59,9 @@ def places_to_answer(topics: Sequence[tuple[K, Sequence[int]]]) -> Iterator[tupl
         before.update(indexes)
 
 
-async def answer_each(
-    named: Sequence[Name], answer: Callable[[Name], R], name: Callable[[Name], Hashable] = lambda thing: thing
-) -> tuple[R, ...]:
+async def answer_each(named: Sequence[Name], answer: Callable[[Name], R]) -> tuple[R, ...]:
     """Return the answers to what `to_answer` chooses; each is computed once, in slices, and shared."""
-    asked = to_answer(named, name)
+    asked = to_answer(named)
     answers = {thing: answer(thing) async for thing in in_slices(dict.fromkeys(asked))}
     return tuple([answers[thing] for thing in asked])
 

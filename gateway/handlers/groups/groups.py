@@ -12,7 +12,6 @@ Source: Kafka's GroupCoordinatorService.deleteGroups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -38,35 +37,28 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     states = {state.strip().lower().replace("_", "") for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
     shows_all = has_on_cluster(context, Operation.DESCRIBE)
+    limit = TimeLimit(context)
+    shards = context.services.groups.loaded_shards()
+    found = (group for shard in shards for group in list(shard.all_groups()))
     groups: list[Any] = []
     error = ErrorCode.none
     try:
-        async for group_id, protocol_type, state, kind in TimeLimit(context).each(_all_groups(context)):
-            if (
-                (not states or state.lower() in states)
-                and (not types or kind.lower() in types)
-                and (shows_all or context.could(Operation.DESCRIBE, ResourceType.GROUP, group_id))
-            ):
-                groups.append(
-                    context.row(
-                        "ListedGroup",
-                        group_id=group_id,
-                        protocol_type=protocol_type,
-                        group_state=state,
-                        group_type=kind,
-                    )
-                )
+        groups = [
+            context.row(
+                "ListedGroup",
+                group_id=group.group_id,
+                protocol_type=group.protocol[0],
+                group_state=group.state_text,
+                group_type=group.type,
+            )
+            async for group in limit.each(found)
+            if (not states or group.state_text.lower() in states)
+            and (not types or group.type.lower() in types)
+            and (shows_all or context.could(Operation.DESCRIBE, ResourceType.GROUP, group.group_id))
+        ]
     except TimeoutError:
         error = ErrorCode.request_timed_out
-        groups.clear()
     return context.answer(error_code=error, groups=tuple(groups))
-
-
-def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield (group id, protocol type, state, type) of every group."""
-    for shard in context.services.groups.loaded_shards():
-        for group in list(shard.all_groups()):
-            yield group.group_id, group.protocol[0], group.state_text, group.type
 
 
 async def handle_delete(context: RequestContext[CoordinatorServices], request: Any) -> Any:

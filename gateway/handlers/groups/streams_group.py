@@ -558,25 +558,24 @@ def create_missing(context: RequestContext[Services], group_id: str, reply: Stre
     """Begin to create missing internal topics; return the answer, which says why earlier tries failed."""
     if not reply.missing:
         return reply
-    refused = _refused_topics(context, [topic.name for topic in reply.missing])
+    may_create = has_on_cluster(context, Operation.CREATE)
+    names = [] if may_create else [topic.name for topic in reply.missing]
+    refused = [name for name in names if not context.may_topic(Operation.CREATE, name)]
     if refused:
         return _with_detail(reply, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
     topics = context.services.coordinators.streams_topics
-    names = topics.begin(topic.name for topic in reply.missing)
-    if names:
-        wanted = [topic for topic in reply.missing if topic.name in names]
+    begun = topics.begin(topic.name for topic in reply.missing)
+    if begun:
+        wanted = [topic for topic in reply.missing if topic.name in begun]
         tasks = context.node.tasks
         task = tasks.begin(f"create the internal topics of {group_id}", is_brief=True)
         tasks.start(task, _create(context, group_id, wanted))
     failures = topics.failures(topic.name for topic in reply.missing)
-    return _with_failures(reply, failures) if failures else reply
-
-
-def _refused_topics(context: RequestContext[Services], names: Sequence[str]) -> list[str]:
-    """Return the topics that the client may not create."""
-    if has_on_cluster(context, Operation.CREATE):
-        return []
-    return [name for name in names if not context.may_topic(Operation.CREATE, name)]
+    if not failures:
+        return reply
+    shown = ", ".join(f"{name} ({message})" for name, message in list(failures.items())[:_SHOWN])
+    more = f" and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
+    return _with_detail(reply, f"Creation failed: {shown}{more}.")
 
 
 async def _create(context: RequestContext[Services], group_id: str, wanted: Sequence[TopicInfo]) -> None:
@@ -624,12 +623,6 @@ def _decide(
     return create_topics(
         image, topics, fresh_ids=[fresh_id() for _ in topics], config=node.config, node_id=node.node_id
     )
-
-
-def _with_failures(reply: StreamsReply, failures: dict[str, str]) -> StreamsReply:
-    shown = ", ".join(f"{name} ({message})" for name, message in list(failures.items())[:_SHOWN])
-    more = f" and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
-    return _with_detail(reply, f"Creation failed: {shown}{more}.")
 
 
 def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:

@@ -17,6 +17,7 @@ UnifiedLog.fetchOffsetByTimestamp, KIP-734.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,7 +60,8 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
     if isolation_level not in ISOLATION_LEVELS and any(topic.name not in denied for topic in request.topics):
         topics = [await _refused(context, topic, _UNKNOWN_ISOLATION) for topic in request.topics]
         return context.answer(topics=tuple(topics))
-    doubled = _asked_twice(request)
+    named = ((topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions)
+    times = Counter(named)
     refused: set[tuple[str, int]] = set()
     committed_only = isolation_level == READ_COMMITTED
     topics = []
@@ -69,7 +71,7 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
         rows = []
         async for entry in in_slices(topic.partitions):
             key = (topic.name, entry.partition_index)
-            if key in doubled:
+            if times[key] > 1:
                 if key in refused:
                     continue
                 refused.add(key)
@@ -100,16 +102,6 @@ def _row(context: RequestContext[PartitionServices], index: int, found: _Found) 
         offset=found.offset,
         leader_epoch=found.leader_epoch,
     )
-
-
-def _asked_twice(request: Any) -> set[tuple[str, int]]:
-    seen: set[tuple[str, int]] = set()
-    doubled: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for entry in topic.partitions:
-            key = (topic.name, entry.partition_index)
-            (doubled if key in seen else seen).add(key)
-    return doubled
 
 
 def _look_up(

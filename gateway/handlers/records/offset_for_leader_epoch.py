@@ -23,7 +23,10 @@ from seqgate.gateway.security.acls.access import Operation
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Return the largest leader epoch up to the requested one, and its end offset."""
-    denied = await _denied(context, request)
+    denied: AbstractSet[str] = NOTHING
+    if not has_on_cluster(context, Operation.CLUSTER_ACTION):
+        names = (topic.topic for topic in request.topics)
+        denied = await refused_topics(context, Operation.DESCRIBE, names)
     # refused topics come last
     asked = [topic for topic in request.topics if topic.topic not in denied]
     asked += [topic for topic in request.topics if topic.topic in denied]
@@ -36,12 +39,6 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
         ]
         topics.append(context.row("OffsetForLeaderTopicResult", topic=topic.topic, partitions=tuple(rows)))
     return context.answer(topics=tuple(topics))
-
-
-async def _denied(context: RequestContext[PartitionServices], request: Any) -> AbstractSet[str]:
-    if has_on_cluster(context, Operation.CLUSTER_ACTION):
-        return NOTHING
-    return await refused_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
 
 
 def _end_offset(

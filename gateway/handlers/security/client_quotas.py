@@ -59,6 +59,7 @@ _WHOLE_UP_TO: Final = {
 }
 """The keys whose values are whole numbers, and the largest number that Kafka's type of the key holds."""
 _EPSILON: Final = 1e-6
+_DENIED: Final = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 _SMALLEST_TABLE: Final = 1
 """The capacity from which the tables of Kafka's image get their length. Kafka makes them anew at each change,
@@ -102,7 +103,7 @@ async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
 ) -> AlteredQuotas | ApiError:
     if not context.may_cluster(Operation.ALTER_CONFIGS):
-        return ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return _DENIED
 
     def note(outcomes: AlteredQuotas) -> None:
         if not validate_only:
@@ -304,24 +305,17 @@ class QuotaFilter(NamedTuple):
 
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the quotas of the entities that match the filter."""
-    found: Any = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-    if context.may_cluster(Operation.DESCRIBE_CONFIGS):
-        filters = [QuotaFilter(part.entity_type, part.match_type, part.match) for part in request.components]
-        found = describe_client_quotas(
-            context.services.metadata_log.image, filters, strict=bool(request.strict)
-        )
-    error, entries = ApiError(ErrorCode.none, ""), None
+    if not context.may_cluster(Operation.DESCRIBE_CONFIGS):
+        return context.answer(**told(_DENIED), entries=None)
+    filters = [QuotaFilter(part.entity_type, part.match_type, part.match) for part in request.components]
+    found = describe_client_quotas(context.services.metadata_log.image, filters, strict=bool(request.strict))
     if isinstance(found, ApiError):
-        error = found
-    else:
-        entries = [
-            {
-                "entity": _entity(entity),
-                "values": [{"key": key, "value": value} for key, value in values.items()],
-            }
-            for entity, values in found
-        ]
-    return context.answer(**told(error), entries=entries)
+        return context.answer(**told(found), entries=None)
+    entries = [
+        {"entity": _entity(entity), "values": [{"key": key, "value": value} for key, value in values.items()]}
+        for entity, values in found
+    ]
+    return context.answer(**told(None, ""), entries=entries)
 
 
 def describe_client_quotas(

@@ -190,14 +190,11 @@ def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
     names = [user.name for user in request.users or ()]
-    error = ApiError(ErrorCode.none, "")
-    if context.may_cluster(Operation.DESCRIBE):
-        found = describe_users(context.services.metadata_log.image.users, names)
-        results = [_result(name, outcome) for name, outcome in found]
-    else:
+    if not context.may_cluster(Operation.DESCRIBE):
         error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        results = [_result("", error) for _ in names]
-    return context.answer(**told(error), results=results)
+        return context.answer(**told(error), results=[_result("", error) for _ in names])
+    found = describe_users(context.services.metadata_log.image.users, names)
+    return context.answer(**told(None, ""), results=[_result(name, outcome) for name, outcome in found])
 
 
 def describe_users(
@@ -223,11 +220,10 @@ def describe_users(
 
 
 def _result(name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> dict[str, Any]:
-    error = outcome if isinstance(outcome, ApiError) else ApiError(ErrorCode.none, "")
-    credentials = {} if isinstance(outcome, ApiError) else outcome
+    error, credentials = (outcome, {}) if isinstance(outcome, ApiError) else (None, outcome)
     return {
         "user": name,
-        **told(error),
+        **told(error, ""),
         "credential_infos": [
             {"mechanism": hashing.value, "iterations": credential.iterations}
             for hashing, credential in sorted(credentials.items())

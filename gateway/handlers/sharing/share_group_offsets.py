@@ -45,12 +45,9 @@ from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.runtime.topics.latest_offsets import LatestOffsets
 from seqgate.gateway.security.acls.access import Operation
 
-NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
-NOT_READABLE: Final = "Topic authorization failed."
-
 MESSAGES: Final = {
-    ErrorCode.unknown_topic_or_partition: NO_SUCH_PARTITION,
-    ErrorCode.topic_authorization_failed: NOT_READABLE,
+    ErrorCode.unknown_topic_or_partition: "The topic or partition does not exist.",
+    ErrorCode.topic_authorization_failed: "Topic authorization failed.",
 }
 """The messages of the errors of topics and partitions; other errors have none."""
 

@@ -21,7 +21,6 @@ from seqgate.gateway.metadata.image import name_complaint
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
-from seqgate.seq_validator import ProducerEntry
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
@@ -59,35 +58,32 @@ async def _partition(
     index: int,
 ) -> Any:
     error = _topic_error(context, topic)
-    partition = context.services.partitions.registry.get(topic, index) if error is None else None
-    if error is None and partition is None:
-        error = ApiError(context.services.partitions.registry.error_without(topic, index))
-    elif error is None and partition is not None and partition.log.offline:
-        error = ApiError(ErrorCode.kafka_storage_error)
+    registry = context.services.partitions.registry
+    partition = registry.get(topic, index) if error is None else None
     producers: list[Any] = []
-    if error is None and partition is not None:
+    if partition is None:
+        error = error or ApiError(registry.error_without(topic, index))
+    elif partition.log.offline:
+        error = ApiError(ErrorCode.kafka_storage_error)
+    else:
         try:
-            async for entry in limit.each(list(partition.log.producers)):
-                client = find_client(entry.producer_id, entry.producer_epoch)
-                producers.append(_producer(context, entry, client))
+            producers = [
+                context.row(
+                    "ProducerState",
+                    producer_id=entry.producer_id,
+                    producer_epoch=entry.producer_epoch,
+                    last_sequence=entry.last_sequence,
+                    last_timestamp=entry.last_timestamp,
+                    coordinator_epoch=entry.coordinator_epoch,
+                    current_txn_start_offset=entry.current_transaction_first_offset,
+                    client=find_client(entry.producer_id, entry.producer_epoch),
+                )
+                async for entry in limit.each(list(partition.log.producers))
+            ]
         except TimeoutError:
             error = ApiError(ErrorCode.request_timed_out)
-            producers.clear()
     return context.row(
         "PartitionResponse", partition_index=index, **told(error), active_producers=tuple(producers)
-    )
-
-
-def _producer(context: RequestContext[Services], entry: ProducerEntry, client: str | None) -> Any:
-    return context.row(
-        "ProducerState",
-        producer_id=entry.producer_id,
-        producer_epoch=entry.producer_epoch,
-        last_sequence=entry.last_sequence,
-        last_timestamp=entry.last_timestamp,
-        coordinator_epoch=entry.coordinator_epoch,
-        current_txn_start_offset=entry.current_transaction_first_offset,
-        client=client,
     )
 
 

@@ -87,18 +87,17 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
             getattr(request, "transactional_id_pattern", None),
             context.node.clock.now_ms(),
         )
-        async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
-            if is_wanted(name, transaction) and context.could(
-                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
-            ):
-                states.append(
-                    context.row(
-                        "TransactionState",
-                        transactional_id=name,
-                        producer_id=transaction.producer_id,
-                        transaction_state=transaction.state.text,
-                    )
-                )
+        states = [
+            context.row(
+                "TransactionState",
+                transactional_id=name,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.text,
+            )
+            async for name, transaction in TimeLimit(context).each(context.services.transactions.all())
+            if is_wanted(name, transaction)
+            and context.could(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
+        ]
     except InvalidPattern:
         error, unknown = ErrorCode.invalid_regular_expression, ()
     except TimeoutError:
