@@ -56,7 +56,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
@@ -108,37 +108,57 @@ from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.security.certificates import RenewableListener, StoreError
 
-_NO_CLUSTER: Final = (
-    ResourceType.CLUSTER,
-    ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
-)
 _REFUSALS: Final = {
-    TOPIC_RESOURCE: (
-        ResourceType.TOPIC,
-        ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed."),
-    ),
-    GROUP_RESOURCE: (
-        ResourceType.GROUP,
-        ApiError(ErrorCode.group_authorization_failed, "Group authorization failed."),
-    ),
-    BROKER_RESOURCE: _NO_CLUSTER,
-    BROKER_LOGGER_RESOURCE: _NO_CLUSTER,
-    CLIENT_METRICS_RESOURCE: _NO_CLUSTER,
+    ResourceType.TOPIC: ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed."),
+    ResourceType.GROUP: ApiError(ErrorCode.group_authorization_failed, "Group authorization failed."),
+    ResourceType.CLUSTER: ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed."),
 }
-"""Where a client needs the right, and the error without it, by the type of what is configured."""
+"""The error of a client that lacks the right, by the type of the resource that it needs the right on."""
+
+
+class _Kind(NamedTuple):
+    """A type of what can be configured. `name` is for log lines."""
+
+    name: str
+    guarded: ResourceType
+    """The type of the resource on which a client needs the right."""
+    nameless: str | None = None
+    """Why a resource of this type needs a name to be described; None if it need not have one."""
+    limit: tuple[str, str] | None = None
+    """The setting that limits the number of configured resources, and what the setting limits."""
+
+
+_KINDS: Final = {
+    GROUP_RESOURCE: _Kind(
+        "group",
+        ResourceType.GROUP,
+        "Group name must not be empty",
+        ("seqgate.group.configs.max", "groups have configurations"),
+    ),
+    CLIENT_METRICS_RESOURCE: _Kind(
+        "client metrics",
+        ResourceType.CLUSTER,
+        "Client metrics subscription name must not be empty",
+        ("seqgate.telemetry.subscriptions.max", "subscriptions of client metrics exist"),
+    ),
+    BROKER_LOGGER_RESOURCE: _Kind("logger of broker", ResourceType.CLUSTER, "Broker id must not be empty"),
+    BROKER_RESOURCE: _Kind("broker", ResourceType.CLUSTER),
+    TOPIC_RESOURCE: _Kind("topic", ResourceType.TOPIC),
+}
+"""The types, in the order in which ListConfigResources lists their resources."""
 
 
 def config_refusal(context: RequestContext[Any], operation: Operation, resource: Any) -> ApiError | None:
     """Return the error if the client lacks the right; None also for a type that is no configurable one."""
-    if resource.resource_type not in _REFUSALS:
+    if resource.resource_type not in _KINDS:
         return None
-    asked, error = _REFUSALS[resource.resource_type]
-    name = CLUSTER_NAME if asked is ResourceType.CLUSTER else resource.resource_name
-    return None if context.may(operation, asked, name) else error
+    guarded = _KINDS[resource.resource_type].guarded
+    name = CLUSTER_NAME if guarded is ResourceType.CLUSTER else resource.resource_name
+    return None if context.may(operation, guarded, name) else _REFUSALS[guarded]
 
 
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
-    unknown = [resource for resource in request.resources if resource.resource_type not in _REFUSALS]
+    unknown = [resource for resource in request.resources if resource.resource_type not in _KINDS]
     refusal = None
     if unknown:
         text = f"Unexpected resource type {unknown[0].resource_type} for resource {unknown[0].resource_name}"
@@ -183,13 +203,6 @@ def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable
     return describe_broker(node.config, wanted)
 
 
-_NAMELESS: Final = {
-    GROUP_RESOURCE: "Group name must not be empty",
-    CLIENT_METRICS_RESOURCE: "Client metrics subscription name must not be empty",
-    BROKER_LOGGER_RESOURCE: "Broker id must not be empty",
-}
-
-
 def _complaint(context: RequestContext[TopicServices], kind: int, name: str) -> ApiError | None:
     """Return why there is no resource of this name to describe."""
     if kind == TOPIC_RESOURCE:
@@ -200,7 +213,7 @@ def _complaint(context: RequestContext[TopicServices], kind: int, name: str) -> 
         return None if is_known else ApiError(ErrorCode.unknown_topic_or_partition, "")
     text, node_id = None, context.node.node_id
     if not name:
-        text = _NAMELESS.get(kind)
+        text = _KINDS[kind].nameless
     elif kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
         asked = node_id_of(name)
         if asked is None:
@@ -236,13 +249,6 @@ DESCRIBE_CONFIGS_API = Api(
 
 _NO_LOGGERS: Final = ApiError(ErrorCode.invalid_request, f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
 """The refusal of AlterConfigs for loggers, as in Kafka."""
-_KINDS: Final = {
-    TOPIC_RESOURCE: "topic",
-    BROKER_RESOURCE: "broker",
-    BROKER_LOGGER_RESOURCE: "logger of broker",
-    CLIENT_METRICS_RESOURCE: "client metrics",
-    GROUP_RESOURCE: "group",
-}
 
 
 async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -313,12 +319,6 @@ def replacing(image: MetadataImage, alteration: Alteration) -> Alteration:
 
 # The decision about altered resources. A refused resource does not affect the others of the request.
 
-_LIMITS: Final = {
-    GROUP_RESOURCE: ("seqgate.group.configs.max", "groups have configurations"),
-    CLIENT_METRICS_RESOURCE: ("seqgate.telemetry.subscriptions.max", "subscriptions of client metrics exist"),
-}
-"""The settings that limit the number of configured resources, by resource type, and what they limit."""
-
 
 def alter_configs(
     image: MetadataImage,
@@ -336,6 +336,7 @@ def alter_configs(
     errors: list[ApiError | None] = []
     records: list[MetadataRecord] = []
     added: Counter[int] = Counter()
+    """The resources without configurations, of each type with a limit, that the request configures."""
     for alteration in alterations:
         if times[alteration.resource_type, alteration.resource_name] > 1:
             errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
@@ -346,8 +347,13 @@ def alter_configs(
         else:
             outcome = _records_or_error(image, alteration, config, node_id)
         resource_type = alteration.resource_type
-        if not isinstance(outcome, ApiError) and _is_added(image, alteration, outcome):
-            outcome = _limit_error(image, config, resource_type, added[resource_type]) or outcome
+        limit = _KINDS[resource_type].limit if outcome and not isinstance(outcome, ApiError) else None
+        if limit is not None and alteration.resource_name not in image.configured(resource_type):
+            setting, what = limit
+            most = config.int(setting)
+            if len(image.configured(resource_type)) + added[resource_type] >= most:
+                text = f"{most} {what}, as many as {setting} allows."
+                outcome = ApiError(ErrorCode.policy_violation, text)
             added[resource_type] += 1
         if isinstance(outcome, ApiError):
             errors.append(outcome)
@@ -355,13 +361,6 @@ def alter_configs(
             errors.append(None)
             records.extend(outcome)
     return Decision(() if validate_only else records, errors)
-
-
-def _is_added(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
-    """Return whether records configure a resource that has no configurations yet, of a type with a limit."""
-    if alteration.resource_type not in _LIMITS or not records:
-        return False
-    return alteration.resource_name not in image.configured(alteration.resource_type)
 
 
 def _records_or_error(
@@ -452,17 +451,6 @@ def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiEr
     return broker_changes_error(alteration, config)
 
 
-def _limit_error(
-    image: MetadataImage, config: Config, resource_type: int, new_resources: int
-) -> ApiError | None:
-    """Return why one more resource can't be configured, or None. The request configures others already."""
-    setting, what = _LIMITS[resource_type]
-    most = config.int(setting)
-    if len(image.configured(resource_type)) + new_resources < most:
-        return None
-    return ApiError(ErrorCode.policy_violation, f"{most} {what}, as many as {setting} allows.")
-
-
 def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
     if change.operation == ConfigOperation.SET:
         return change.value
@@ -530,7 +518,7 @@ def _values_error(
 
 def _described(alteration: Alteration, *, replaces: bool) -> str:
     """Return a resource and its changes for a log line, without the values of secrets and unknown names."""
-    kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
+    kind = _KINDS[alteration.resource_type].name
     changes = [_change(alteration.resource_type, change) for change in alteration.changes]
     if replaces:
         changes.append("all others to their defaults")
@@ -653,16 +641,6 @@ def _listeners(
     return found
 
 
-_LISTED: Final = (
-    GROUP_RESOURCE,
-    CLIENT_METRICS_RESOURCE,
-    BROKER_LOGGER_RESOURCE,
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-)
-"""The types of resources, in the order of the answer."""
-
-
 def _names(context: RequestContext[TopicServices], resource_type: int) -> Collection[str]:
     image = context.services.metadata_log.image
     if resource_type == TOPIC_RESOURCE:
@@ -677,12 +655,12 @@ async def handle_list(context: RequestContext[TopicServices], request: Any) -> A
     denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
     if denied is not None:
         return context.answer(error_code=denied.error_code, config_resources=())
-    asked = set(getattr(request, "resource_types", (CLIENT_METRICS_RESOURCE,))) or set(_LISTED)
-    if asked - set(_LISTED):
+    asked = set(getattr(request, "resource_types", (CLIENT_METRICS_RESOURCE,))) or set(_KINDS)
+    if asked - set(_KINDS):
         return context.answer(error_code=ErrorCode.unsupported_version, config_resources=())
     resources = [
         {"resource_name": name, "resource_type": resource_type}
-        for resource_type in _LISTED
+        for resource_type in _KINDS
         if resource_type in asked
         for name in _names(context, resource_type)
     ]
