@@ -82,70 +82,187 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     names = NameOffsets(context)
     stable = getattr(request, "require_stable", False)
     if context.api_version < FIRST_BATCHED_VERSION:
-        error, topics = await _group(context, request, names, require_stable=stable)
+        error, topics = await _Asked(context, request, names, require_stable=stable).answer()
         return context.answer(topics=topics, error_code=error)
     asked = to_answer(request.groups, lambda group: group.group_id)
     answers = {}
     async for group in in_slices(dict.fromkeys(asked)):
-        error, topics = await _group(context, group, names, require_stable=stable)
+        error, topics = await _Asked(context, group, names, require_stable=stable).answer()
         answers[group] = context.row(
             "OffsetFetchResponseGroup", group_id=group.group_id, topics=topics, error_code=error
         )
     return context.answer(groups=tuple(answers[group] for group in asked))
 
 
-async def _group(
-    context: RequestContext[Services], group: Any, names: NameOffsets, *, require_stable: bool
-) -> tuple[ErrorCode, tuple[Any, ...]]:
-    """Return the error and the topics of a group of the request, or of a request for one group."""
-    group_id, version = group.group_id, context.api_version
-    behind = await _catch_up(context, group_id, group.topics, names)
-    hidden = await _hidden(context, group.topics)
-    committed = behind or await _committed(
-        context,
-        group_id,
-        group.topics,
-        names,
-        hidden,
-        require_stable=require_stable,
-        only_led_here=getattr(group, "member_id", None) == LED_HERE,
-    )
-    is_of_name = is_name_group(group_id)
-    if isinstance(committed, ErrorCode):
-        error = committed
-    else:
-        names_member = version >= FIRST_WITH_MEMBER and not is_of_name
-        error = _check_member(context, group) if names_member else ErrorCode.none
-        if error is ErrorCode.none:
-            return error, await _topics(context, group.topics, committed, hidden)
-    if version >= FIRST_BATCHED_VERSION:
-        return error, ()
-    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a
-    # topic anew
-    in_rows = version < FIRST_WITH_ERROR or is_of_name or error in _NOT_HERE_NOW
-    if error is ErrorCode.group_authorization_failed and not in_rows:
-        return error, ()
-    return error, await _topics(context, group.topics, {}, NOTHING, error if in_rows else ErrorCode.none)
+class _Asked:
+    """A group of a request, or a request for one group."""
+
+    def __init__(
+        self, context: RequestContext[Services], group: Any, names: NameOffsets, *, require_stable: bool
+    ) -> None:
+        registry = context.services.partitions.registry
+        self._context = context
+        self._group = group
+        self._names = names
+        self._require_stable = require_stable
+        self._is_of_name = is_name_group(group.group_id)
+        by_id = self._by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
+        self._by_key: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
+        """The topics by their ids or names, as the version has them."""
+        self._places: list[tuple[Any, Sequence[int]]] | None = None
+        """The topics that the request names, by id or name, with their partitions; None for all offsets."""
+        if group.topics is not None:
+            self._places = [
+                (wanted.topic_id if by_id else wanted.name, wanted.partition_indexes)
+                for wanted in group.topics
+            ]
+        self._hidden: AbstractSet[Any] = NOTHING
+        """The topics, named as in the request, that the client may not describe."""
+        self._plural = "s" if context.api_version >= FIRST_BATCHED_VERSION else ""
+        """The end of the names of kio's structures, which are plural from the first batched version on."""
+
+    async def answer(self) -> tuple[ErrorCode, tuple[Any, ...]]:
+        """Return the error and the topics."""
+        version = self._context.api_version
+        behind = await self._catch_up()
+        if self._places is not None:
+            keys = [key for key, _ in self._places]
+            if self._by_id:
+                self._hidden = await refused_ids(self._context, Operation.DESCRIBE, keys, self._by_key)
+            else:
+                self._hidden = await refused_topics(self._context, Operation.DESCRIBE, keys)
+        committed = behind or await self._committed()
+        if isinstance(committed, ErrorCode):
+            error = committed
+        else:
+            names_member = version >= FIRST_WITH_MEMBER and not self._is_of_name
+            error = _check_member(self._context, self._group) if names_member else ErrorCode.none
+            if error is ErrorCode.none:
+                return error, await self._topics(committed)
+        if version >= FIRST_BATCHED_VERSION:
+            return error, ()
+        # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a
+        # topic anew
+        in_rows = version < FIRST_WITH_ERROR or self._is_of_name or error in _NOT_HERE_NOW
+        if error is ErrorCode.group_authorization_failed and not in_rows:
+            return error, ()
+        self._hidden = NOTHING
+        return error, await self._topics({}, error if in_rows else ErrorCode.none)
+
+    async def _catch_up(self) -> ErrorCode | None:
+        """Read the metadata that the answer for a producer name needs; return the error if that fails."""
+        group_id = self._group.group_id
+        if not self._is_of_name or not self._context.may_group(Operation.DESCRIBE, group_id):
+            return None
+        if self._places is None:
+            return await self._names.catch_up(None)
+        return await self._names.catch_up([(self._by_key.get(key), some) for key, some in self._places])
+
+    async def _committed(self) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
+        """Return the offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one."""
+        context, group_id = self._context, self._group.group_id
+        if not context.may_group(Operation.DESCRIBE, group_id):
+            return ErrorCode.group_authorization_failed
+        if context.services.partitions.registry.may_be_led_elsewhere:
+            return ErrorCode.not_coordinator
+        try:
+            name = producer_name(group_id)
+            if name is not None:
+                return await self._sequence_ids(name)
+            return await context.services.coordinators.groups.read_durable(group_id, self._committed_in)
+        except Unavailable as error:
+            return error.error_code
+
+    def _committed_in(self, shard: GroupShard) -> dict[TopicPartition, CommittedOffset]:
+        group_id = self._group.group_id
+        committed = dict(shard.offsets.of(group_id))
+        if self._require_stable:
+            held = shard.offsets.pending.places(group_id)
+            # all offsets of a group are those of partitions with a committed one
+            unstable = [place for place in held if self._places is not None or place in committed]
+            committed.update(dict.fromkeys(unstable, UNSTABLE))
+        return committed
+
+    async def _sequence_ids(self, name: bytes) -> dict[TopicPartition, CommittedOffset]:
+        """Return the offsets of a producer name, in the existing topics that the request names, or in all.
+        Raises Unavailable.
+        """
+        topics: list[tuple[TopicPartitions, Sequence[int]]] | None = None
+        if self._places is not None:
+            found = ((self._by_key.get(key), some) for key, some in self._places if key not in self._hidden)
+            topics = [(topic, some) for topic, some in found if topic is not None]
+        offsets = await self._names.fetch(
+            name,
+            topics,
+            only_led_here=getattr(self._group, "member_id", None) == LED_HERE,
+            require_stable=self._require_stable,
+        )
+        return {
+            place: UNSTABLE if self._require_stable and offset.is_pending else offset.committed
+            for place, offset in offsets.items()
+        }
+
+    async def _topics(
+        self, committed: Mapping[TopicPartition, CommittedOffset], error: ErrorCode = ErrorCode.none
+    ) -> tuple[Any, ...]:
+        """Return the topics of an answer. Every row gets `error` where the version has no other field for it.
+        The topics in `_hidden` get TOPIC_AUTHORIZATION_FAILED.
+        """
+        topics: list[Any] = []
+        if self._places is None:
+            by_name = self._context.services.partitions.registry.by_name
+            found: dict[str, list[Any]] = {}
+            async for (name, partition), value in in_slices(list(committed.items())):
+                if _of(by_name.get(name), value) is not NO_OFFSET:
+                    found.setdefault(name, []).append(self._row(partition, value))
+            unseen = await unseen_topics(self._context, Operation.DESCRIBE, found)
+            for name, rows in found.items():
+                topic = by_name.get(name)
+                if name in unseen:
+                    continue
+                if not self._by_id:
+                    topics.append(self._topic(name, rows))
+                elif topic is not None:
+                    topics.append(self._topic(topic.topic_id, rows))
+            return tuple(topics)
+        for key, indexes in places_to_answer(self._places):
+            name, row_error, topic = key, error, self._by_key.get(key)
+            if self._by_id:
+                name = "" if topic is None else topic.name
+                row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
+            if key in self._hidden:
+                row_error = ErrorCode.topic_authorization_failed
+            rows = [
+                self._row(index, _of(topic, committed.get((name, index), NO_OFFSET)))
+                if row_error is ErrorCode.none
+                else self._row(index, NO_OFFSET, row_error)
+                async for index in in_slices(indexes)
+            ]
+            topics.append(self._topic(key, rows))
+        return tuple(topics)
+
+    def _row(self, index: int, value: CommittedOffset, error: ErrorCode = ErrorCode.none) -> Any:
+        if value is UNSTABLE:
+            value, error = NO_OFFSET, ErrorCode.unstable_offset_commit
+        return self._context.row(
+            f"OffsetFetchResponsePartition{self._plural}",
+            partition_index=index,
+            committed_offset=value.offset,
+            committed_leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            error_code=error,
+        )
+
+    def _topic(self, key: Any, rows: list[Any]) -> Any:
+        name = f"OffsetFetchResponseTopic{self._plural}"
+        return self._context.row(name, name=key, topic_id=key, partitions=tuple(rows))
 
 
-async def _catch_up(
-    context: RequestContext[Services], group_id: str, asked: Sequence[Any] | None, names: NameOffsets
-) -> ErrorCode | None:
-    """Read the metadata that the answer for a producer name needs; return the error if that fails."""
-    if not is_name_group(group_id) or not context.may_group(Operation.DESCRIBE, group_id):
-        return None
-    return await names.catch_up(asked, by_id=context.api_version >= FIRST_WITH_TOPIC_IDS)
-
-
-async def _hidden(context: RequestContext[Services], asked: Sequence[Any] | None) -> AbstractSet[Any]:
-    """Return the topics, named as in the request, that the client may not describe."""
-    if asked is None or not context.node.access.is_on:
-        return NOTHING
-    if context.api_version < FIRST_WITH_TOPIC_IDS:
-        return await refused_topics(context, Operation.DESCRIBE, (wanted.name for wanted in asked))
-    by_id = context.services.partitions.registry.by_id
-    ids = [wanted.topic_id for wanted in asked if wanted.topic_id is not None]
-    return await refused_ids(context, Operation.DESCRIBE, ids, by_id)
+def _of(topic: TopicPartitions | None, value: CommittedOffset) -> CommittedOffset:
+    """Return the offset, or NO_OFFSET for that of an earlier topic of the name. None: the topic is not known
+    here, and the offset counts.
+    """
+    return value if topic is None or value.is_of(topic.topic_id_bytes) else NO_OFFSET
 
 
 def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
@@ -170,144 +287,6 @@ def check_member(shard: GroupShard, group_id: str, member_id: str | None, member
     return ErrorCode.none if member.member_epoch == member_epoch else wrong_epoch(member)
 
 
-async def _committed(
-    context: RequestContext[Services],
-    group_id: str,
-    asked: Sequence[Any] | None,
-    names: NameOffsets,
-    hidden: AbstractSet[Any],
-    *,
-    require_stable: bool,
-    only_led_here: bool = False,
-) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
-    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change
-    one. `only_led_here` leaves out what other gateways know of a producer name.
-    """
-
-    def committed_in(shard: GroupShard) -> dict[TopicPartition, CommittedOffset]:
-        committed = dict(shard.offsets.of(group_id))
-        if require_stable:
-            held = shard.offsets.pending.places(group_id)
-            # all offsets of a group are those of partitions with a committed one
-            unstable = [place for place in held if asked is not None or place in committed]
-            committed.update(dict.fromkeys(unstable, UNSTABLE))
-        return committed
-
-    if not context.may_group(Operation.DESCRIBE, group_id):
-        return ErrorCode.group_authorization_failed
-    if context.services.partitions.registry.may_be_led_elsewhere:
-        return ErrorCode.not_coordinator
-    try:
-        name = producer_name(group_id)
-        if name is not None:
-            topics = _named_topics(context, asked, hidden)
-            found = await names.fetch(
-                name, topics, only_led_here=only_led_here, require_stable=require_stable
-            )
-            return {
-                place: UNSTABLE if require_stable and offset.is_pending else offset.committed
-                for place, offset in found.items()
-            }
-        return await context.services.coordinators.groups.read_durable(group_id, committed_in)
-    except Unavailable as error:
-        return error.error_code
-
-
-def _named_topics(
-    context: RequestContext[Services], asked: Sequence[Any] | None, hidden: AbstractSet[Any]
-) -> list[tuple[TopicPartitions, Sequence[int]]] | None:
-    """Return the existing topics, with partitions, that a request for a producer name names; None for all."""
-    if asked is None:
-        return None
-    registry = context.services.partitions.registry
-    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    named = (((wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
-    known: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
-    found = ((known.get(key), wanted) for key, wanted in named if key not in hidden)
-    return [(topic, wanted.partition_indexes) for topic, wanted in found if topic is not None]
-
-
-async def _topics(
-    context: RequestContext[Services],
-    asked: Iterable[Any] | None,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    hidden: AbstractSet[Any],
-    error: ErrorCode = ErrorCode.none,
-) -> tuple[Any, ...]:
-    """Return the topics of an answer. Every row gets `error` where the version has no other field for it. The
-    topics in `hidden` get TOPIC_AUTHORIZATION_FAILED.
-    """
-    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    partitions = context.services.partitions.registry
-    topics: list[Any] = []
-    if asked is None:
-        found: dict[str, list[Any]] = {}
-        async for (name, partition), value in in_slices(list(committed.items())):
-            if _of(partitions.by_name.get(name), value) is not NO_OFFSET:
-                found.setdefault(name, []).append(_row(context, partition, value))
-        unseen = await unseen_topics(context, Operation.DESCRIBE, found)
-        for name, rows in found.items():
-            topic = partitions.by_name.get(name)
-            if name in unseen:
-                continue
-            if not by_id:
-                topics.append(_topic(context, name, rows))
-            elif topic is not None:
-                topics.append(_topic(context, topic.topic_id, rows))
-        return tuple(topics)
-    named: list[tuple[Any, Sequence[int]]] = [
-        (wanted.topic_id if by_id else wanted.name, wanted.partition_indexes) for wanted in asked
-    ]
-    known: Mapping[Any, TopicPartitions] = partitions.by_id if by_id else partitions.by_name
-    for key, indexes in places_to_answer(named):
-        name, row_error, topic = key, error, known.get(key)
-        if by_id:
-            name = "" if topic is None else topic.name
-            row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
-        if key in hidden:
-            row_error = ErrorCode.topic_authorization_failed
-        rows = [
-            _row(context, index, _of(topic, committed.get((name, index), NO_OFFSET)))
-            if row_error is ErrorCode.none
-            else _row(context, index, NO_OFFSET, row_error)
-            async for index in in_slices(indexes)
-        ]
-        topics.append(_topic(context, key, rows))
-    return tuple(topics)
-
-
-def _of(topic: TopicPartitions | None, value: CommittedOffset) -> CommittedOffset:
-    """Return the offset, or NO_OFFSET for that of an earlier topic of the name. None: the topic is not known
-    here, and the offset counts.
-    """
-    return value if topic is None or value.is_of(topic.topic_id_bytes) else NO_OFFSET
-
-
-def _row(
-    context: RequestContext[Services], index: int, value: CommittedOffset, error: ErrorCode = ErrorCode.none
-) -> Any:
-    if value is UNSTABLE:
-        value, error = NO_OFFSET, ErrorCode.unstable_offset_commit
-    return context.row(
-        f"OffsetFetchResponsePartition{_plural(context)}",
-        partition_index=index,
-        committed_offset=value.offset,
-        committed_leader_epoch=value.leader_epoch,
-        metadata=value.metadata,
-        error_code=error,
-    )
-
-
-def _topic(context: RequestContext[Services], key: Any, rows: list[Any]) -> Any:
-    name = f"OffsetFetchResponseTopic{_plural(context)}"
-    return context.row(name, name=key, topic_id=key, partitions=tuple(rows))
-
-
-def _plural(context: RequestContext[Services]) -> str:
-    """Return the end of a structure's name: from the first batched version on the names are plural."""
-    return "s" if context.api_version >= FIRST_BATCHED_VERSION else ""
-
-
 REQUEST_S: Final = 5.0
 """Time that one request may spend on opening partitions and replaying their logs, for all its names together.
 """
@@ -330,11 +309,13 @@ class NameOffsets:
         self._deadline_s = context.node.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
 
-    async def catch_up(self, asked: Sequence[Any] | None, *, by_id: bool) -> ErrorCode | None:
+    async def catch_up(
+        self, asked: Sequence[tuple[TopicPartitions | None, Sequence[int]]] | None
+    ) -> ErrorCode | None:
         """Read what other gateways changed in the metadata, if the request names something unknown or all
         topics; return the error if that fails. Waits for a read of the bucket, which all requests share.
         """
-        if self._services.partitions.registry.lease is None or self._knows(asked, by_id=by_id):
+        if self._services.partitions.registry.lease is None or self._knows(asked):
             return None
         loop = self._context.node.loop
         look = loop.create_task(self._services.topics.metadata_log.catch_up())
@@ -345,20 +326,13 @@ class NameOffsets:
         is_caught_up = look.done() and not look.cancelled() and look.exception() is None
         return None if is_caught_up else ErrorCode.coordinator_load_in_progress
 
-    def _knows(self, asked: Sequence[Any] | None, *, by_id: bool) -> bool:
+    def _knows(self, asked: Sequence[tuple[TopicPartitions | None, Sequence[int]]] | None) -> bool:
         """Return whether all named partitions track names, as far as the metadata is known here."""
-        if asked is None:
-            return False
-        services = self._services
-        registry, image = services.partitions.registry, services.topics.metadata_log.image
-        by_key: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
-        for wanted in asked:
-            topic = by_key.get(wanted.topic_id if by_id else wanted.name)
-            if topic is None or not deduplicates(services.node.config, image, topic.name):
-                return False
-            if not all(map(topic.has, wanted.partition_indexes)):
-                return False
-        return True
+        config, image = self._services.node.config, self._services.topics.metadata_log.image
+        return asked is not None and all(
+            topic is not None and deduplicates(config, image, topic.name) and all(map(topic.has, indexes))
+            for topic, indexes in asked
+        )
 
     async def fetch(
         self,
