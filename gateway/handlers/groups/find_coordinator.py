@@ -13,7 +13,6 @@ topic. Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.rights import NOTHING, refused_names
 from seqgate.gateway.metadata.records import topic_id_from_text
-from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import CoordinatorServices
 from seqgate.gateway.security.acls.access import Operation, ResourceType
@@ -50,7 +49,6 @@ _GUARDED: Final = {
 it.
 """
 _NOT_DESCRIBED: Final = {key_type: (code, message) for key_type, (_, code, message) in _GUARDED.items()}
-_NO_COORDINATOR: Final = "The gateway of the coordinator is not available."
 _NO_CLUSTER_ACTION: Final = (ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
@@ -59,84 +57,76 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
     keys = request.coordinator_keys if version >= FIRST_BATCHED_VERSION else (request.key,)
-    refused = await _refused(context, key_type, keys)
+    shards = _shards(context, key_type)
+    refused: AbstractSet[str] = NOTHING
+    if key_type in _GUARDED:
+        refused = await refused_names(context, Operation.DESCRIBE, _GUARDED[key_type][0], keys)
+    elif shards is not None and not context.may_cluster(Operation.CLUSTER_ACTION):
+        refused = set(keys)
     refusal = _NOT_DESCRIBED.get(key_type, _NO_CLUSTER_ACTION)
     # A client that may describe none of the keys must not cause the creation of the coordinator's topic.
-    error, message = refusal if refused and refused >= set(keys) else await _error(context, key_type)
+    outcome = refusal if refused and refused >= set(keys) else await _error(shards, key_type)
     if version < FIRST_BATCHED_VERSION:
-        answer = _located(context, key_type, request.key, error, message)
+        answer = _located(context, shards, key_type, request.key, *outcome)
         if answer["error_code"] is ErrorCode.none:
             answer["error_message"] = NO_ERROR
         return context.answer(**answer)
-    coordinators = tuple(
-        [
-            _coordinator(context, key_type, key, *((error, message) if key not in refused else refusal))
-            async for key in in_slices(keys)
-        ]
-    )
-    return context.answer(coordinators=coordinators)
+    coordinators = []
+    async for key in in_slices(keys):
+        located = _located(context, shards, key_type, key, *(refusal if key in refused else outcome))
+        coordinators.append(context.row("Coordinator", key=key, **located))
+    return context.answer(coordinators=tuple(coordinators))
 
 
-async def _refused(
-    context: RequestContext[CoordinatorServices], key_type: int, keys: Sequence[str]
-) -> AbstractSet[str]:
-    """Return the keys whose coordinator the client may not know."""
-    if key_type in _GUARDED:
-        return await refused_names(context, Operation.DESCRIBE, _GUARDED[key_type][0], keys)
-    is_served = key_type == SHARE and context.api_version >= FIRST_WITH_SHARE
-    return set(keys) if is_served and not context.may_cluster(Operation.CLUSTER_ACTION) else NOTHING
-
-
-def _coordinator(
-    context: RequestContext[CoordinatorServices], key_type: int, key: str, error: ErrorCode, message: str
-) -> Any:
-    if key_type == SHARE and error is ErrorCode.none and not _SHARE_KEY.fullmatch(key):
-        error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
-    return context.row("Coordinator", key=key, **_located(context, key_type, key, error, message))
-
-
-async def _error(context: RequestContext[CoordinatorServices], key_type: int) -> tuple[ErrorCode, str]:
+def _shards(context: RequestContext[CoordinatorServices], key_type: int) -> CoordinatorShards[Any] | None:
+    """Return the shards whose leaders coordinate keys of this type; None for a type that is not served."""
     services = context.services
+    if key_type == GROUP:
+        return services.groups.shards
+    if key_type == TRANSACTION:
+        return services.transactions.shards
     is_share = key_type == SHARE and context.api_version >= FIRST_WITH_SHARE
+    return services.shares.shards if is_share else None
+
+
+async def _error(shards: CoordinatorShards[Any] | None, key_type: int) -> tuple[ErrorCode, str]:
+    if shards is None:
+        return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
     try:
-        if key_type == GROUP:
-            await services.groups.ensure_topic()
-        elif key_type == TRANSACTION:
-            await services.transactions.ensure_topic()
-        elif is_share:
-            await services.shares.ensure_topic()
-        else:
-            return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
+        await shards.ensure_topic()
     except Unavailable as error:
         return error.error_code, "The coordinator's topic could not be created."
     return ErrorCode.none, ""
 
 
 def _located(
-    context: RequestContext[CoordinatorServices], key_type: int, key: str, error: ErrorCode, message: str
+    context: RequestContext[CoordinatorServices],
+    shards: CoordinatorShards[Any] | None,
+    key_type: int,
+    key: str,
+    error: ErrorCode,
+    message: str,
 ) -> dict[str, Any]:
     """Return the fields of an answer: the coordinator of the key, or why there is none."""
+    owner = key
+    if key_type == SHARE and error is ErrorCode.none:
+        if _SHARE_KEY.fullmatch(key):
+            group_id, topic_id, partition = key.rsplit(":", 2)
+            place = SharePartitionKey(group_id, topic_id_from_text(topic_id), int(partition))
+            owner = place.spread_text()
+        else:
+            error = ErrorCode.invalid_request
+            message = f"{key!r} is not of the form group:topic_id:partition."
     broker = None
-    if error is ErrorCode.none:
-        leader = _coordinator_of(context.services, key_type, key)
-        broker = context.node.brokers.find_live(leader, context.listener_name)
+    if shards is not None and error is ErrorCode.none:
+        broker = context.node.brokers.find_live(shards.leader_of(owner), context.listener_name)
         if broker is None:
-            error, message = ErrorCode.coordinator_not_available, _NO_COORDINATOR
+            error = ErrorCode.coordinator_not_available
+            message = "The gateway of the coordinator is not available."
     found = {"error_code": error, "error_message": message}
     if broker is None:
         return {"node_id": -1, "host": "", "port": -1, **found}
     return {"node_id": broker.node_id, "host": broker.host, "port": broker.port, **found}
-
-
-def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> int:
-    """Return the node id of the leader of the key's partition of the state topic; -1 while there is none."""
-    if key_type == GROUP:
-        return services.groups.shards.leader_of(key)
-    if key_type == TRANSACTION:
-        return services.transactions.shards.leader_of(key)
-    group_id, topic_id, partition = key.rsplit(":", 2)
-    place = SharePartitionKey(group_id, topic_id_from_text(topic_id), int(partition))
-    return services.shares.shards.leader_of(place.spread_text())
 
 
 API = Api(key=10, versions=(0, 6), reaches=api.coordinators, handle=handle, is_eager=True)

@@ -61,7 +61,8 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
         if context.may_transactional_id(Operation.WRITE, transactional_id):
             hidden = await refused_topics(context, Operation.WRITE, (topic.name for topic in topics))
             refuse_late(context.services.coordinators.transactions.connections, context.peer, producer)
-            errors = await _add(context, transactional_id, producer, topics, hidden)
+            errors = _unknown(context, topics, hidden)
+            errors = errors or await _add(context, transactional_id, producer, topics)
         else:
             places = ((topic.name, index) for topic in topics for index in topic.partitions)
             errors = dict.fromkeys(places, ErrorCode.transactional_id_authorization_failed)
@@ -72,7 +73,8 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
     async def carried_out(one: Any) -> dict[str, Any]:
         producer = Producer(one.producer_id, one.producer_epoch)
         work = _verify if one.verify_only else _add
-        errors = await work(context, one.transactional_id, producer, one.topics)
+        errors = _unknown(context, one.topics, NOTHING)
+        errors = errors or await work(context, one.transactional_id, producer, one.topics)
         return {"transactional_id": one.transactional_id, "topic_results": _results(one.topics, errors)}
 
     # All at once, so that they share a flush: another gateway waits for the whole answer.
@@ -81,15 +83,8 @@ async def handle_partitions(context: RequestContext[Services], request: Any) -> 
 
 
 async def _add(
-    context: RequestContext[Services],
-    transactional_id: str,
-    producer: Producer,
-    topics: Sequence[Any],
-    hidden: AbstractSet[str] = NOTHING,
+    context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
 ) -> Errors:
-    errors = _unknown(context, topics, hidden)
-    if errors:
-        return errors
     places = frozenset((topic.name, index) for topic in topics for index in topic.partitions)
     version = context.api_version
     client_version = VERSION_2 if version >= FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE else 0
@@ -109,9 +104,7 @@ async def _add(
 async def _verify(
     context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
 ) -> Errors:
-    errors = _unknown(context, topics, NOTHING)
-    if errors:
-        return errors
+    errors: Errors = {}
     for topic in topics:
         for index in topic.partitions:
             error = ErrorCode.none
