@@ -73,15 +73,6 @@ async def unseen_topics(
     return {name async for name in in_slices(asked) if not context.could(operation, ResourceType.TOPIC, name)}
 
 
-def refused_topics_now(
-    context: RequestContext[Any], operation: Operation, names: Iterable[str]
-) -> AbstractSet[str]:
-    """Return the same as `refused_topics` without letting others run, for handlers that answer at once."""
-    if not context.node.access.is_on:
-        return NOTHING
-    return {name for name in set(names) if not context.may_topic(operation, name)}
-
-
 async def refused_ids(
     context: RequestContext[Any], operation: Operation, ids: Iterable[K], topics: Mapping[K, Named]
 ) -> AbstractSet[K]:

@@ -71,7 +71,7 @@ from seqgate.gateway.handlers.answering.api import (
     ResponseBytes,
 )
 from seqgate.gateway.handlers.answering.limits import metadata_fits
-from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
+from seqgate.gateway.handlers.answering.rights import NOTHING, refused_topics
 from seqgate.gateway.protocol.frames import (
     FIXED_HEADER_BYTES,
     MAX_ITEMS,
@@ -199,7 +199,8 @@ def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Re
     if context.node.access.is_on:
         if not context.may_group(Operation.READ, request.group_id):
             return _encoded(context, _all_refused(request), ErrorCode.none)
-        hidden = refused_topics_now(context, Operation.READ, _names(context, request))
+        names = set(_names(context, request))
+        hidden = {name for name in names if not context.may_topic(Operation.READ, name)}
     found = _sort(context, request, hidden)
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)

@@ -256,7 +256,7 @@ def _check_names(topology: Topology) -> None:
 def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartbeat:
     owned = request.active_tasks, request.standby_tasks, request.warmup_tasks
     has_all, has_none = None not in owned, all(tasks is None for tasks in owned)
-    endpoint, tags = request.user_endpoint, request.client_tags
+    endpoint, tags, topology = request.user_endpoint, request.client_tags, request.topology
     return StreamsHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -267,7 +267,9 @@ def _heartbeat(context: RequestContext[Services], request: Any) -> StreamsHeartb
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=milliseconds(request.rebalance_timeout),
-        topology=None if request.topology is None else _topology_heartbeat(request.topology),
+        topology=None
+        if topology is None
+        else Topology(topology.epoch, tuple(map(_subtopology_heartbeat, topology.subtopologies))),
         owned=TaskAssignment(*map(_tasks, owned)) if has_all else None,
         has_some_owned=not has_all and not has_none,
         process_id=request.process_id,
@@ -294,10 +296,6 @@ def _offsets(entries: Iterable[Any] | None) -> TaskOffsets | None:
     if entries is None:
         return None
     return tuple((TaskId(entry.subtopology_id, entry.partition), entry.offset) for entry in entries)
-
-
-def _topology_heartbeat(topology: Any) -> Topology:
-    return Topology(topology.epoch, tuple(map(_subtopology_heartbeat, topology.subtopologies)))
 
 
 def _subtopology_heartbeat(entry: Any) -> Subtopology:

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -159,17 +159,14 @@ async def _delete(
     if error is not None:
         return error
     found = await _found(context, filters)
+
+    def note(results: Sequence[Collection[AclEntry] | ApiError]) -> None:
+        deleted = {entry: None for some in results if not isinstance(some, ApiError) for entry in some}
+        log_change(context, "deleted access control entry:", list(deleted))
+
     return await change_metadata_until_it_counts(
-        context,
-        lambda image: delete_acls(image.acls, found),
-        timedelta(seconds=limit.left_s),
-        note=lambda results: _note(context, results),
+        context, lambda image: delete_acls(image.acls, found), timedelta(seconds=limit.left_s), note=note
     )
-
-
-def _note(context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]) -> None:
-    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
-    log_change(context, "deleted access control entry:", list(deleted))
 
 
 async def _found(
@@ -257,46 +254,30 @@ def _verdict(entry: AclEntry) -> dict[str, Any]:
 DELETE_ACLS_API = Api(key=31, versions=(1, 3), reaches=api.topics, handle=handle_delete, is_long=True)
 
 
-_Pattern = tuple[ResourceType, str, PatternType]
-
-
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer with the entries that count now. Raises CloseConnection."""
     await check_codes([request], *FILTER_CODES)
     error = refusal(context, Operation.DESCRIBE)
-    patterns = await _found_describe(context, filter_of_row(request) if error is None else error)
-    return context.answer(
-        **told(error, ""),
-        resources=tuple([resource async for resource in in_slices(_resources(context, patterns))]),
-    )
-
-
-async def _found_describe(
-    context: RequestContext[TopicServices], wanted: AclFilter | ApiError
-) -> dict[_Pattern, list[AclEntry]]:
-    patterns: dict[_Pattern, list[AclEntry]] = {}
-    if isinstance(wanted, ApiError):
-        return patterns
-    # Other requests change entries between the slices.
-    candidates = context.services.metadata_log.image.acls.candidates(wanted)
-    async for _, entry in in_slices(candidates):
-        if wanted.matches(entry):
-            pattern = (entry.resource_type, entry.name, entry.pattern_type)
-            patterns.setdefault(pattern, []).append(entry)
-    return patterns
-
-
-def _resources(
-    context: RequestContext[TopicServices], patterns: dict[_Pattern, list[AclEntry]]
-) -> Iterator[Any]:
-    for (resource_type, name, pattern_type), entries in sorted(patterns.items()):
-        yield context.row(
+    wanted = error or filter_of_row(request)
+    patterns: dict[tuple[ResourceType, str, PatternType], list[AclEntry]] = {}
+    if isinstance(wanted, AclFilter):
+        # Other requests change entries between the slices.
+        candidates = context.services.metadata_log.image.acls.candidates(wanted)
+        async for _, entry in in_slices(candidates):
+            if wanted.matches(entry):
+                pattern = (entry.resource_type, entry.name, entry.pattern_type)
+                patterns.setdefault(pattern, []).append(entry)
+    resources = [
+        context.row(
             "DescribeAclsResource",
             resource_type=resource_type,
             resource_name=name,
             pattern_type=pattern_type,
             acls=list(map(_verdict, entries)),
         )
+        async for (resource_type, name, pattern_type), entries in in_slices(sorted(patterns.items()))
+    ]
+    return context.answer(**told(error, ""), resources=tuple(resources))
 
 
 DESCRIBE_ACLS_API = Api(

@@ -15,7 +15,6 @@ from seqgate.gateway.handlers.answering.rights import (
     refused_ids,
     refused_names,
     refused_topics,
-    refused_topics_now,
 )
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.rights import Rights
@@ -45,7 +44,6 @@ def unread() -> Iterator[str]:
 async def test_nothing_is_refused_or_read_without_an_authorizer(node: Node) -> None:
     context = node.context(metadata.API, 13)
     assert not await refused_topics(context, Operation.READ, unread())
-    assert not refused_topics_now(context, Operation.READ, unread())
     assert not await refused_ids(context, Operation.READ, unread(), {})
     assert cluster_refusal(context, Operation.ALTER) is None
 
@@ -55,7 +53,6 @@ async def test_names_without_the_right_are_refused(node: Node) -> None:
     context = node.context(metadata.API, 13)
     names = ["seen", "hidden", "hidden", "seen"]
     assert await refused_topics(context, Operation.READ, names) == {"hidden"}
-    assert refused_topics_now(context, Operation.READ, names) == {"hidden"}
     assert await refused_topics(context, Operation.WRITE, names) == {"hidden", "seen"}
     assert await refused_names(context, Operation.READ, ResourceType.GROUP, ["seen"]) == {"seen"}
 
