@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from seqgate.gateway.metrics.metric import Metric, MetricKind, counter, gauge
+from seqgate.gateway.metrics.metric import Metric, MetricKind, Subject
 from seqgate.gateway.metrics.subjects import groups, requests, storage
 
 _GATEWAYS: Final = 'instance=~"$instance"'
@@ -147,14 +147,17 @@ def _legend(by: Iterable[str], text: str) -> str:
 
 # The rows that show what the gateway does for its clients: storage, limits, the bucket, and the process.
 
-CPU: Final = counter("process_cpu_seconds_total", "CPU time of the process.")
-RESIDENT: Final = gauge("process_resident_memory_bytes", "Memory of the process.")
-HANDLES: Final = gauge("process_open_fds", "Open file handles of the process.")
-MOST_HANDLES: Final = gauge("process_max_fds", "The limit of file handles of the process (RLIMIT_NOFILE).")
-COLLECTIONS: Final = counter(
+process: Final = Subject("The process")
+CPU: Final = process.counter("process_cpu_seconds_total", "CPU time of the process.")
+RESIDENT: Final = process.gauge("process_resident_memory_bytes", "Memory of the process.")
+HANDLES: Final = process.gauge("process_open_fds", "Open file handles of the process.")
+MOST_HANDLES: Final = process.gauge(
+    "process_max_fds", "The limit of file handles of the process (RLIMIT_NOFILE)."
+)
+COLLECTIONS: Final = process.counter(
     "python_gc_collections_total", "Runs of Python's garbage collection.", "generation"
 )
-PROCESS_METRICS: Final[tuple[Metric, ...]] = (CPU, RESIDENT, HANDLES, MOST_HANDLES, COLLECTIONS)
+PROCESS_METRICS: Final = process.metrics
 """The metrics of every Python process that the dashboard shows; prometheus-client adds them to the table's.
 """
 

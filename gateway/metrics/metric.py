@@ -63,28 +63,38 @@ Samples = Iterator[Sample | None]
 """Values one after another. None is a place at which requests may run, in reads that take long."""
 
 
-@dataclass(frozen=True, slots=True)
 class Subject:
-    """Some metrics that belong together: a title, the metrics, and the function that reads them."""
+    """Some metrics that belong together, in the order in which they are declared, and what reads them."""
 
-    title: str
-    metrics: tuple[Metric, ...]
-    read: Callable[[Sources], Samples]
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.metrics: list[Metric] = []
+        self.read: Callable[[Sources], Samples]
 
+    def reads(self, read: Callable[[Sources], Samples]) -> Callable[[Sources], Samples]:
+        """Decorate the function that reads the values of these metrics."""
+        self.read = read
+        return read
 
-def counter(name: str, doc: str, *labels: str) -> Metric:
-    """Return a metric that only grows until the gateway restarts."""
-    return Metric(name, MetricKind.COUNTER, doc, labels)
+    def counter(self, name: str, doc: str, *labels: str) -> Metric:
+        """Declare a metric that only grows until the gateway restarts."""
+        return self._declare(Metric(name, MetricKind.COUNTER, doc, labels))
 
+    def gauge(self, name: str, doc: str, *labels: str) -> Metric:
+        """Declare a metric of the present."""
+        return self._declare(Metric(name, MetricKind.GAUGE, doc, labels))
 
-def gauge(name: str, doc: str, *labels: str) -> Metric:
-    """Return a metric of the present."""
-    return Metric(name, MetricKind.GAUGE, doc, labels)
+    def histogram(self, name: str, doc: str, *labels: str) -> Metric:
+        """Declare a metric of durations in seconds."""
+        return self._declare(Metric(name, MetricKind.HISTOGRAM, doc, labels))
 
+    def info(self, name: str, doc: str, *labels: str) -> Metric:
+        """Declare a metric whose labels are its value."""
+        return self._declare(Metric(name, MetricKind.INFO, doc, labels))
 
-def histogram(name: str, doc: str, *labels: str) -> Metric:
-    """Return a metric of durations in seconds."""
-    return Metric(name, MetricKind.HISTOGRAM, doc, labels)
+    def _declare(self, metric: Metric) -> Metric:
+        self.metrics.append(metric)
+        return metric
 
 
 # Measures how late the event loop runs what is due: the time that every request may wait for its turn.

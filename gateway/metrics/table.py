@@ -193,16 +193,16 @@ def _add_histogram(family: Family, name: str, labels: dict[str, str], value: His
 # The one list of metrics, by subject. The exposition, docs/metrics.md and the tests read it.
 
 SUBJECTS: Final[tuple[Subject, ...]] = (
-    requests.NODE_SUBJECT,
-    requests.REQUESTS_SUBJECT,
-    storage.TOPICS_SUBJECT,
-    groups.PRODUCERS_SUBJECT,
-    groups.GROUPS_SUBJECT,
-    groups.TRANSACTIONS_SUBJECT,
-    requests.CLIENTS_SUBJECT,
-    storage.STORAGE_SUBJECT,
-    storage.BUCKET_SUBJECT,
-    requests.LIMITS_SUBJECT,
+    requests.gateway,
+    requests.requests,
+    storage.topics,
+    groups.producers,
+    groups.groups,
+    groups.transactions,
+    requests.clients,
+    storage.storage,
+    storage.bucket,
+    requests.limits,
 )
 METRICS: Final[dict[str, Metric]] = {
     metric.name: metric for subject in SUBJECTS for metric in subject.metrics

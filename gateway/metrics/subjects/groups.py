@@ -12,48 +12,52 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import ShareGroup
 from seqgate.gateway.coordinator.group.stored_groups import Group
-from seqgate.gateway.metrics.metric import Samples, Sources, Subject, counter, gauge
+from seqgate.gateway.metrics.metric import Samples, Sources, Subject
 from seqgate.gateway.runtime.partitions.registry import Partitions
 
 OTHERS: Final = "(other groups)"
 LONGEST_ID: Final = 256
 """Characters of a group id that is a label; a group with a longer id has no series of its own."""
-GROUPS: Final = gauge(
+groups: Final = Subject("Groups")
+GROUPS: Final = groups.gauge(
     "seqgate_groups", "Groups that this gateway coordinates, by type and state.", "type", "state"
 )
-MEMBERS: Final = gauge("seqgate_group_members", "Members of all groups that this gateway coordinates.")
-OFFSETS: Final = gauge(
+MEMBERS: Final = groups.gauge("seqgate_group_members", "Members of all groups that this gateway coordinates.")
+OFFSETS: Final = groups.gauge(
     "seqgate_group_offsets", "Committed offsets of all groups that this gateway coordinates."
 )
-LAG: Final = gauge(
+LAG: Final = groups.gauge(
     "seqgate_group_lag_records",
     "Records between a group's committed offsets and the ends of the partitions that are open here. The "
     "groups with the largest lag have series of their own, up to seqgate.metrics.groups.max; the others "
     "share one. Share groups have no committed offsets.",
     "group",
 )
-SHARE_SESSIONS: Final = gauge("seqgate_share_sessions", "Share sessions of members of share groups.")
-LETTERS: Final = counter("seqgate_dead_letters_total", "Dead letters of share groups that were written.")
-LOST_LETTERS: Final = counter(
+SHARE_SESSIONS: Final = groups.gauge("seqgate_share_sessions", "Share sessions of members of share groups.")
+LETTERS: Final = groups.counter(
+    "seqgate_dead_letters_total", "Dead letters of share groups that were written."
+)
+LOST_LETTERS: Final = groups.counter(
     "seqgate_dead_letters_lost_total",
     "Records of share groups that died without a letter, because the group's topic can't have it.",
 )
-WRITING_LETTERS: Final = gauge(
+WRITING_LETTERS: Final = groups.gauge(
     "seqgate_dead_letter_partitions",
     "Partitions of share groups whose dead letters are being written, or wait.",
 )
-HELD: Final = gauge(
+HELD: Final = groups.gauge(
     "seqgate_backlog_held_requests", "Produce requests that wait until a backlog is below its quota."
 )
-HELD_BYTES: Final = gauge(
+HELD_BYTES: Final = groups.gauge(
     "seqgate_backlog_held_bytes", "Bytes of the Produce requests that wait for a backlog."
 )
-HELD_TIMED_OUT: Final = counter(
+HELD_TIMED_OUT: Final = groups.counter(
     "seqgate_backlog_held_timed_out_total",
     "Produce requests that waited for a backlog in vain and were refused.",
 )
 
 
+@groups.reads
 def _read(sources: Sources) -> Samples:
     services = sources.services
     states: Counter[tuple[str, str]] = Counter()
@@ -132,21 +136,25 @@ class _Lags:
 
 # Transactions that this gateway coordinates.
 
-IDS: Final = gauge("seqgate_transactional_ids", "Transactional ids that this gateway coordinates.")
-OPEN: Final = gauge("seqgate_transactions_open", "Transactions that are open.")
-ENDING: Final = gauge(
+transactions: Final = Subject("Transactions")
+IDS: Final = transactions.gauge(
+    "seqgate_transactional_ids", "Transactional ids that this gateway coordinates."
+)
+OPEN: Final = transactions.gauge("seqgate_transactions_open", "Transactions that are open.")
+ENDING: Final = transactions.gauge(
     "seqgate_transactions_ending",
     "Transactions that are decided and still wait for markers in their partitions.",
 )
-OLDEST: Final = gauge(
+OLDEST: Final = transactions.gauge(
     "seqgate_transactions_oldest_seconds",
     "Age of the longest open transaction; readers of committed records wait for its end. 0 without one.",
 )
-TIMED_OUT: Final = counter(
+TIMED_OUT: Final = transactions.counter(
     "seqgate_transactions_timed_out_total", "Transactions aborted because they were open too long."
 )
 
 
+@transactions.reads
 def _read_transactions(sources: Sources) -> Samples:
     coordinator = sources.services.coordinators.transactions
     now_ms = sources.services.node.clock.now_ms()
@@ -169,57 +177,57 @@ def _read_transactions(sources: Sources) -> Samples:
     yield TIMED_OUT.at(coordinator.endings.timed_out)
 
 
-TRANSACTIONS_SUBJECT: Final = Subject(
-    "Transactions", (IDS, OPEN, ENDING, OLDEST, TIMED_OUT), _read_transactions
-)
-
-
 # Producers, their batches, producer names, and the blocks of producer ids.
 
-KNOWN: Final = gauge(
+producers: Final = Subject("Producers")
+KNOWN: Final = producers.gauge(
     "seqgate_producers", "Producers that partitions track, each counted in each of its partitions."
 )
-EVICTED: Final = counter("seqgate_producers_evicted_total", "Idle producers that made room for new ones.")
-EXPIRED: Final = counter(
+EVICTED: Final = producers.counter(
+    "seqgate_producers_evicted_total", "Idle producers that made room for new ones."
+)
+EXPIRED: Final = producers.counter(
     "seqgate_producers_expired_total", "Producers expired after producer.id.expiration.ms without a batch."
 )
-REFUSED: Final = counter(
+REFUSED: Final = producers.counter(
     "seqgate_producers_refused_total", "New producers refused because there was no room for them."
 )
-DUPLICATES: Final = counter(
+DUPLICATES: Final = producers.counter(
     "seqgate_producer_duplicate_batches_total",
     "Batches that were answered with the offset of their original, because a client sent them again.",
 )
-REFUSED_BATCHES: Final = counter(
+REFUSED_BATCHES: Final = producers.counter(
     "seqgate_producer_refused_batches_total",
     "Refused batches, by Kafka's error: a gap is out_of_order_sequence_number, a fenced producer "
     "invalid_producer_epoch.",
     "error",
 )
-NAMES: Final = gauge("seqgate_producer_names", "Producer names that partitions track for deduplication.")
-NAMES_DROPPED: Final = counter(
+NAMES: Final = producers.gauge(
+    "seqgate_producer_names", "Producer names that partitions track for deduplication."
+)
+NAMES_DROPPED: Final = producers.counter(
     "seqgate_producer_names_dropped_records_total",
     "Records dropped because their producer name had sent them before.",
 )
-NAMES_EVICTED: Final = counter(
+NAMES_EVICTED: Final = producers.counter(
     "seqgate_producer_names_evicted_total", "Idle producer names that made room for new ones."
 )
-NAMES_EXPIRED: Final = counter(
+NAMES_EXPIRED: Final = producers.counter(
     "seqgate_producer_names_expired_total", "Producer names expired after their idle time."
 )
-NAMES_REFUSED: Final = counter(
+NAMES_REFUSED: Final = producers.counter(
     "seqgate_producer_names_refused_total", "New producer names refused because there was no room for them."
 )
-IDS_LEFT: Final = gauge(
+IDS_LEFT: Final = producers.gauge(
     "seqgate_producer_ids_left", "Producer ids left in the blocks that this gateway has claimed."
 )
-BLOCK_SIZE: Final = gauge(
+BLOCK_SIZE: Final = producers.gauge(
     "seqgate_producer_id_block_size", "Producer ids in a block (seqgate.producer.id.block.size)."
 )
-BLOCKS: Final = counter(
+BLOCKS: Final = producers.counter(
     "seqgate_producer_id_blocks_claimed_total", "Blocks of producer ids claimed since the start."
 )
-FAILED_CLAIMS: Final = counter(
+FAILED_CLAIMS: Final = producers.counter(
     "seqgate_producer_id_claims_failed_total", "Attempts to claim a block of producer ids that failed."
 )
 _FROM_ZERO: Final[frozenset[int]] = frozenset(
@@ -228,6 +236,7 @@ _FROM_ZERO: Final[frozenset[int]] = frozenset(
 """The errors with a series from zero: Prometheus does not see growth that begins above zero."""
 
 
+@producers.reads
 def _read_producers(sources: Sources) -> Samples:
     partitions = sources.services.partitions
     limit = partitions.log_directory.environment.producer_limit
@@ -255,45 +264,3 @@ def _read_producers(sources: Sources) -> Samples:
     yield BLOCK_SIZE.at(allocator.block_size)
     yield BLOCKS.at(allocator.claimed_blocks)
     yield FAILED_CLAIMS.at(allocator.failed_claims)
-
-
-PRODUCERS_SUBJECT: Final = Subject(
-    "Producers",
-    (
-        KNOWN,
-        EVICTED,
-        EXPIRED,
-        REFUSED,
-        DUPLICATES,
-        REFUSED_BATCHES,
-        NAMES,
-        NAMES_DROPPED,
-        NAMES_EVICTED,
-        NAMES_EXPIRED,
-        NAMES_REFUSED,
-        IDS_LEFT,
-        BLOCK_SIZE,
-        BLOCKS,
-        FAILED_CLAIMS,
-    ),
-    _read_producers,
-)
-
-
-GROUPS_SUBJECT: Final = Subject(
-    "Groups",
-    (
-        GROUPS,
-        MEMBERS,
-        OFFSETS,
-        LAG,
-        SHARE_SESSIONS,
-        LETTERS,
-        LOST_LETTERS,
-        WRITING_LETTERS,
-        HELD,
-        HELD_BYTES,
-        HELD_TIMED_OUT,
-    ),
-    _read,
-)

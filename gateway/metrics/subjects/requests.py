@@ -9,43 +9,36 @@ from typing import Final
 from seqgate import __version__, core
 from seqgate.gateway.handlers import APIS
 from seqgate.gateway.metrics.health import each_complaint
-from seqgate.gateway.metrics.metric import (
-    Metric,
-    MetricKind,
-    Samples,
-    Sources,
-    Subject,
-    counter,
-    gauge,
-    histogram,
-)
+from seqgate.gateway.metrics.metric import Samples, Sources, Subject
 
-REQUESTS: Final = counter(
+requests: Final = Subject("Requests and connections")
+REQUESTS: Final = requests.counter(
     "seqgate_requests_total", "Requests since the start, by API, without the messages of logins.", "api"
 )
-DURATION: Final = histogram(
+DURATION: Final = requests.histogram(
     "seqgate_request_duration_seconds",
     "Time from the whole request to its answer, with the time for which a Produce waits for its flush and a "
     "Fetch for records. Of repeated Produce and OffsetCommit requests ten a second are timed, and each "
     "counts for those before it, too.",
     "api",
 )
-CONNECTIONS: Final = gauge("seqgate_connections", "Open connections of clients.")
-REFUSED_CONNECTIONS: Final = counter(
+CONNECTIONS: Final = requests.gauge("seqgate_connections", "Open connections of clients.")
+REFUSED_CONNECTIONS: Final = requests.counter(
     "seqgate_refused_connections_total", "Connections refused because they exceeded a limit."
 )
-FAILED_LOGINS: Final = counter("seqgate_failed_logins_total", "Logins that failed.")
-DROPPED_READERS: Final = counter(
+FAILED_LOGINS: Final = requests.counter("seqgate_failed_logins_total", "Logins that failed.")
+DROPPED_READERS: Final = requests.counter(
     "seqgate_dropped_readers_total",
     "Connections closed because all unread answers together had too many bytes "
     "(seqgate.response.backlog.max.bytes).",
 )
-EVICTED_SESSIONS: Final = counter(
+EVICTED_SESSIONS: Final = requests.counter(
     "seqgate_fetch_sessions_evicted_total", "Fetch sessions that made room for other fetch sessions."
 )
 _NAMES: Final = {api.key: api.name for api in APIS}
 
 
+@requests.reads
 def _read(sources: Sources) -> Samples:
     server = sources.server
     refused, _, failed_logins = server.counts
@@ -66,21 +59,25 @@ def _read(sources: Sources) -> Samples:
 # What is known of the clients that push metrics of their own (KIP-714). The pushed series themselves are in
 # `seqgate.gateway.metrics.table`.
 
-CLIENTS: Final = gauge("seqgate_telemetry_clients", "Clients that asked for subscriptions lately.")
-SERIES: Final = gauge("seqgate_telemetry_series", "Series that clients have pushed and that are shown.")
-PUSHES: Final = counter("seqgate_telemetry_pushes_total", "Pushes of clients that were accepted.")
-REFUSED: Final = counter(
+clients: Final = Subject("Metrics of clients")
+CLIENTS: Final = clients.gauge("seqgate_telemetry_clients", "Clients that asked for subscriptions lately.")
+SERIES: Final = clients.gauge(
+    "seqgate_telemetry_series", "Series that clients have pushed and that are shown."
+)
+PUSHES: Final = clients.counter("seqgate_telemetry_pushes_total", "Pushes of clients that were accepted.")
+REFUSED: Final = clients.counter(
     "seqgate_telemetry_refused_pushes_total",
     "Pushes of clients that were refused, by Kafka's error.",
     "error",
 )
-DROPPED: Final = counter(
+DROPPED: Final = clients.counter(
     "seqgate_telemetry_dropped_points_total",
     "Pushed measurements that were dropped: of series beyond a limit, of kinds that are not kept, or without "
     "a value.",
 )
 
 
+@clients.reads
 def _read_clients(sources: Sources) -> Samples:
     telemetry = sources.services.telemetry
     yield CLIENTS.at(telemetry.known_clients)
@@ -91,35 +88,36 @@ def _read_clients(sources: Sources) -> Samples:
     yield DROPPED.at(telemetry.counters.dropped_points)
 
 
-CLIENTS_SUBJECT: Final = Subject(
-    "Metrics of clients", (CLIENTS, SERIES, PUSHES, REFUSED, DROPPED), _read_clients
-)
-
-
 # The gateway itself: its version, uptime and readiness, the delay of its event loop, and the certificates of
 # its listeners.
 
-NODE: Final = Metric(
+gateway: Final = Subject("The gateway")
+NODE: Final = gateway.info(
     "seqgate_node_info",
-    MetricKind.INFO,
     "The version of the gateway, its node id and its cluster id, and whether its core is compiled or "
     "interpreted; the value is always 1.",
-    ("version", "node_id", "cluster_id", "core"),
+    "version",
+    "node_id",
+    "cluster_id",
+    "core",
 )
-UPTIME: Final = gauge("seqgate_uptime_seconds", "Time since the start.")
-READY: Final = gauge("seqgate_ready", "1 while the gateway can take writes, as /readyz tells; otherwise 0.")
-DELAY: Final = histogram(
+UPTIME: Final = gateway.gauge("seqgate_uptime_seconds", "Time since the start.")
+READY: Final = gateway.gauge(
+    "seqgate_ready", "1 while the gateway can take writes, as /readyz tells; otherwise 0."
+)
+DELAY: Final = gateway.histogram(
     "seqgate_event_loop_delay_seconds",
     "By how much the event loop was late, measured ten times a second: the time that every request may have "
     "waited for its turn.",
 )
-CERTIFICATE: Final = gauge(
+CERTIFICATE: Final = gateway.gauge(
     "seqgate_certificate_expires_timestamp_seconds",
     "Time at which the certificate of a TLS listener expires, in seconds since 1970.",
     "listener",
 )
 
 
+@gateway.reads
 def _read_node(sources: Sources) -> Samples:
     node = sources.services.node
     yield NODE.at(1, __version__, str(node.node_id), node.cluster_id, core.kind())
@@ -135,20 +133,21 @@ def _read_node(sources: Sources) -> Samples:
         yield CERTIFICATE.at(listener.valid_until_ms / 1000, name)
 
 
-NODE_SUBJECT: Final = Subject("The gateway", (NODE, UPTIME, READY, DELAY, CERTIFICATE), _read_node)
-
-
 # The limits of memory and tables, and how near the gateway is to each. docs/limits.md says what happens at a
 # limit.
 
-USED: Final = gauge(
+limits: Final = Subject("Limits")
+USED: Final = limits.gauge(
     "seqgate_limit_used", "What counts towards a limit now. The label is the setting of the limit.", "setting"
 )
-MOST: Final = gauge("seqgate_limit_max", "The limit. A setting without a limit has no value here.", "setting")
+MOST: Final = limits.gauge(
+    "seqgate_limit_max", "The limit. A setting without a limit has no value here.", "setting"
+)
 _UNLIMITED: Final = 2**31 - 1
 """The highest value of a setting of type INT: no limit."""
 
 
+@limits.reads
 def _read_limits(sources: Sources) -> Samples:
     for setting, used, most in _limits(sources):
         yield USED.at(used, setting)
@@ -186,13 +185,3 @@ def _limits(sources: Sources) -> Iterator[tuple[str, int, int]]:
             unwritten.size_bytes,
             config.int("seqgate.cluster.unwritten.max.bytes"),
         )
-
-
-LIMITS_SUBJECT: Final = Subject("Limits", (USED, MOST), _read_limits)
-
-
-REQUESTS_SUBJECT: Final = Subject(
-    "Requests and connections",
-    (REQUESTS, DURATION, CONNECTIONS, REFUSED_CONNECTIONS, FAILED_LOGINS, DROPPED_READERS, EVICTED_SESSIONS),
-    _read,
-)

@@ -7,13 +7,14 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
 from seqgate.gateway.durations import BOUNDS_S, Durations
-from seqgate.gateway.metrics.metric import Metric, MetricKind, counter, gauge, histogram
+from seqgate.gateway.metrics.metric import Metric, MetricKind, Subject
 from seqgate.gateway.metrics.otlp import Moment, encoded_families, encoded_request, encoded_samples
 from seqgate.gateway.metrics.table import METRICS, process_families
 from tests.support.otlp_receiver import attributes, decoded
 
 MOMENT = Moment(now_ns=2_000, started_at_ns=1_000)
-RECORDS = counter("a_records_total", "Records.", "topic")
+SUBJECT = Subject("Of this test")
+RECORDS = SUBJECT.counter("a_records_total", "Records.", "topic")
 
 
 def test_a_counter_is_a_cumulative_sum_since_the_start() -> None:
@@ -29,7 +30,7 @@ def test_a_counter_is_a_cumulative_sum_since_the_start() -> None:
 
 @pytest.mark.parametrize(("value", "expected"), [(True, 1), (False, 0), (7, 7), (0.5, 0.5)])
 def test_a_gauge_has_no_start(value: float, expected: float) -> None:
-    (found,) = encoded_samples([gauge("a", "A.").at(value)], MOMENT)
+    (found,) = encoded_samples([SUBJECT.gauge("a", "A.").at(value)], MOMENT)
     (point,) = found.gauge.data_points
     assert (point.as_int if point.HasField("as_int") else point.as_double) == expected
     assert (point.start_time_unix_nano, point.time_unix_nano) == (0, 2_000)
@@ -39,7 +40,7 @@ def test_a_histogram_has_a_count_for_each_bucket_and_one_more() -> None:
     durations = Durations()
     for duration_s, weight in ((0.00005, 1), (0.3, 16), (99.0, 2)):
         durations.add(duration_s, weight)
-    (found,) = encoded_samples([histogram("a_seconds", "A.").at(durations)], MOMENT)
+    (found,) = encoded_samples([SUBJECT.histogram("a_seconds", "A.").at(durations)], MOMENT)
     (point,) = found.histogram.data_points
     assert found.unit == "s"
     assert tuple(point.explicit_bounds) == BOUNDS_S

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +19,7 @@ from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metrics import otlp as module
+from seqgate.gateway.metrics.metric import Subject
 from seqgate.gateway.metrics.otlp import OtlpExporter
 from seqgate.gateway.metrics.table import METRICS, SUBJECTS, text_of
 from seqgate.gateway.tasks import end_tasks
@@ -182,7 +182,10 @@ async def test_the_log_says_once_that_exports_fail_and_once_that_they_work(
 async def test_a_mistake_of_the_gateway_is_told_once_and_ends_no_exports(
     tmp_path: Path, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def failing(_: object) -> Iterator[None]:
+    broken = Subject("Broken")
+
+    @broken.reads
+    def _failing(_: object) -> Iterator[None]:
         yield None
         raise KeyError("planted")
 
@@ -191,7 +194,7 @@ async def test_a_mistake_of_the_gateway_is_told_once_and_ends_no_exports(
         assert exporter._task is not None
         await end_tasks(exporter._task)  # its own export may end only now, and say that exports work
         with monkeypatch.context() as planted:
-            planted.setattr(module, "SUBJECTS", (*SUBJECTS, replace(SUBJECTS[0], read=failing)))
+            planted.setattr(module, "SUBJECTS", (*SUBJECTS, broken))
             for _ in range(3):
                 await exporter._export()
         assert caplog.text.count("can't be read") == 1
