@@ -27,8 +27,7 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from seqgate.gateway.durations import BOUNDS_S, Durations
 from seqgate.gateway.metrics.metric import Metric, MetricKind, Sample, Sources
-from seqgate.gateway.metrics.table import SUBJECTS, process_families
-from seqgate.gateway.runtime.loop.slices import in_slices
+from seqgate.gateway.metrics.table import SUBJECTS, all_of, by_metric, process_families
 from seqgate.gateway.tasks import end_tasks
 
 logger = logging.getLogger(__name__)
@@ -115,16 +114,11 @@ class OtlpExporter:
 
     async def _encoded(self) -> bytes:
         """Return the present values as a request: the loop reads them in slices, a thread encodes them."""
-        now_ms, started_at_ms = (
-            self._sources.services.node.clock.now_ms(),
-            self._sources.gateway.started_at_ms,
-        )
-        moment = Moment(now_ms * 1_000_000, started_at_ms * 1_000_000)
+        now_ms = self._sources.services.node.clock.now_ms()
+        moment = Moment(now_ms * 1_000_000, self._sources.gateway.started_at_ms * 1_000_000)
         metrics: list[otlp.Metric] = []
         for subject in SUBJECTS:
-            samples = [
-                sample async for sample in in_slices(subject.read(self._sources)) if sample is not None
-            ]
+            samples = await all_of(subject.read(self._sources))
             metrics += await asyncio.to_thread(encoded_samples, samples, moment)
         return await asyncio.to_thread(
             lambda: encoded_request(
@@ -263,10 +257,7 @@ def encoded_request(attributes: Mapping[str, str], metrics: Iterable[otlp.Metric
 
 
 def encoded_samples(samples: Iterable[Sample], moment: Moment) -> list[otlp.Metric]:
-    by_metric: dict[Metric, list[Sample]] = {}
-    for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
-    return [_metric(metric, found, moment) for metric, found in by_metric.items()]
+    return [_metric(metric, found, moment) for metric, found in by_metric(samples).items()]
 
 
 def encoded_families(families: Iterable[Family], moment: Moment) -> Iterator[otlp.Metric]:

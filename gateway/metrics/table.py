@@ -57,11 +57,11 @@ async def text_of(sources: Sources, accept: str) -> Text:
 async def _text_of(sources: Sources, encoder: Callable[..., bytes], content_type: str) -> Text:
     pieces: list[bytes] = []
     for subject in SUBJECTS:
-        samples = await _read(subject.read(sources))
+        samples = await all_of(subject.read(sources))
         pieces.append(
             await asyncio.to_thread(_written, encoder, partial(_families, subject.metrics, samples))
         )
-    pushed = await _read(sources.services.telemetry.pushed_series())
+    pushed = await all_of(sources.services.telemetry.pushed_series())
     pieces.append(await asyncio.to_thread(_written, encoder, partial(pushed_families, pushed)))
     pieces.append(await asyncio.to_thread(_written, encoder, process_families))
     is_open = any(piece.endswith(_END) for piece in pieces)
@@ -69,7 +69,7 @@ async def _text_of(sources: Sources, encoder: Callable[..., bytes], content_type
     return Text(content_type, body + _END if is_open else body)
 
 
-async def _read(values: Iterable[T | None]) -> list[T]:
+async def all_of(values: Iterable[T | None]) -> list[T]:
     """Return the values but None. Requests run after every STEP of them."""
     found: list[T] = []
     for number, value in enumerate(values):
@@ -100,13 +100,15 @@ def _written(encoder: Callable[..., bytes], collect: Callable[[], Iterable[Famil
 
 def _families(metrics: Iterable[Metric], samples: Iterable[Sample]) -> Iterator[Family]:
     """Yield the metrics that have values, in the order of the table."""
-    by_metric: dict[Metric, list[Sample]] = {}
+    found = by_metric(samples)
+    yield from (_family(metric, found[metric]) for metric in metrics if metric in found)
+
+
+def by_metric(samples: Iterable[Sample]) -> dict[Metric, list[Sample]]:
+    found: dict[Metric, list[Sample]] = {}
     for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
-    for metric in metrics:
-        found = by_metric.get(metric)
-        if found:
-            yield _family(metric, found)
+        found.setdefault(sample.metric, []).append(sample)
+    return found
 
 
 def _family(metric: Metric, samples: Iterable[Sample]) -> Family:

@@ -308,7 +308,7 @@ class TestTablesThatGrowDuringAScrape:
                     raise AssertionError("the scrape does not end")
             return found
 
-        monkeypatch.setattr("seqgate.gateway.metrics.table._read", growing)
+        monkeypatch.setattr("seqgate.gateway.metrics.table.all_of", growing)
         assert (await scene.get("/metrics")).status == 200
         for name in [name for name in shard.groups if name.startswith("new")]:
             del shard.groups[name]
