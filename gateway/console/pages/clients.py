@@ -172,7 +172,7 @@ def quotas(visit: Visit) -> PageAnswer:
     return View(
         "quotas.html",
         {
-            "rows": [(row, text, _form_address(row.entity)) for row, text in rows],
+            "rows": [(row, text, _form_fields(row.entity)) for row, text in rows],
             "paging": paging,
             "wanted": wanted,
             "all_entities": len(found),
@@ -189,12 +189,12 @@ def entity_words(entity: Mapping[str, str | None]) -> str:
     )
 
 
-def _form_address(entity: Mapping[str, str | None]) -> str:
-    query: dict[str, str] = {}
+def _form_fields(entity: Mapping[str, str | None]) -> dict[str, str]:
+    fields: dict[str, str] = {}
     for kind, name in entity.items():
-        query[f"{kind}-is"] = ANY if name is None else NAMED
-        query[kind] = name or ""
-    return address("/access/quotas/edit", **query)
+        fields[f"{kind}-is"] = ANY if name is None else NAMED
+        fields[kind] = name or ""
+    return fields
 
 
 def value_text(value: float) -> str:
@@ -289,7 +289,7 @@ def _question(
     return Confirmation(
         title=f"Change the quotas of {entity_words(entity)}?",
         action="Change the quotas",
-        back=_form_address(entity),
+        back=address("/access/quotas/edit", **_form_fields(entity)),
         sentences=("A client over its quota waits longer for each answer; nothing is refused or lost.",),
         changes=[*changes, *((quota, value_text(now[quota]), "no limit") for quota in gone)],
     )

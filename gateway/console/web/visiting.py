@@ -233,22 +233,24 @@ class Renderer:
     def page(
         self, template: str, values: Mapping[str, Any], visit: Visit, place: str, notice: str | None
     ) -> str:
-        """Return a page as HTML. `place` is the path of the request, which the navigation marks."""
-        return labelled(
-            self._environment.get_template(template).render(
-                **values,
-                visit=visit,
-                user=visit.user,
-                csrf=visit.console.tokens.token(visit.session_id),
-                sections=[(section, pages) for section, pages in self._sections if pages],
-                place=place,
-                notice=notice,
-                has_metrics=visit.has_metrics,
-                has_figures=visit.has_figures,
-                server=visit.server,
-                bootstrap_shown=",".join(shown_address(*each) for each in visit.console.options.bootstrap),
-            )
-        )
+        """Return a page as HTML. `place` is the path of the request, which the navigation marks. Templates
+        call the macros of parts/page.html as `parts`.
+        """
+        values = {
+            **values,
+            "visit": visit,
+            "user": visit.user,
+            "csrf": visit.console.tokens.token(visit.session_id),
+            "sections": [(section, pages) for section, pages in self._sections if pages],
+            "place": place,
+            "notice": notice,
+            "has_metrics": visit.has_metrics,
+            "has_figures": visit.has_figures,
+            "server": visit.server,
+            "bootstrap_shown": ",".join(shown_address(*each) for each in visit.console.options.bootstrap),
+        }
+        parts = self._environment.get_template("parts/page.html").make_module(values)
+        return labelled(self._environment.get_template(template).render(values, parts=parts))
 
 
 # Cells with the names of their columns. A narrow window shows each row as a card, in which each cell begins
