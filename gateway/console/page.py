@@ -13,7 +13,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Request, Unreachable
 from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
-from seqgate.gateway.console.answer import Data, PageAnswer
+from seqgate.gateway.console.answer import Data, PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
 from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, PartialCluster, Replies
 from seqgate.gateway.console.console import Console
@@ -348,6 +348,21 @@ def _gathered(replies: Replies[A]) -> Gathered[A]:
 
 Function = Callable[[Visit], PageAnswer]
 """A function of a page. It runs in a thread, may block, and may raise ControlError for the person."""
+
+
+def above_form(form: Callable[[Visit, str], View], before: str = "") -> Callable[[Function], Function]:
+    """Decorate a change: show why it is refused above its form, after the words `before`."""
+
+    def decorate(change: Function) -> Function:
+        def change_or_show(visit: Visit) -> PageAnswer:
+            try:
+                return change(visit)
+            except ControlError as error:
+                return form(visit, f"{before}{error}")
+
+        return change_or_show
+
+    return decorate
 
 
 class PageGroup(Enum):

@@ -145,7 +145,6 @@ class RecordPage:
 
     records: Sequence[Kept]
     found: SearchResult
-    spans: Mapping[int, OffsetSpan]
     newer: Mapping[int, int] | None
     older: Mapping[int, int] | None
     left_out: int
@@ -197,7 +196,6 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
     return RecordPage(
         ordered[: wish.rows],
         found,
-        spans,
         newer if any(newer[partition] < ends[partition] for partition in newer) else None,
         older if any(older[partition] > starts[partition] for partition in older) else None,
         left_out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from seqgate.gateway.admin.acls import (
@@ -36,7 +36,7 @@ from seqgate.gateway.console.answer import (
     page_of,
     typed_for,
 )
-from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit, above_form
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     WILDCARD,
@@ -91,7 +91,7 @@ def _all(visit: Visit) -> tuple[list[AclEntry], bool]:
         raise
 
 
-def add_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
+def add_form(visit: Visit, problem: str | None = None) -> View:
     values = {
         "kinds": KINDS,
         "roles": ROLES,
@@ -100,18 +100,13 @@ def add_form(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
         "chosen": set(visit.form.get("operation", ())),
         "problem": problem,
     }
-    return View("acls_add.html", values, status)
+    return View("acls_add.html", values, 200 if problem is None else 400)
 
 
+@above_form(add_form)
 def add(visit: Visit) -> PageAnswer:
-    """Add entries after a confirmation; a refusal is shown above the form."""
-    try:
-        return _added(visit, entries_of(visit))
-    except ControlError as error:
-        return add_form(visit, str(error), status=400)
-
-
-def _added(visit: Visit, wanted: Sequence[AclEntry]) -> PageAnswer:
+    """Add entries after a confirmation."""
+    wanted = entries_of(visit)
     if not visit.is_confirmed:
         entries = "this access control entry" if len(wanted) == 1 else "these access control entries"
         return Confirmation(
@@ -301,19 +296,9 @@ MOST_HASHES: Final = 1_000_000
 
 def users(visit: Visit) -> PageAnswer:
     wanted = visit.text("filter").strip()
-    found = _all_users(visit)
-    matching = [row for row in found if wanted.lower() in row.user.lower()]
+    matching = [row for row in _all_users(visit) if wanted.lower() in row.user.lower()]
     rows, paging = page_of(matching, visit.number("page", 1, 1))
-    return View(
-        "users.html",
-        {
-            "rows": rows,
-            "paging": paging,
-            "wanted": wanted,
-            "all_users": len(found),
-            "query": {"filter": wanted},
-        },
-    )
+    return View("users.html", {"rows": rows, "paging": paging, "wanted": wanted, "query": {"filter": wanted}})
 
 
 def _all_users(visit: Visit) -> list[UserRow]:
@@ -321,7 +306,7 @@ def _all_users(visit: Visit) -> list[UserRow]:
         return find_users(cluster, ListUsersRequest()).users
 
 
-def password_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
+def password_form(visit: Visit, problem: str | None = None) -> View:
     """Show the form for the password of a new user, or the new one of a known user."""
     user = _user(visit)
     known = next((row for row in _all_users(visit) if row.user == user), None)
@@ -340,7 +325,7 @@ def password_form(visit: Visit, problem: str | None = None, status: int = 200) -
             "highest": min(MAX_ITERATIONS, MOST_HASHES),
             "problem": problem,
         },
-        status,
+        200 if problem is None else 400,
     )
 
 
@@ -351,22 +336,12 @@ def _user(visit: Visit) -> str:
     return user
 
 
+@above_form(password_form, "Nothing is changed: ")
 def set_password(visit: Visit) -> PageAnswer:
     """Set a user's password; the form said what it replaces, and shows a refusal without the password."""
     user = _user(visit)
-    try:
-        if not visit.is_confirmed:
-            return password_form(visit)
-        mechanisms = _set(visit, user)
-    except ControlError as error:
-        return password_form(visit, f"Nothing is changed: {error}", status=400)
-    return Redirect(
-        address("/access/users", filter=user),
-        notice=f"User {shown(user)} can log in with {' and '.join(mechanisms)}.",
-    )
-
-
-def _set(visit: Visit, user: str) -> list[str]:
+    if not visit.is_confirmed:
+        return password_form(visit)
     check_name(user)
     password = visit.text("password")
     if not password:
@@ -377,7 +352,11 @@ def _set(visit: Visit, user: str) -> list[str]:
     iterations = visit.number("iterations", MIN_ITERATIONS, MIN_ITERATIONS, min(MAX_ITERATIONS, MOST_HASHES))
     credentials = [credential_for(_MECHANISMS[name], password, iterations) for name in mechanisms]
     with visit.cluster() as cluster:
-        return add_user(cluster, AddUserRequest(user, credentials)).mechanisms
+        done = add_user(cluster, AddUserRequest(user, credentials))
+    return Redirect(
+        address("/access/users", filter=user),
+        notice=f"User {shown(user)} can log in with {' and '.join(done.mechanisms)}.",
+    )
 
 
 def remove_login(visit: Visit) -> PageAnswer:

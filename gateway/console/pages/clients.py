@@ -21,7 +21,17 @@ from seqgate.gateway.console.metrics.rates import (
     clients_of,
     is_counter,
 )
-from seqgate.gateway.console.page import Feed, Gathered, Get, NoGateways, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import (
+    Feed,
+    Gathered,
+    Get,
+    NoGateways,
+    Page,
+    PageGroup,
+    Post,
+    Visit,
+    above_form,
+)
 
 KEPT_S: Final = 3.0
 
@@ -202,7 +212,7 @@ def value_text(value: float) -> str:
     return f"{value:.15g}"
 
 
-def edit_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
+def edit_form(visit: Visit, problem: str | None = None) -> View:
     """Show the form with the present quotas of an entity, or an empty one."""
     now: Mapping[str, float] = {}
     try:
@@ -222,10 +232,9 @@ def edit_form(visit: Visit, problem: str | None = None, status: int = 200) -> Vi
         "values": {
             quota: visit.text(quota) or (value_text(now[quota]) if quota in now else "") for quota in QUOTAS
         },
-        "now": now,
         "problem": problem,
     }
-    return View("quota_edit.html", values, status)
+    return View("quota_edit.html", values, 200 if problem is None else 400)
 
 
 def _entity(visit: Visit) -> Entity:
@@ -250,26 +259,20 @@ def _now(cluster: Cluster, entity: Entity) -> Mapping[str, float]:
     return next((row.quotas for row in rows if row.entity == entity), {})
 
 
+@above_form(edit_form)
 def edit(visit: Visit) -> PageAnswer:
-    """Set and remove quotas of an entity after a confirmation; a refusal is shown above the form."""
-    try:
-        entity = _entity(visit)
-        with visit.cluster() as cluster:
-            return _changed(visit, cluster, entity)
-    except ControlError as error:
-        return edit_form(visit, str(error), status=400)
-
-
-def _changed(visit: Visit, cluster: Cluster, entity: Entity) -> PageAnswer:
-    wanted = _wanted(visit, is_address=IP in entity)
-    now = _now(cluster, entity)
-    new = {quota: value for quota, value in wanted.items() if now.get(quota) != value}
-    gone = [quota for quota in now if quota in QUOTAS and quota not in wanted]
-    if not new and not gone:
-        raise ControlError("the form changes nothing; give another value, or cancel")
-    if not visit.is_confirmed:
-        return _question(entity, now, new, gone)
-    _change(cluster, entity, new, gone)
+    """Set and remove quotas of an entity after a confirmation."""
+    entity = _entity(visit)
+    with visit.cluster() as cluster:
+        wanted = _wanted(visit, is_address=IP in entity)
+        now = _now(cluster, entity)
+        new = {quota: value for quota, value in wanted.items() if now.get(quota) != value}
+        gone = [quota for quota in now if quota in QUOTAS and quota not in wanted]
+        if not new and not gone:
+            raise ControlError("the form changes nothing; give another value, or cancel")
+        if not visit.is_confirmed:
+            return _question(entity, now, new, gone)
+        _change(cluster, entity, new, gone)
     return Redirect("/access/quotas", notice=f"The quotas of {entity_words(entity)} are changed.")
 
 

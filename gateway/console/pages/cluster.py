@@ -35,7 +35,7 @@ from seqgate.gateway.console.answer import (
     with_units,
 )
 from seqgate.gateway.console.asking.connections import leaders_of
-from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit, above_form
 
 MOST_CHANGES: Final = 30
 """Changes of leaders that the page lists, the newest ones."""
@@ -187,7 +187,7 @@ _OWN_SOURCES: Final = {True: "DYNAMIC_DEFAULT_BROKER_CONFIG", False: "DYNAMIC_BR
 """The source of values that the form can remove, for all brokers and for one."""
 
 
-def settings(visit: Visit, problem: str | None = None, status: int = 200) -> View:
+def settings(visit: Visit, problem: str | None = None) -> View:
     """Show the settings whose names or values contain the filter, those that somebody has set first."""
     wanted, only_changed = visit.text("filter").strip().lower(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
@@ -210,49 +210,42 @@ def settings(visit: Visit, problem: str | None = None, status: int = 200) -> Vie
         "wanted": visit.text("filter"),
         "only_changed": only_changed,
         "changed": len(changed),
-        "all_settings": len(rows),
         "sources": _SOURCES,
         "own_source": _OWN_SOURCES[resource.is_all_brokers],
         "problem": problem,
         "given": {"name": visit.form.get("name", [""])[-1], "value": visit.form.get("value", [""])[-1]},
     }
-    return View("cluster_settings.html", values, status)
+    return View("cluster_settings.html", values, 200 if problem is None else 400)
 
 
 def _resource(visit: Visit, cluster: Cluster) -> Resource:
     return configs.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
 
 
+@above_form(settings, "Nothing is changed: ")
 def change(visit: Visit) -> PageAnswer:
-    """Set or remove a setting after a confirmation; a refusal is shown above the list."""
-    try:
-        with visit.cluster() as cluster:
-            return _changed(visit, cluster)
-    except ControlError as error:
-        return settings(visit, f"Nothing is changed: {error}", status=400)
-
-
-def _changed(visit: Visit, cluster: Cluster) -> PageAnswer:
-    resource = _resource(visit, cluster)
+    """Set or remove a setting after a confirmation."""
     name, value = visit.text("name").strip(), visit.text("value")
     is_removed = visit.text("unset") == "yes"
-    if not name:
-        raise ControlError("the name of the setting is empty; give a name")
-    configs.check_known(cluster, resource, [name])
-    now = _now(cluster, resource, name)
-    back = address("/cluster/settings", node=resource.name, filter=visit.text("filter"))
-    if not visit.is_confirmed:
-        whom = "all brokers" if resource.is_all_brokers else f"broker {resource.name}"
-        return Confirmation(
-            title=f"{'Remove' if is_removed else 'Change'} {name} of {whom}?",
-            action="Remove the setting" if is_removed else "Change the setting",
-            back=back,
-            sentences=("The change counts at once, without a restart.",),
-            changes=[(name, now, "what counts without it" if is_removed else with_units(name, value))],
+    with visit.cluster() as cluster:
+        resource = _resource(visit, cluster)
+        if not name:
+            raise ControlError("the name of the setting is empty; give a name")
+        configs.check_known(cluster, resource, [name])
+        now = _now(cluster, resource, name)
+        back = address("/cluster/settings", node=resource.name, filter=visit.text("filter"))
+        if not visit.is_confirmed:
+            whom = "all brokers" if resource.is_all_brokers else f"broker {resource.name}"
+            return Confirmation(
+                title=f"{'Remove' if is_removed else 'Change'} {name} of {whom}?",
+                action="Remove the setting" if is_removed else "Change the setting",
+                back=back,
+                sentences=("The change counts at once, without a restart.",),
+                changes=[(name, now, "what counts without it" if is_removed else with_units(name, value))],
+            )
+        refused = configs.change_remote(
+            cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
         )
-    refused = configs.change_remote(
-        cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
-    )
     if refused is not None:
         raise ControlError(refused)
     return Redirect(back, notice=f"{name} is {'removed' if is_removed else 'changed'}.")

@@ -57,7 +57,7 @@ from seqgate.gateway.console.asking.groups import (
     series_of,
 )
 from seqgate.gateway.console.metrics.history import HOUR_MS, LAG, TOPIC_LAG, Key, key_of
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit, above_form
 from seqgate.gateway.console.pages.topics import spark
 
 MOST_COMPARED: Final = 10_000
@@ -190,9 +190,9 @@ class MovedOffset:
     again: int
 
 
-def reset_form(visit: Visit, problem: str | None = None, status: int = 200) -> View:
+def reset_form(visit: Visit, problem: str | None = None) -> View:
     """Show the form, and below it what the reset that the address describes would change."""
-    group = group_of(visit)
+    group, status = group_of(visit), 200 if problem is None else 400
     preview: OffsetReset | None = None
     with visit.cluster() as cluster:
         row = listed(cluster).get(group)
@@ -201,7 +201,7 @@ def reset_form(visit: Visit, problem: str | None = None, status: int = 200) -> V
         if visit.text("target") and problem is None:
             try:
                 preview = RemoteClient(cluster).ask(_request(visit))
-            except (ControlError, ValueError) as error:
+            except ControlError as error:
                 problem = str(error)
     moved = [] if preview is None else moves(preview.changes)
     return View(
@@ -239,16 +239,10 @@ def _in_log(change: OffsetChange) -> int:
     return min(max(change.committed_offset, change.log_start_offset), change.high_watermark)
 
 
+@above_form(reset_form, "Nothing is changed: ")
 def reset(visit: Visit) -> PageAnswer:
-    """Reset the offsets after a confirmation; a refusal is shown above the form."""
+    """Reset the offsets after a confirmation."""
     group = group_of(visit)
-    try:
-        return _changed(visit, group)
-    except (ControlError, ValueError) as error:
-        return reset_form(visit, problem=f"Nothing is changed: {error}", status=400)
-
-
-def _changed(visit: Visit, group: str) -> PageAnswer:
     done = visit.ask(_request(visit, execute=visit.is_confirmed))
     moved = moves(done.changes)
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
@@ -279,7 +273,7 @@ def _shown(moved: MovedOffset) -> tuple[str, str, str]:
 
 
 def _request(visit: Visit, *, execute: bool = False) -> ResetOffsetsRequest:
-    """Return the reset that the fields describe. Raises ControlError and ValueError."""
+    """Return the reset that the fields describe. Raises ControlError."""
     target, value = _target(visit)
     topic = visit.text("topic").strip()
     partitions = parse_partitions(visit.text("partitions"))
@@ -323,7 +317,10 @@ def _time_ms(visit: Visit) -> int:
     if not text:
         raise ControlError("the time is empty; choose a day and a time")
     has_zone = text.isdigit() or text.endswith("Z") or "+" in text
-    return timestamp_ms(text if has_zone else f"{text}Z")
+    try:
+        return timestamp_ms(text if has_zone else f"{text}Z")
+    except ValueError as error:
+        raise ControlError(str(error)) from None
 
 
 def parse_partitions(text: str) -> list[int] | None:

@@ -66,8 +66,6 @@ def producer_ids(visit: Visit) -> PageAnswer:
             "paging": paging,
             "map": drawn(blocks, window, owners, shown_overlaps),
             "window": window,
-            "everything": everything,
-            "is_whole": window == everything,
             "owners": owners,
             "told": found.told,
             "stores": found.page.store.split(", "),

@@ -65,7 +65,7 @@ from seqgate.gateway.console.contents import (
     show,
 )
 from seqgate.gateway.console.files import FILES, write_file
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit, above_form
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
 ROWS: Final = 50
@@ -121,7 +121,6 @@ def records(visit: Visit) -> PageAnswer:
             "shown_forms": kept_fields(visit, *FORM_FIELDS),
             "newer": None if page is None or page.newer is None else written_positions(page.newer),
             "older": None if page is None or page.older is None else written_positions(page.older),
-            "searched": [] if page is None else sorted(page.spans.items()),
             "given": {
                 field: visit.text(field)
                 for field in ("partition", "offset", "time", "rows", *FILTER_FIELDS, *FORM_FIELDS)
@@ -315,17 +314,14 @@ def form_record_produce(visit: Visit, error: str | None = None) -> View:
     return View("record_produce.html", values, 200 if error is None else 400)
 
 
+@above_form(form_record_produce)
 def produce(visit: Visit) -> PageAnswer:
     """Store the record, after a question."""
-    topic = visit.text("topic")
-    try:
-        record = _record(visit)
-        if not visit.is_confirmed:
-            return _question(topic, record)
-        with visit.cluster() as cluster:
-            report = send(cluster, topic, [record], compression=None, at_once=True)
-    except ControlError as error:
-        return form_record_produce(visit, str(error))
+    topic, record = visit.text("topic"), _record(visit)
+    if not visit.is_confirmed:
+        return _question(topic, record)
+    with visit.cluster() as cluster:
+        report = send(cluster, topic, [record], compression=None, at_once=True)
     (stored,) = report.partitions
     return Redirect(
         f"{records_path(topic)}/{stored.partition}/{stored.first_offset}",

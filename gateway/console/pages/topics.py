@@ -48,7 +48,7 @@ from seqgate.gateway.console.metrics.history import (
     Series,
     key_of,
 )
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit, above_form
 
 _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
     "name": lambda line: line.name,
@@ -64,8 +64,9 @@ def topics(visit: Visit) -> PageAnswer:
     sort = visit.text("sort", "name")
     with visit.cluster() as cluster:
         lines = topic_lines(cluster)
-    known = [line for line in lines if internal or not line.is_internal]
-    matching = [line for line in known if wanted.lower() in line.name.lower()]
+    matching = [
+        line for line in lines if (internal or not line.is_internal) and wanted.lower() in line.name.lower()
+    ]
     rows, paging = page_of(ordered(matching, sort, _ORDERS, "name"), visit.number("page", 1, 1))
     with visit.cluster() as cluster:
         figures = _figures(visit, cluster, rows)
@@ -78,7 +79,6 @@ def topics(visit: Visit) -> PageAnswer:
             "wanted": wanted,
             "internal": internal,
             "sort": sort,
-            "all_topics": len(known),
             "query": {"filter": wanted, "internal": "yes" if internal else None},
         },
     )
@@ -163,17 +163,15 @@ def creation(visit: Visit, error: str | None = None) -> View:
     return View("topic_create.html", {"error": error, "given": values}, 200 if error is None else 400)
 
 
+@above_form(creation)
 def create(visit: Visit) -> PageAnswer:
     """Create a topic, after the cluster has said that it would."""
-    try:
-        wanted = _wanted(visit)
-        with visit.cluster() as cluster:
-            _create(cluster, wanted, only_check=True)
-            if not visit.is_confirmed:
-                return _question(wanted)
-            _create(cluster, wanted, only_check=False)
-    except ControlError as error:
-        return creation(visit, str(error))
+    wanted = _wanted(visit)
+    with visit.cluster() as cluster:
+        _create(cluster, wanted, only_check=True)
+        if not visit.is_confirmed:
+            return _question(wanted)
+        _create(cluster, wanted, only_check=False)
     topic_lists.forget()
     return Redirect(topic_path(wanted.name), f"Topic {wanted.name} is created.")
 
